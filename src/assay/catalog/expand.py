@@ -1,0 +1,192 @@
+"""Names to trees: members, overrides, inline tasks and groups, and the settings that come down to each."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from assay.catalog.entries import GROUP_KEYS, OWN_KEYS, TASK_KEYS, Entry, is_legacy_task
+from assay.catalog.include import NO_FIELDS, Reader
+from assay.catalog.index import Index
+from assay.catalog.nodes import GroupNode, Node, Settings, TaskNode
+from assay.config.fields import Fields
+from assay.errors import Place, Problem, nearest
+
+MAX_GROUP_DEPTH = 64
+DEFAULT_KEYS = tuple(key for key in TASK_KEYS if key not in (*GROUP_KEYS, "tag", "task_alias", "class"))
+"""The keys that come down from a group, or from a list that mentions one, to the tasks below."""
+OVERRIDE_KEYS = tuple(key for key in TASK_KEYS if key not in ("task", "tag", "class"))
+"""The keys that a list may change of one task."""
+
+Trail = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A name in a list, and what the list says beside it."""
+
+    name: str
+    place: Place
+    written: Fields = field(default_factory=lambda: NO_FIELDS)
+
+    @property
+    def base(self) -> str:
+        return self.name.partition("@")[0].removeprefix("tag:")
+
+    @property
+    def format(self) -> str | None:
+        return self.name.partition("@")[2] or None
+
+    @property
+    def only_tag(self) -> bool:
+        return self.name.startswith("tag:")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One item of a group's list, not expanded yet: what it is called there, and what makes nodes of it."""
+
+    name: str
+    expand: Callable[[], list[Node]]
+
+
+class Expander:
+    """Turns names into nodes. What is wrong goes to `problems`, and the rest is still expanded."""
+
+    def __init__(self, index: Index, reader: Reader, read: Callable[[Entry], Fields]) -> None:
+        self.index = index
+        self.problems: list[Problem] = []
+        self._reader = reader
+        self.read = read
+        self._known: dict[tuple[str, Settings], Node | None] = {}
+
+    def named(self, wanted: Reference, settings: Settings, trail: Trail = ()) -> list[Node]:
+        """What a name stands for: a task, a group, or the tasks of a tag."""
+        entry = None if wanted.only_tag else self.index.named.get(wanted.base)
+        if entry is not None:
+            node = self._of_entry(entry, wanted, settings, trail)
+            return [node] if node is not None else []
+        if wanted.base in self.index.tags:
+            below = settings.overridden(wanted.written.only(DEFAULT_KEYS), wanted.format)
+            tagged = [Reference(name, wanted.place) for name in self.index.tags[wanted.base]]
+            return [node for reference in tagged for node in self.named(reference, below, trail)]
+        self._not_found(wanted)
+        return []
+
+    def entry(self, entry: Entry, settings: Settings) -> list[Node]:
+        """What one file holds."""
+        node = self._of_entry(entry, Reference(entry.name, Place(entry.path)), settings, ())
+        return [node] if node is not None else []
+
+    def inline(self, fields: Fields, settings: Settings) -> list[Node]:
+        """What a mapping holds that was given in place of a name."""
+        if "group" in fields and not is_legacy_task(fields):
+            return self._group(str(fields["group"]), fields, settings, (), registered=False)
+        reference = Reference(str(fields["task"]), fields.place("task"), fields)
+        if reference.base in self.index.named and not any(key in fields for key in OWN_KEYS):
+            return self.named(reference, settings)
+        return self._inline_task(reference, "", settings)
+
+    def members(self, fields: Fields, parent: str, settings: Settings, trail: Trail) -> Iterator[Member]:
+        """The members of a group, in their order."""
+        below = settings.below(fields.only(DEFAULT_KEYS))
+        listed = fields.get("task")
+        several = listed if isinstance(listed, list | tuple) else [listed] if listed is not None else []
+        for number, item in enumerate(several):
+            if isinstance(item, str):
+                place = partial(fields.place, "task", *([number] if several is listed else []))
+                yield Member(item, partial(self._listed, item, place, below, trail))
+            elif isinstance(item, Mapping):
+                written = Fields.of(item, fields.origin("task").within("task", number))
+                yield from self._written(self._with_includes(written), parent, below, trail)
+
+    def _listed(self, name: str, place: Callable[[], Place], settings: Settings, trail: Trail) -> list[Node]:
+        # A place is looked up only where something is wrong: a group may list ten thousand names.
+        known = name in self.index.named and name not in trail
+        return self.named(Reference(name, Place("?") if known else place()), settings, trail)
+
+    def _written(self, written: Fields, parent: str, settings: Settings, trail: Trail) -> Iterator[Member]:
+        key = "group" if "group" in written else "task"
+        if not isinstance(written.get(key), str):
+            return  # said when the file was checked
+        reference = Reference(str(written[key]), written.place(key), written)
+        if key == "group" and "task" in written:
+            name = f"{parent}::{reference.base}"
+            yield Member(reference.base, partial(self._group, name, written, settings, trail, registered=False))
+        elif key == "task" and not self._is_known(reference) and any(own in written for own in OWN_KEYS):
+            yield Member(reference.base, partial(self._inline_task, reference, parent, settings))
+        else:
+            yield Member(reference.name, partial(self.named, reference, settings, trail))
+
+    def _is_known(self, reference: Reference) -> bool:
+        return reference.base in self.index.named or reference.base in self.index.tags
+
+    def _of_entry(self, entry: Entry, wanted: Reference, settings: Settings, trail: Trail) -> Node | None:
+        if entry.name in trail:
+            loop = " → ".join((*trail[trail.index(entry.name) :], entry.name))
+            self.problems.append(
+                Problem(wanted.place, f"groups contain each other in a circle: {loop}", "take one member out")
+            )
+            return None
+        is_group = entry.kind == "group"
+        overrides = wanted.written.only(DEFAULT_KEYS if is_group else OVERRIDE_KEYS)
+        below = settings.overridden(overrides, wanted.format)
+        key = (entry.path, below)
+        if key not in self._known:
+            self._known[key] = self._group_entry(entry, below, trail) if is_group else self._task_entry(entry, below)
+        node = self._known[key]
+        return _as_mentioned(node, wanted.written) if isinstance(node, GroupNode) else node
+
+    def _task_entry(self, entry: Entry, settings: Settings) -> Node:
+        fields = self.read(entry)
+        suffix = str(fields.get("task", "")).partition("@")[2]
+        return TaskNode(
+            entry.name, settings.over(fields), True, suffix or None, settings.chosen_format, pristine=settings.is_empty
+        )
+
+    def _group_entry(self, entry: Entry, settings: Settings, trail: Trail) -> Node | None:
+        return next(iter(self._group(entry.name, self.read(entry), settings, trail, registered=True)), None)
+
+    def _group(self, name: str, fields: Fields, settings: Settings, trail: Trail, *, registered: bool) -> list[Node]:
+        if len(trail) >= MAX_GROUP_DEPTH:
+            what = f"groups are nested more than {MAX_GROUP_DEPTH} deep"
+            self.problems.append(Problem(fields.place("group"), what, "flatten them"))
+            return []
+        members = self.members(fields, name, settings, (*trail, name))
+        children = [node for member in members for node in member.expand()]
+        return [GroupNode(name, fields, registered, tuple(children), settings.chosen_format)]
+
+    def _inline_task(self, reference: Reference, parent: str, settings: Settings) -> list[Node]:
+        name = f"{parent}::{reference.base}" if parent else reference.base
+        fields = settings.around(reference.written)
+        chosen = settings.commanded_format or reference.format or settings.format
+        return [TaskNode(name, fields, False, None, chosen)]
+
+    def _with_includes(self, written: Fields) -> Fields:
+        if "include" not in written:
+            return written
+        merged = self._reader.within(written)
+        self.problems += merged.problems
+        return merged.fields | written.without("include")
+
+    def _not_found(self, wanted: Reference) -> None:
+        broken = next((entry for entry in self.index.broken if entry.name == wanted.base), None)
+        if broken is not None:
+            self.problems.append(
+                Problem(wanted.place, f"{wanted.base!r} is broken: {broken.error}", "correct that file")
+            )
+            return
+        known = self.index.tags if wanted.only_tag else {**self.index.named, **self.index.tags}
+        near = nearest(wanted.base, known)
+        fix = "did you mean " + ", ".join(near) + "?" if near else "`assay ls` lists every name"
+        if wanted.written:
+            fix += " An inline task needs a dataset_path or a class."
+        what = f"no {'tag' if wanted.only_tag else 'task, group or tag'} is called {wanted.base!r}"
+        self.problems.append(Problem(wanted.place, what, fix))
+
+
+def _as_mentioned(node: GroupNode, written: Fields) -> GroupNode:
+    """A group with the alias, metadata or aggregation that the list mentioning it gives it."""
+    own = written.only([key for key in GROUP_KEYS if key not in ("group", "task")])
+    if "task_alias" in written:
+        own = own | Fields({"group_alias": written["task_alias"]}, {"group_alias": written.origin("task_alias")})
+    return replace(node, fields=node.fields | own) if own else node

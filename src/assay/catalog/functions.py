@@ -1,0 +1,117 @@
+"""What `!function` names: found without running it, loaded when it is used."""
+
+import ast
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from assay.config.source import digest
+from assay.errors import ConfigError, Problem, did_you_mean, nearest
+from assay.records import Function
+
+
+def functions_in(value: object) -> Iterator[Function]:
+    """Every function that a value names, however deep."""
+    if isinstance(value, Function):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from functions_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from functions_in(inner)
+
+
+def module_file(function: Function) -> Path:
+    """Where its module lies if it lies beside the YAML file, or elsewhere in the same `lm_eval/tasks` folder."""
+    parts = function.module.split(".")
+    if parts[:2] == ["lm_eval", "tasks"] and "/lm_eval/tasks" in function.folder:
+        top = function.folder.rpartition("/lm_eval/tasks")[0]
+        return Path(top, *parts).with_suffix(".py")
+    return Path(function.folder, *parts).with_suffix(".py")
+
+
+def check_function(function: Function) -> Problem | None:
+    """What is wrong with a function's name, found by reading its module and running nothing."""
+    file = module_file(function)
+    if not file.is_file():
+        if importlib.util.find_spec(function.module.partition(".")[0]) is not None:
+            return None  # an installed module: to look inside would be to run it
+        near = nearest(file.stem, [path.stem for path in file.parent.glob("*.py")], count=1)
+        fix = f"did you mean {near[0]!r}?" if near else "write the module, or correct its name"
+        return Problem(function.place, f"no module {function.module!r}: there is no {file}", fix)
+    names = _names_in(str(file), file.stat().st_mtime_ns)
+    if isinstance(names, str):
+        return Problem(function.place, f"module {file} cannot be read: {names}", "correct the module")
+    if names is None or function.name in names:
+        return None
+    return Problem(function.place, f"{file.name} has no {function.name!r}", did_you_mean(function.name, names))
+
+
+@cache
+def _names_in(path: str, _changed_at: int) -> frozenset[str] | str | None:
+    """The names a module defines; None where only running it can tell, a text where it cannot be parsed."""
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (SyntaxError, ValueError) as error:
+        return str(error)
+    names: set[str] = set()
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        statement = waiting.pop()
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(statement.name)
+            continue
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            names.update((alias.asname or alias.name).partition(".")[0] for alias in statement.names)
+        waiting += [child for child in ast.walk(statement) if isinstance(child, ast.stmt) and child is not statement]
+        names.update(
+            node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        )
+    calls = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    return (
+        None
+        if "*" in names or "__getattr__" in names or calls & {"globals", "exec", "vars", "setattr"}
+        else frozenset(names)
+    )
+
+
+class FunctionLoader:
+    """Loads helper modules by file, each under a name of its own: two `utils.py` never meet.
+
+    A module is loaded once per loader, so a fresh loader means fresh modules.
+    """
+
+    def __init__(self) -> None:
+        self._modules: dict[str, ModuleType] = {}
+
+    def load(self, function: Function) -> object:
+        """The object a function names. This runs the module."""
+        problem = check_function(function)
+        if problem is not None:
+            raise ConfigError([problem])
+        file = module_file(function)
+        module = self._load_file(file) if file.is_file() else importlib.import_module(function.module)
+        try:
+            found: object = getattr(module, function.name)
+        except AttributeError:
+            fix = did_you_mean(function.name, vars(module))
+            raise ConfigError([Problem(function.place, f"{module.__name__} has no {function.name!r}", fix)]) from None
+        return found
+
+    def _load_file(self, file: Path) -> ModuleType:
+        path = str(file)
+        if path not in self._modules:
+            name = f"assay_helper_{digest(path.encode())}_{file.stem}"
+            spec = importlib.util.spec_from_file_location(name, file)
+            if spec is None or spec.loader is None:
+                raise ImportError(f"cannot load {file}")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module  # dataclasses and pickling inside the module look it up there
+            spec.loader.exec_module(module)
+            self._modules[path] = module
+        return self._modules[path]

@@ -1,0 +1,138 @@
+"""A file together with all it includes: one set of keys, each with the file it comes from."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from assay.config.fields import Fields, Origin
+from assay.config.source import Source
+from assay.errors import Place, Problem, nearest
+
+MAX_INCLUDES = 250
+"""How long a chain of files that include each other may be."""
+
+NO_FIELDS = Fields({}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """All that a file says with its includes; `files` are those that were read, by path, with their digests."""
+
+    fields: Fields
+    files: Mapping[str, str]
+    problems: tuple[Problem, ...]
+
+
+class Reader:
+    """Reads files and their includes. What is included is kept: a template serves many tasks."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Source] = {}
+
+    def merged(self, path: str, *, lenient: bool) -> Merged:
+        """A file with everything it includes; whatever is wrong is in `problems`, and the rest still counts."""
+        reading = _Reading(self, lenient)
+        fields = reading.file(path, (), None)
+        return Merged(fields, reading.files, tuple(dict.fromkeys(reading.problems)))
+
+    def within(self, fields: Fields) -> Merged:
+        """A mapping written inside a file, with the files that its own `include` names."""
+        reading = _Reading(self, fields.origin("include").lenient)
+        merged = reading.mapping(fields, ())
+        return Merged(merged, reading.files, tuple(dict.fromkeys(reading.problems)))
+
+    def source(self, path: str, *, keep: bool, lenient: bool) -> Source:
+        kept = self._kept.get(path)
+        if kept is not None:
+            return kept
+        with open(path, "rb") as file:  # noqa: PTH123  # hot: once per file of a catalog
+            source = Source(path, file.read(), lenient=lenient)
+        if keep:
+            self._kept[path] = source
+        return source
+
+
+class _Reading:
+    """One walk through a file and its includes."""
+
+    def __init__(self, reader: Reader, lenient: bool) -> None:
+        self.reader = reader
+        self.lenient = lenient
+        self.files: dict[str, str] = {}
+        self.problems: list[Problem] = []
+
+    def file(self, path: str, chain: tuple[str, ...], asked: Callable[[], Place] | None) -> Fields:
+        source = self._source(path, chain, asked)
+        if source is None:
+            return NO_FIELDS
+        self.files[path] = source.digest
+        self.problems += source.problems
+        if not isinstance(source.value, Mapping):
+            if not source.problems:
+                what = "is empty" if source.value is None else "is not a mapping of keys to values"
+                self.problems.append(Problem(source.place(), f"the file {what}", "write `task: name` and what follows"))
+            return NO_FIELDS
+        values = {str(key): value for key, value in source.value.items()}
+        return self.mapping(Fields.of(values, Origin(source)), (*chain, path))
+
+    def mapping(self, fields: Fields, chain: tuple[str, ...]) -> Fields:
+        """The fields, over those of the files they include; later includes win over earlier ones."""
+        if "include" not in fields:
+            return fields
+        merged = NO_FIELDS
+        for written, place in self._includes(fields):
+            if isinstance(written, Mapping):
+                below = Fields.of(written, fields.origin("include").within("include"))
+            else:
+                folder = fields.origin("include").folder or "."
+                below = self.file(os.path.normpath(os.path.join(folder, written)), chain, place)  # noqa: PTH118  # hot
+            merged = merged | below.without("task_list")
+        return merged | fields.without("include")
+
+    def _includes(self, fields: Fields) -> Iterator[tuple[str | Mapping[str, object], Callable[[], Place]]]:
+        include = fields["include"]
+        several = include if isinstance(include, list | tuple) else [include]
+        for number, written in enumerate(several):
+            place = partial(fields.place, "include", *([number] if several is include else []))
+            if isinstance(written, str | Mapping):
+                yield written, place
+            else:
+                self.problems.append(Problem(place(), "include must name a file", "write a path relative to this file"))
+
+    def _source(self, path: str, chain: tuple[str, ...], asked: Callable[[], Place] | None) -> Source | None:
+        try:
+            if path not in chain and len(chain) < MAX_INCLUDES:
+                if asked is not None and not os.path.isfile(path):  # noqa: PTH113  # hot
+                    raise FileNotFoundError(path)
+                return self.reader.source(path, keep=asked is not None, lenient=self.lenient)
+        except OSError as error:
+            self.files[path] = ""
+            place = asked() if asked is not None else Place(path)
+            self.problems.append(_unreadable(path, place, error, included=asked is not None))
+            return None
+        what, fix = f"more than {MAX_INCLUDES} files include each other in a chain", "flatten the chain"
+        if path in chain:
+            loop = " → ".join(map(os.path.basename, (*chain[chain.index(path) :], path)))
+            what, fix = f"files include each other in a circle: {loop}", "take one include out"
+        self.problems.append(Problem(asked() if asked is not None else Place(path), what, fix))
+        return None
+
+
+def _unreadable(path: str, place: Place, error: OSError, *, included: bool) -> Problem:
+    if not included:
+        return Problem(place, f"the file cannot be read: {error.strerror or error}", "check its permissions")
+    if not isinstance(error, FileNotFoundError):
+        return Problem(
+            place, f"the included file {path} cannot be read: {error.strerror or error}", "check its permissions"
+        )
+    folder, _, name = path.rpartition("/")
+    try:
+        near = nearest(name, os.listdir(folder), count=1)  # noqa: PTH208  # names are wanted, not paths
+    except OSError:
+        near = []
+    return Problem(
+        place,
+        f"no file {path} to include",
+        f"did you mean {near[0]!r}?" if near else "give a path relative to this file",
+    )

@@ -1,0 +1,48 @@
+"""The command line: a shell around the rooms below. Each command is a file; nothing heavy is imported to print help."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import assay
+
+COMMANDS = {
+    "ls": "list tasks, groups, tags, formats and what else has a name",
+    "show": "what a task or group is made of, and where each setting comes from",
+    "validate": "check task and group files without a model, a network or a GPU",
+    "new": "write a starter file for a task or group",
+    "schema": "print the JSON Schema of task or group files, for editors",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the return value is the exit code: 0 done, 1 something is wrong with it, 2 cannot be done."""
+    parser = argparse.ArgumentParser(prog="assay", description="Evaluate language models.")
+    parser.add_argument("--version", action="version", version=f"assay {assay.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for name, sentence in COMMANDS.items():
+        command = commands.add_parser(name, help=sentence, description=sentence[0].upper() + sentence[1:] + ".")
+        if name in arguments[:1]:  # the others show one line each, and need not be loaded for it
+            import_module(f"assay.cli.{name}").define(command)
+    options = parser.parse_args(arguments)
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from assay.cli.output import tell
+    from assay.errors import AssayError
+
+    try:
+        return int(options.run(options))
+    except AssayError as error:
+        for problem in error.problems:
+            tell(str(problem))
+        return 2
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130

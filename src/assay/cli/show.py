@@ -1,0 +1,162 @@
+"""`assay show`: what a name stands for, down to the line that each setting comes from."""
+
+import argparse
+import os
+from collections.abc import Iterator
+
+from assay.catalog.functions import FunctionLoader, functions_in
+from assay.cli.options import add_catalog_options, task_manager
+from assay.cli.output import plain, say, say_columns, say_json, tell
+from assay.config.fields import Fields
+from assay.errors import ConfigError
+from assay.groups import Group
+from assay.tasks import Task, TaskManager
+from assay.tasks.manager import Loaded
+
+WIDTH = 72
+PROMPT_KEYS = ("output_type", "doc_to_text", "doc_to_choice", "doc_to_target", "target_delimiter", "gen_prefix")
+
+
+def define(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a task, group, tag, path (a::b), task@format, or YAML file")
+    parser.add_argument("--depth", type=int, metavar="N", help="how many levels of a group to draw")
+    parser.add_argument("--render", action="store_true", help="run helper code, to show what each !function is")
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    add_catalog_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    manager = task_manager(options)
+    loaded, problems = manager.attempt([options.name])
+    serious = [problem for problem in problems if problem.serious]
+    if serious and not loaded["tasks"] and not loaded["groups"]:
+        raise ConfigError(serious)
+    for problem in problems:
+        tell(str(problem))
+    if options.json:
+        say_json(_described(manager, options.name, loaded))
+    elif loaded["groups"]:
+        _show_group(next(iter(loaded["groups"].values())), options.depth)
+    elif len(loaded["tasks"]) == 1:
+        _show_task(manager, next(iter(loaded["tasks"].values())), render=options.render)
+    else:
+        say(f"{options.name}: {len(loaded['tasks'])} tasks")
+        for name in loaded["tasks"]:
+            say(f"  {name}")
+    return 1 if serious else 0
+
+
+def _show_task(manager: TaskManager, task: Task, *, render: bool) -> None:
+    groups = manager.catalog.index.groups_of(task.config.task)
+    say(f"{task.name}  ·  task, {task.output_type}, version {task.version}")
+    for title, items in (("tags", task.tags), ("in groups", groups)):
+        if items:
+            say(f"{title}: {', '.join(items)}")
+    for note in task.notes:
+        say(f"note: {note}")
+    folder = _common_folder(task.fields)
+    say(f"files below {folder}\n" if folder else "")
+    say_columns(("key", "value", "from"), list(_settings(task.fields, folder)))
+    rewritten = [(key, _short(value), "format") for key, value in _rewritten(task)]
+    if rewritten:
+        say("\nrewritten by the format:")
+        say_columns(("key", "value", "from"), rewritten)
+    if render:
+        _show_functions(task)
+
+
+def _common_folder(fields: Fields) -> str:
+    """The folder below which all files lie that a task is made of."""
+    files = {place.file for key in fields if (place := fields.place(key, key=True)).line}
+    return os.path.commonpath([os.path.dirname(file) for file in files]) if files else ""  # noqa: PTH120  # texts
+
+
+def _settings(fields: Fields, folder: str) -> Iterator[tuple[str, str, str]]:
+    for key in fields:
+        place = fields.place(key, key=True)
+        file = place.file.removeprefix(folder).lstrip("/") if folder else place.file
+        yield key, _short(fields[key]), f"{file}:{place.line}" if place.line else file
+
+
+def _rewritten(task: Task) -> Iterator[tuple[str, object]]:
+    if task.notes or task.config.derived or task.config.doc_to_text != task.fields.get("doc_to_text"):
+        for key in PROMPT_KEYS:
+            value = getattr(task.config, key)
+            if value is not None and value != task.fields.get(key):
+                yield key, value
+
+
+def _show_functions(task: Task) -> None:
+    loader = FunctionLoader()
+    say("\nfunctions:")
+    rows = []
+    for function in functions_in(dict(task.fields)):
+        found = loader.load(function)
+        code = getattr(found, "__code__", None)
+        rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(found)))
+    say_columns(("named", "is"), rows)
+
+
+def _show_group(group: Group[Task], depth: int | None) -> None:
+    tasks, groups = group.get_all_tasks(), group.get_all_groups()
+    say(f"{group.name}  ·  group, {len(tasks)} tasks, {len(groups)} groups below, version {group.version}")
+    for key in ("description", "domain", "difficulty", "citation"):
+        if key in group.metadata:
+            say(f"{key}: {group.metadata[key]}")
+    say()
+    for line in _tree(group, "", depth):
+        say(line)
+
+
+def _tree(group: Group[Task], indent: str, depth: int | None) -> Iterator[str]:
+    if not indent:
+        yield _title(group, None)
+    if depth is not None and depth <= 0:
+        if group.children:
+            yield f"{indent}└─ … {len(group.get_all_tasks())} tasks"
+        return
+    for number, child in enumerate(group.children):
+        last = number == len(group.children) - 1
+        yield f"{indent}{'└─' if last else '├─'} {_title(child, group.member_aliases.get(child.name))}"
+        if isinstance(child, Group):
+            yield from _tree(child, indent + ("   " if last else "│  "), None if depth is None else depth - 1)
+
+
+def _title(node: "Group[Task] | Task", alias: str | None) -> str:
+    shown = alias or node.alias
+    title = node.name if shown == node.name else f"{node.name} ({shown})"
+    if isinstance(node, Group):
+        metrics = [entry.metric for entry in node.config.aggregate_metric_list or ()]
+        return title + (f"  [{', '.join(metrics)}]" if metrics else "")
+    return title
+
+
+def _described(manager: TaskManager, name: str, loaded: Loaded) -> dict[str, object]:
+    """All that is shown, as data: each task with value and origin of its keys, each group with its members."""
+    tasks = {key: _described_task(manager, task) for key, task in loaded["tasks"].items()}
+    groups = {
+        key: {"alias": group.alias, "members": group.child_names, "metadata": plain(group.metadata)}
+        for key, group in loaded["groups"].items()
+    }
+    return {"name": name, "kind": "group" if groups else "task", "tasks": tasks, "groups": groups}
+
+
+def _described_task(manager: TaskManager, task: Task) -> dict[str, object]:
+    entry = manager.catalog.index.named.get(task.config.task)
+    return {
+        "path": entry.path if entry is not None else None,
+        "alias": task.alias,
+        "tags": task.tags,
+        "groups": manager.catalog.index.groups_of(task.config.task),
+        "notes": list(task.notes),
+        "config": {key: plain(task.fields[key]) for key in task.fields},
+        "origin": {key: str(task.fields.place(key, key=True)) for key in task.fields},
+        "rewritten": {key: plain(value) for key, value in _rewritten(task)},
+    }
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else str(plain(value))
+    text = text.replace("\n", "⏎")
+    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"

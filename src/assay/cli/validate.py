@@ -1,0 +1,37 @@
+"""`assay validate`: every problem of every file, before anything runs."""
+
+import argparse
+
+from assay.cli.options import add_catalog_options, task_manager
+from assay.cli.output import say, say_json
+from assay.tasks.validate import validate
+
+
+def define(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to check; everything when absent")
+    parser.add_argument("--json", action="store_true", help="an array of file, line, column, what, fix, serious")
+    add_catalog_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    manager = task_manager(options)
+    problems = validate(manager, options.names or None)
+    serious = sum(problem.serious for problem in problems)
+    if options.json:
+        say_json(
+            [
+                {"file": p.place.file, "line": p.place.line, "column": p.place.column}
+                | {"what": p.what, "fix": p.fix, "serious": p.serious}
+                for p in problems
+            ]
+        )
+    else:
+        for problem in problems:
+            say(str(problem) if problem.serious else f"{problem} (note)")
+        say(f"{_counted(serious, 'problem')}, {_counted(len(problems) - serious, 'note')}")
+    return 1 if serious else 0
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

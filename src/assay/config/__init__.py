@@ -1,0 +1,1 @@
+"""Text to frozen records, strictly: every problem at once, each with its place and its remedy."""

@@ -1,0 +1,285 @@
+"""Fields to records, by the types the records declare: every problem is collected, none stops the others."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+from assay.config.fields import Fields, Origin
+from assay.config.option import near_miss, yaml_fields
+from assay.errors import Place, Problem, did_you_mean, nearest
+from assay.records import Function
+
+R = TypeVar("R")
+Path = tuple[str | int, ...]
+
+WORDS = {
+    "null": "nothing",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "list": "a list",
+    "map": "a mapping",
+    "function": "a `!function`",
+    "other": "something else",
+}
+
+
+class Report:
+    """Collects problems at the places of one mapping's values."""
+
+    def __init__(self, place: Callable[[Path, bool], Place], problems: list[Problem], *, lenient: bool) -> None:
+        self._place = place
+        self.problems = problems
+        self.lenient = lenient
+
+    def add(self, path: Path, what: str, fix: str = "", *, key: bool = False, serious: bool = True) -> None:
+        self.problems.append(Problem(self._place(path, key), what, fix, serious))
+
+    def mistyped(self, path: Path, what: str, fix: str = "") -> None:
+        """A value of the wrong type. lm-eval does not look at types, so its own files are only told about it."""
+        self.add(path, what, fix, serious=not self.lenient)
+
+    def remark(self, path: Path, inner: Path, what: str, fix: str) -> None:
+        """What a field's own check says of its value, or of a key inside it."""
+        self.add((*path, *inner), what, fix, key=bool(inner), serious=not self.lenient)
+
+
+Read = Callable[[Any, Path, Report], Any]
+"""Reads one value; what does not fit is reported and comes back as it was."""
+
+
+def decode(record: type[R], fields: Fields, problems: list[Problem], *, known: Sequence[str] = ()) -> R | None:
+    """The record that `fields` describe, or None where a required key is missing. Problems are added to the list.
+
+    `known` are further keys that may stand beside those of the record, and are not read here.
+    """
+    report = _report_on(fields, problems)
+    values = _read_mapping(record, fields, (), report, known)
+    missing = _missing(record, values, fields, (), report)
+    return None if missing else record(**values)
+
+
+def check(record: type, fields: Fields, problems: list[Problem], *, known: Sequence[str] = ()) -> None:
+    """Report what is wrong with the keys that are there; those that are missing are somebody else's to give."""
+    _read_mapping(record, fields, (), _report_on(fields, problems), known)
+
+
+def _report_on(fields: Fields, problems: list[Problem]) -> Report:
+    origins = [fields.origin(key) for key in fields] or [Origin("configuration")]
+
+    def place(path: Path, key: bool) -> Place:
+        return fields.place(*path, key=key) if path else origins[-1].place()
+
+    return Report(place, problems, lenient=any(origin.lenient for origin in origins))
+
+
+def kind_of(value: object) -> str:
+    """The YAML kind of a value: one of the keys of WORDS."""
+    kind = _KINDS.get(type(value))
+    if kind is not None:
+        return kind
+    if isinstance(value, Mapping):
+        return "map"
+    return "function" if callable(value) else "other"
+
+
+_KINDS: dict[type, str] = {
+    type(None): "null", bool: "bool", int: "int", float: "float", str: "str", list: "list", tuple: "list",
+    dict: "map", Function: "function",
+}  # fmt: skip
+
+
+def _read_mapping(
+    record: type, mapping: Mapping[str, object], path: Path, report: Report, known: Sequence[str] = ()
+) -> dict[str, Any]:
+    shape = shape_of(record)
+    values: dict[str, Any] = {}
+    rest: dict[str, object] = {}
+    for key, value in mapping.items():
+        slot = shape.slots.get(key)
+        if slot is not None:
+            values[slot.attribute] = slot.read(value, (*path, key), report)
+        elif shape.rest is not None:
+            _report_near_miss(key, record, (*path, key), report)
+            rest[key] = value
+        elif key not in known:
+            report.add((*path, key), f"unknown key {key!r}", did_you_mean(str(key), [*shape.slots, *known]), key=True)
+    if shape.rest is not None and rest:
+        values[shape.rest] = {**(values.get(shape.rest) or {}), **rest}
+    return values
+
+
+def _missing(
+    record: type, values: Mapping[str, Any], mapping: Mapping[str, object], path: Path, report: Report
+) -> bool:
+    absent = [key for key, attribute in shape_of(record).required.items() if attribute not in values]
+    for key in absent:
+        near = nearest(key, (str(other) for other in mapping if other not in shape_of(record).slots), count=1)
+        report.add(path, f"key {key!r} is missing", f"{near[0]!r} looks like it" if near else f"add `{key}:`")
+    return bool(absent)
+
+
+def _report_near_miss(key: str, record: type, path: Path, report: Report) -> None:
+    near = near_miss(str(key), tuple(shape_of(record).slots))
+    if near:
+        report.add(path, f"unknown key {key!r}", f"did you mean {near!r}?", key=True, serious=not report.lenient)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    attribute: str
+    read: Read
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """What a record's class says about its mapping: a slot per key, the keys it must have, who takes the rest."""
+
+    slots: Mapping[str, Slot]
+    required: Mapping[str, str]
+    rest: str | None
+
+
+@cache
+def shape_of(record: type) -> Shape:
+    hints = typing.get_type_hints(record)
+    slots, required, rest = {}, {}, None
+    for item in yaml_fields(record):
+        key = item.metadata.get("key") or item.name
+        slots[key] = Slot(item.name, _reader(hints[item.name], item.metadata))
+        if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+            required[key] = item.name
+        if item.metadata.get("rest"):
+            rest = item.name
+    return Shape(slots, required, rest)
+
+
+def _reader(hint: Any, metadata: Mapping[str, Any]) -> Read:
+    readers = _readers(hint)
+    if metadata.get("many"):
+        readers = _one_or_many(readers)
+    wanted = " or ".join(dict.fromkeys(WORDS[kind] for kind in readers if kind != "null"))
+    check = metadata.get("check")
+
+    def read(value: Any, path: Path, report: Report) -> Any:
+        kind = kind_of(value)
+        found = readers.get(kind)
+        if found is None:
+            report.mistyped(
+                path, f"{_name(path)} must be {wanted}, not {_shown(value, kind)}", _remedy(value, kind, readers)
+            )
+            return value
+        result = found(value, path, report)
+        if check is not None:
+            for inner, what, fix in check(value):
+                report.remark(path, inner, f"{_name(path)} {what}", fix)
+        return result
+
+    return read
+
+
+def _readers(hint: Any) -> dict[str, Read]:
+    """For each YAML kind that a type accepts, how it is read."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return {kind: read for part in arguments for kind, read in _readers(part).items()}
+    if origin is typing.Literal:
+        return {"str": _one_of(arguments)}
+    if origin in (tuple, list):
+        return {"list": _each(_reader(arguments[0], {}))}
+    if origin is not None and issubclass(origin, Mapping):
+        return {"map": _as_is}
+    if hint is object:
+        return dict.fromkeys(WORDS, _as_is)
+    if dataclasses.is_dataclass(hint) and hint is not Function:
+        return {"map": _nested(hint)}  # type: ignore[arg-type]  # is_dataclass of a type hint gives a type
+    return dict.fromkeys(_SCALARS[hint], _as_is)
+
+
+_SCALARS: dict[Any, tuple[str, ...]] = {
+    type(None): ("null",),
+    bool: ("bool",),
+    int: ("int",),
+    float: ("float", "int"),
+    str: ("str",),
+    Function: ("function",),
+}
+
+
+def _as_is(value: Any, path: Path, report: Report) -> Any:  # noqa: ARG001  # the shape of every reader
+    return value
+
+
+def _one_or_many(readers: dict[str, Read]) -> dict[str, Read]:
+    each = readers["list"]
+
+    def alone(value: Any, path: Path, report: Report) -> Any:
+        single = Report(
+            lambda inner, key: report._place((*path, *inner[len(path) + 1 :]), key),
+            report.problems,
+            lenient=report.lenient,
+        )
+        return each([value], path, single)
+
+    return {"str": alone, "map": alone, **readers}
+
+
+def _one_of(options: tuple[str, ...]) -> Read:
+    def read(value: Any, path: Path, report: Report) -> Any:
+        if value not in options:
+            report.add(path, f"{_name(path)} cannot be {value!r}", did_you_mean(value, options))
+        return value
+
+    return read
+
+
+def _each(read: Read) -> Read:
+    def read_all(values: Any, path: Path, report: Report) -> Any:
+        return tuple(read(value, (*path, number), report) for number, value in enumerate(values))
+
+    return read_all
+
+
+def _nested(record: type) -> Read:
+    def read(value: Any, path: Path, report: Report) -> Any:
+        values = _read_mapping(record, value, path, report)
+        return value if _missing(record, values, value, path, report) else record(**values)
+
+    return read
+
+
+def _name(path: Path) -> str:
+    return next((str(step) for step in reversed(path) if isinstance(step, str)), "the value")
+
+
+def _shown(value: Any, kind: str) -> str:
+    if kind in ("null", "list", "map", "function"):
+        return WORDS[kind]
+    return {"str": "the text ", "bool": ""}.get(kind, "the number ") + (
+        repr(value) if kind == "str" else str(value).lower()
+    )
+
+
+def _remedy(value: Any, kind: str, readers: Mapping[str, Read]) -> str:
+    if "str" in readers and kind in ("bool", "int", "float", "other"):
+        return f"YAML reads this as {_shown(value, kind)}; put it in quotes"
+    if kind == "null":
+        return "give it a value or delete the key"
+    if kind == "str" and "function" in readers:
+        return "write `!function module.name`"
+    if kind == "str" and ("int" in readers or "bool" in readers):
+        return (
+            "write it without quotes" if value.strip().lower() in _PLAIN or _is_number(value) else "correct the value"
+        )
+    return ""
+
+
+_PLAIN = {"true", "false", "yes", "no", "on", "off"}
+
+
+def _is_number(text: str) -> bool:
+    return text.strip().lstrip("+-").replace(".", "", 1).isdigit()

@@ -1,0 +1,86 @@
+"""What several files say together: keys with their values, each with its origin."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from assay.config.source import Source
+from assay.errors import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a mapping is written: `prefix` keys down in a file, or elsewhere (a flag, an argument) by its name."""
+
+    source: Source | str
+    prefix: tuple[str | int, ...] = ()
+
+    def place(self, path: Sequence[str | int] = (), *, key: bool = False) -> Place:
+        if isinstance(self.source, Source):
+            return self.source.place((*self.prefix, *path), key=key)
+        return Place(".".join(map(str, (self.source, *self.prefix, *path))))
+
+    def within(self, *path: str | int) -> "Origin":
+        return Origin(self.source, (*self.prefix, *path))
+
+    @property
+    def folder(self) -> str | None:
+        """The folder of the file, for what is written relative to it."""
+        return self.source.file.rpartition("/")[0] if isinstance(self.source, Source) else None
+
+    @property
+    def lenient(self) -> bool:
+        return isinstance(self.source, Source) and self.source.lenient
+
+
+class Fields(Mapping[str, object]):
+    """Keys and values with the origin of each. Never changed: merging makes a new one.
+
+    >>> low, high = Fields.of({"a": 1, "b": 1}, Origin("low")), Fields.of({"b": 2}, Origin("high"))
+    >>> merged = low | high
+    >>> dict(merged), str(merged.place("b"))
+    ({'a': 1, 'b': 2}, 'high.b')
+    """
+
+    __slots__ = ("_origins", "_values")
+
+    def __init__(self, values: Mapping[str, object], origins: Mapping[str, Origin]) -> None:
+        self._values = values
+        self._origins = origins
+
+    @classmethod
+    def of(cls, values: Mapping[str, object], origin: Origin) -> "Fields":
+        return cls(values, dict.fromkeys(values, origin))
+
+    def __getitem__(self, key: str) -> object:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __or__(self, other: "Fields") -> "Fields":
+        """Both, and where both speak, the other."""
+        if not other:
+            return self
+        if not self:
+            return other
+        return Fields({**self._values, **other._values}, {**self._origins, **other._origins})
+
+    def without(self, *keys: str) -> "Fields":
+        if not any(key in self._values for key in keys):
+            return self
+        return self.only(key for key in self._values if key not in keys)
+
+    def only(self, keys: "Iterator[str] | Sequence[str]") -> "Fields":
+        kept = [key for key in keys if key in self._values]
+        return Fields({key: self._values[key] for key in kept}, {key: self._origins[key] for key in kept})
+
+    def origin(self, key: str) -> Origin:
+        return self._origins[key]
+
+    def place(self, *path: str | int, key: bool = False) -> Place:
+        """Where the value at `path` is written; the first step of a path is a key of these fields."""
+        first = str(path[0])
+        return self._origins[first].place(path, key=key)

@@ -1,0 +1,32 @@
+"""What a format may say: how the parts of a question are put together, and what is asked of the model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assay.config.option import option
+from assay.config.task import FilterConfig, MetricConfig, OutputType, ScorerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatConfig:
+    """A way to ask. Its texts may use `_num_choices`, `_choice_labels`, `_choice_list_and` and `_choice_list_or`."""
+
+    format: str = option("The name.", "")
+    type: str | None = option("The format it starts from.", None)
+    output_type: OutputType = option("What is asked of the model.", "multiple_choice")
+    instruction: str | None = option("Stands before the question.", None)
+    question_prefix: str | None = option("Stands right before the question.", "Question: ")
+    choice_labels: str | tuple[object, ...] | None = option(
+        "`letters`, `numbers`, a list of labels, or null for none.", "letters"
+    )
+    choice_delimiter: str = option("Between one choice and the next.", "\n")
+    section_separator: str = option("Between question, choices and answer.", "\n")
+    answer_instruction: str | None = option("Stands after the choices.", None)
+    answer_prompt: str | None = option("Stands last.", "Answer:")
+    gen_prefix: str | None = option("The first words of the answer.", None)
+    target_delimiter: str = option("Between question and answer.", " ")
+    fewshot_delimiter: str = option("Between one example and the next.", "\n\n")
+    scorer: str | ScorerConfig | None = option("The scorer.", None)
+    metric_list: tuple[MetricConfig, ...] | None = option("Metrics in place of the task's.", None)
+    filter_list: tuple[FilterConfig, ...] | None = option("Filters in place of the task's.", None)
+    generation_kwargs: Mapping[str, object] | None = option("Parameters of generation in place of the task's.", None)

@@ -1,0 +1,40 @@
+"""What a group file may say. Any key of a task may stand there too: it is a default for the members."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assay.config.option import option
+from assay.records import Function
+
+Member = str | Mapping[str, object]
+"""A name; or a name with changes; or a whole task or group, written in place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggMetricConfig:
+    """One entry of `aggregate_metric_list`: a number for the group from the numbers of its members."""
+
+    metric: str = option("The members' metric.")
+    aggregation: str | Function = option("How the members' values become one.", "mean")
+    weight_by_size: bool = option("Weigh members by their number of samples (micro average).", True)
+    filter_list: str | tuple[str, ...] | Mapping[str, object] | None = option(
+        "The filters whose values are taken; every filter found when absent.", None
+    )
+    higher_is_better: bool | None = option("Whether more is better; as the members say when absent.", None)
+    name: str | None = option("The name of the row; the metric's when absent.", None)
+    kwargs: Mapping[str, object] | None = option("Parameters of the aggregation.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Tasks and groups under one name, with numbers of its own where it says how."""
+
+    group: str = option("The name.")
+    group_alias: str | None = option("The name shown in tables.", None)
+    task: tuple[Member, ...] | list[Member] | None = option("The members.", (), many=True)
+    aggregate_metric_list: tuple[AggMetricConfig, ...] | list[AggMetricConfig] | None = option(
+        "The numbers of the group itself.", None, many=True
+    )
+    metadata: Mapping[str, object] | None = option(
+        "`description`, `version`, `domain`, `difficulty`, `citation`, and anything else.", None
+    )

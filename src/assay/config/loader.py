@@ -1,0 +1,182 @@
+"""YAML text to values: the only file that knows which library parses.
+
+YAML 1.1 as PyYAML's safe loader reads it (so `no` is false and `1_000` a number, as in lm-eval), plus `!function`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from assay.errors import Place, Problem
+from assay.records import Function
+
+MAX_BYTES = 64 * 2**20
+MAX_DEPTH = 100
+"""libyaml composes by recursion in C: some ten thousand levels end the process instead of raising."""
+MAX_VALUES = 1_000_000
+"""How many values the aliases of one file may stand for."""
+
+_BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load(data: bytes, file: str, *, lenient: bool) -> tuple[object, tuple[Problem, ...]]:
+    """The value of a text, and what is wrong with it. In a lenient file a key may be written twice."""
+    problem = _too_much(data, file)
+    if problem is not None:
+        return None, (problem,)
+    loader = _Loader(data, file, lenient)
+    value: object = None
+    try:
+        node = loader.get_single_node()
+        if b"&" in data:
+            _bound_aliases(node)
+        value = loader.construct_document(node) if node is not None else None
+    except yaml.YAMLError as error:
+        loader.problems.append(_unreadable(error, data, file))
+    except (ValueError, RecursionError) as error:
+        line, column = locate(compose(data), (), key=False)
+        fix = "put what is meant as text in quotes"
+        loader.problems.append(Problem(Place(file, line, column), f"a value cannot be read: {error}", fix))
+    finally:
+        loader.dispose()
+    return value, tuple(loader.problems)
+
+
+def compose(data: bytes) -> Any:
+    """The tree of a text with the place of every node, or None where it cannot be read."""
+    if _too_much(data, "") is not None:
+        return None
+    try:
+        return _BaseLoader(data).get_single_node()
+    except yaml.YAMLError:
+        return None
+
+
+def locate(root: Any, path: Sequence[str | int], *, key: bool) -> tuple[int, int]:
+    """Line and column of what `path` leads to in a tree, from 1; of the nearest thing around it where there is none."""
+    node, mark = root, getattr(root, "start_mark", None)
+    for step in path:
+        pair = _descend(node, step)
+        if pair is None:
+            break
+        at, node = pair
+        mark = (at if key else node).start_mark
+    return (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+
+
+class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depends on how PyYAML was built
+    """The safe loader, with `!function` and an eye for keys that are written twice."""
+
+    def __init__(self, data: bytes, file: str, lenient: bool) -> None:
+        super().__init__(data)
+        self.file = file
+        self.folder = file.rpartition("/")[0]
+        self.lenient = lenient
+        self.problems: list[Problem] = []
+
+    def place(self, node: Any) -> Place:
+        return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            self._report_duplicates(node)
+        return super().construct_mapping(node, deep=deep)
+
+    def _report_duplicates(self, node: yaml.MappingNode) -> None:
+        scalars = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if len({(key.tag, key.value) for key in scalars}) == len(scalars):
+            return
+        first: dict[tuple[str, str], Any] = {}
+        for key in scalars:
+            earlier = first.setdefault((key.tag, key.value), key)
+            if earlier is not key:
+                what = f"key {key.value!r} is written twice; the first is on line {earlier.start_mark.line + 1}"
+                fix = "the last value counts, as in lm-eval" if self.lenient else "delete one of them"
+                self.problems.append(Problem(self.place(key), what, fix, serious=not self.lenient))
+
+    def construct_function(self, node: Any) -> object:
+        written = node.value if isinstance(node, yaml.ScalarNode) else None
+        parts = written.split(".") if isinstance(written, str) else []
+        if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+            what = f"malformed !function {written!r}" if written else "malformed !function"
+            fix = "write `!function module.name`, as in `!function utils.process_docs`"
+            self.problems.append(Problem(self.place(node), what, fix))
+            return None
+        return Function(self.folder, ".".join(parts[:-1]), parts[-1], self.place(node))
+
+
+_Loader.add_constructor("!function", _Loader.construct_function)
+
+
+def _too_much(data: bytes, file: str) -> Problem | None:
+    if len(data) > MAX_BYTES:
+        return Problem(Place(file), f"larger than {MAX_BYTES >> 20} MiB", "keep data in jsonl or parquet files")
+    if sum(map(data.count, (b"[", b"{", b"-", b":", b"?"))) <= MAX_DEPTH:
+        return None
+    for depth, mark in _depths(data):
+        if depth > MAX_DEPTH:
+            place = Place(file, mark.line + 1, mark.column + 1)
+            return Problem(place, f"nested more than {MAX_DEPTH} levels deep", "flatten the file")
+    return None
+
+
+def _depths(data: bytes) -> Iterator[tuple[int, Any]]:
+    """The depth of nesting at every opening, read event by event, which needs no recursion."""
+    depth = 0
+    try:
+        for event in yaml.parse(data, _BaseLoader):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                yield depth, event.start_mark
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except yaml.YAMLError:
+        return  # said again, with its place, by the loader
+
+
+def _bound_aliases(root: Any) -> None:
+    """Refuse aliases that form a loop, or that stand for more values than anybody can mean."""
+    sizes: dict[int, int | None] = {}
+
+    def size(node: Any) -> int:
+        known = sizes.get(id(node), 0)
+        if known is None:
+            raise yaml.constructor.ConstructorError(None, None, "an alias refers to itself", node.start_mark)
+        if known:
+            return known
+        sizes[id(node)] = None
+        children = node.value if isinstance(node, yaml.CollectionNode) else []
+        total = 1 + sum(size(part) for child in children for part in (child if isinstance(child, tuple) else (child,)))
+        if total > MAX_VALUES:
+            what = f"the aliases stand for more than {MAX_VALUES:,} values"
+            raise yaml.constructor.ConstructorError(None, None, what, node.start_mark)
+        sizes[id(node)] = total
+        return total
+
+    if root is not None:
+        size(root)
+
+
+def _descend(node: Any, step: str | int) -> tuple[Any, Any] | None:
+    """The key node and the value node that `step` leads to; for a list, the value twice."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in reversed(node.value):  # the last of two equal keys is the one that counts
+            if isinstance(key, yaml.ScalarNode) and key.value == str(step):
+                return key, value
+    elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step], node.value[step]
+    return None
+
+
+def _unreadable(error: yaml.YAMLError, data: bytes, file: str) -> Problem:
+    if isinstance(error, yaml.reader.ReaderError):
+        before = data[: error.position] if isinstance(error.position, int) else b""
+        place = Place(file, before.count(b"\n") + 1, len(before) - before.rfind(b"\n"))
+        return Problem(place, f"not readable as text: {error.reason}", "save the file as UTF-8")
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        return Problem(place, what or "not valid YAML", "correct the YAML here")
+    return Problem(Place(file), f"not valid YAML: {error}", "correct the YAML")

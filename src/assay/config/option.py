@@ -1,0 +1,59 @@
+"""How a record of this room declares one of its YAML keys."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, field, fields
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from assay.errors import nearest
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""The empty mapping, as a default: frozen, so that every record may share it."""
+
+Remark = tuple[tuple[str | int, ...], str, str]
+"""Where inside a value, what is wrong there, how to fix it."""
+
+
+def option(
+    doc: str,
+    default: object = MISSING,
+    *,
+    key: str | None = None,
+    many: bool = False,
+    rest: bool = False,
+    check: Callable[[object], Iterable[Remark]] | None = None,
+) -> Any:
+    """A dataclass field that knows its YAML side.
+
+    doc:   one sentence for the schema and the reference page
+    key:   the name in YAML where Python cannot have it (`class`)
+    many:  one value may be written without the list around it
+    rest:  collects every key that no other field claims
+    check: says what is wrong with a value of the right type
+    """
+    metadata = {"doc": doc, "key": key, "many": many, "rest": rest, "check": check}
+    if default is MISSING:
+        return field(metadata=metadata)
+    if default is NOTHING:
+        return field(default_factory=lambda: NOTHING, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def yaml_fields(record: type) -> list[Field[Any]]:
+    """The fields of a record that are keys in YAML."""
+    return [item for item in fields(record) if "doc" in item.metadata]
+
+
+def yaml_keys(record: type) -> tuple[str, ...]:
+    """The names of those keys."""
+    return tuple(item.metadata["key"] or item.name for item in yaml_fields(record))
+
+
+@cache
+def near_miss(key: str, options: tuple[str, ...]) -> str | None:
+    """The option that `key` must be a slip of, where other keys are welcome; None where it may well be its own."""
+    from difflib import SequenceMatcher
+
+    near = nearest(key, options, count=1)
+    return near[0] if near and SequenceMatcher(None, key, near[0]).ratio() >= 0.8 else None

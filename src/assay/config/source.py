@@ -1,0 +1,47 @@
+"""One YAML file as it was read: its values, and the place of each of them."""
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from assay.errors import Place, Problem
+
+
+class Source:
+    """What one file says. `problems` holds what is wrong with its text; the value is None where it cannot be read.
+
+    Places are worked out when they are asked for: most files have no problem to report.
+    """
+
+    def __init__(self, file: str, data: bytes, *, lenient: bool = False) -> None:
+        from assay.config.loader import load  # the YAML library is not loaded where the index answers
+
+        self.file = file
+        self.data = data
+        self.lenient = lenient
+        self.value: object
+        self.problems: tuple[Problem, ...]
+        self.value, self.problems = load(data, file, lenient=lenient)
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self.data)
+
+    def place(self, path: Sequence[str | int] = (), *, key: bool = False) -> Place:
+        """Where the value at `path` stands, or with `key` its key; what is nearest around it where it has no place."""
+        from assay.config.loader import locate
+
+        line, column = locate(self._root, path, key=key)
+        return Place(self.file, line, column)
+
+    @cached_property
+    def _root(self) -> Any:
+        from assay.config.loader import compose
+
+        return compose(self.data)
+
+
+def digest(data: bytes) -> str:
+    """A short name for a content: the same bytes, the same name."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -1,0 +1,154 @@
+"""What a task file may say. Names and defaults are lm-eval's; what assay adds is at the end."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from assay.config.option import NOTHING, Remark, near_miss, option
+from assay.records import Function
+
+OutputType = Literal["generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice"]
+
+
+def _at_least(least: int) -> Callable[[object], Iterator[Remark]]:
+    def check(value: object) -> Iterator[Remark]:
+        if isinstance(value, int | float) and value < least:
+            yield (), f"must be at least {least}, not {value}", ""
+
+    return check
+
+
+GENERATION_KEYS = (
+    "until", "do_sample", "temperature", "max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens",
+    "top_p", "top_k", "min_p", "num_beams", "seed", "repetition_penalty", "presence_penalty", "frequency_penalty",
+    "max_length",
+)  # fmt: skip
+
+
+def _generation(value: object) -> Iterator[Remark]:
+    """Other keys are passed on to the model, so only those that look like a slip are refused."""
+    if isinstance(value, Mapping):
+        for key in value:
+            near = near_miss(str(key), GENERATION_KEYS) if key not in GENERATION_KEYS else None
+            if near:
+                yield (key,), f"has no key {key!r}", f"did you mean {near!r}?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricConfig:
+    """One entry of `metric_list`. Keys beyond these are parameters of the metric."""
+
+    name: str | Function = option("The metric: a name of `assay ls metrics`, or a function.", key="metric")
+    aggregation: str | Function | None = option("How the scores of the samples become one number.", None)
+    higher_is_better: bool | None = option("Whether more is better; the metric knows when absent.", None)
+    hf_evaluate: bool = option("Take the metric of this name from Hugging Face `evaluate`.", False)
+    reduction: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
+        "How the scores of a sample's repeats become one.", None
+    )
+    kwargs: Mapping[str, object] = option("Parameters of the metric.", NOTHING, rest=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterStep:
+    """One step of a filter. Keys beyond `function` are its parameters."""
+
+    function: str | Function = option("The step: a name of `assay ls filters`, or a class or function.")
+    kwargs: Mapping[str, object] = option("Parameters of the step.", NOTHING, rest=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScorerConfig:
+    """A scorer with its parameters."""
+
+    type: str | Function = option("The scorer: a name of `assay ls scorers`, or a class.")
+    kwargs: Mapping[str, object] = option("Parameters of the scorer.", NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterConfig:
+    """One entry of `filter_list`: a named way from raw responses to answers."""
+
+    name: str = option("The name that results carry behind the comma: `exact_match,strict`.")
+    filter: tuple[FilterStep, ...] = option("The steps, in order.", ())
+    metric_list: tuple[MetricConfig, ...] | None = option("Metrics of this filter alone; the task's when absent.", None)
+    scorer: str | ScorerConfig | None = option("Scorer of this filter alone; the task's when absent.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewshotConfig:
+    """How the examples before the question are chosen and written. What is absent is as in the task."""
+
+    sampler: str | Function = option("`default` (seeded random), `first_n`, or a class.", "default")
+    split: str | None = option("The split the examples come from.", None)
+    process_docs: Function | None = option("Prepares the rows of that split.", None)
+    fewshot_indices: tuple[int, ...] | None = option("Rows of the split that may serve as examples.", None)
+    samples: tuple[Mapping[str, object], ...] | Function | None = option(
+        "The examples themselves, or what returns them.", None
+    )
+    doc_to_text: str | int | Function | tuple[object, ...] | None = option("The question of an example.", None)
+    doc_to_choice: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
+        "The choices of an example.", None
+    )
+    doc_to_target: str | int | Function | tuple[object, ...] | None = option("The answer of an example.", None)
+    gen_prefix: str | None = option("The words before the answer of an example.", None)
+    fewshot_delimiter: str | None = option("Between one example and the next.", None)
+    target_delimiter: str | None = option("Between question and answer of an example.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskConfig:
+    """One evaluation: how a row of data becomes a prompt, and how the answer becomes scores."""
+
+    task: str = option("The name.")
+    task_alias: str | None = option("The name shown in tables.", None)
+    tag: tuple[str, ...] = option("Names by which it can be selected together with others.", (), many=True)
+    class_: Function | None = option("A Python class that is the task (`!function module.Class`).", None, key="class")
+    recipe: str | None = option("A recipe for class-based tasks that take one (unitxt).", None)
+    # data
+    custom_dataset: Function | None = option("A function that returns the data set.", None)
+    dataset_path: str | None = option("A data set of the hub, or a reader: json, csv, parquet.", None)
+    dataset_name: str | None = option("The configuration of the data set.", None)
+    dataset_kwargs: Mapping[str, object] | None = option("More for the reader; `data_files` for local files.", None)
+    training_split: str | None = option("The split for examples when none is named.", None)
+    validation_split: str | None = option("The split that is evaluated when there is no test split.", None)
+    test_split: str | None = option("The split that is evaluated.", None)
+    fewshot_split: str | None = option("The split the few-shot examples come from.", None)
+    process_docs: Function | None = option("A function from a split to a split.", None)
+    # prompt
+    description: str = option("Stands once, before everything; a template.", "")
+    doc_to_text: str | int | Function | tuple[object, ...] | None = option(
+        "The question: a column, a template, a function.", None
+    )
+    doc_to_target: str | int | Function | tuple[object, ...] | None = option(
+        "The answer, or the index of the right choice.", None
+    )
+    doc_to_choice: str | Function | Mapping[str, object] | tuple[object, ...] | None = option("The choices.", None)
+    doc_to_image: str | Function | tuple[object, ...] | None = option("The image or images.", None)
+    doc_to_audio: str | Function | tuple[object, ...] | None = option("The sound.", None)
+    gen_prefix: str | None = option("The first words of the answer, put into the model's mouth.", None)
+    target_delimiter: str = option("Between question and answer.", " ")
+    fewshot_delimiter: str = option("Between one example and the next.", "\n\n")
+    fewshot_config: FewshotConfig | None = option("How the examples are chosen and written.", None)
+    num_fewshot: int | None = option("How many examples stand before the question.", None, check=_at_least(0))
+    use_prompt: str | None = option("A prompt of promptsource or of a file, as `source:name`.", None)
+    # asking
+    output_type: OutputType = option("What is asked of the model.", "generate_until")
+    generation_kwargs: Mapping[str, object] | None = option("Parameters of generation.", None, check=_generation)
+    repeats: int = option("How many times each request is sent.", 1, check=_at_least(1))
+    unsafe_code: bool = option("Scoring runs code that the model wrote; needs a flag.", False)
+    # scoring
+    filter_list: tuple[FilterConfig, ...] | None = option("Ways from raw responses to answers.", None)
+    metric_list: tuple[MetricConfig, ...] | None = option("The metrics.", None)
+    process_results: Function | None = option(
+        "A function (row, responses) -> {metric: value} in place of metrics.", None
+    )
+    scorer: str | ScorerConfig | None = option("The scorer, by name or with parameters.", None)
+    should_decontaminate: bool = option("Kept for lm-eval's files; nothing reads it.", False)
+    doc_to_decontamination_query: str | Function | None = option("Kept for lm-eval's files; nothing reads it.", None)
+    metadata: Mapping[str, object] | None = option("`version`, `num_fewshot` as shown, and anything else.", None)
+    # since lm-eval 0.5
+    formats: str | Mapping[str, object] | None = option("A format by name, with changes, or a table of formats.", None)
+    multiple_inputs: bool = option("`doc_to_text` gives several contexts for one continuation.", False)
+    multiple_targets: bool = option("`doc_to_target` gives several right answers.", False)
+    # not a key of any file: variables of the templates that a function computes from the row, set by a format
+    derived: Mapping[str, Function] = field(default_factory=lambda: NOTHING)

@@ -1,0 +1,79 @@
+"""Every error a user can meet: what happened, where, and how to fix it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A point in a file or a flag. Lines and columns count from 1; line 0 is the whole of it."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing wrong with what the user wrote. One that is not serious is told, and does not stop anything.
+
+    >>> print(Problem(Place("a.yaml", 3, 1), "unknown key 'taks'", "did you mean 'task'?"))
+    a.yaml:3:1: unknown key 'taks' — did you mean 'task'?
+    """
+
+    place: Place
+    what: str
+    fix: str = ""
+    serious: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}" + (f" — {self.fix}" if self.fix else "")
+
+
+class AssayError(Exception):
+    """The base class: to catch it is to catch everything we raise on purpose."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(dict.fromkeys(problems))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class ConfigError(AssayError):
+    """A file, a flag or an argument says something that cannot be accepted, or names what does not exist."""
+
+
+def nearest(name: str, options: Iterable[str], count: int = 5) -> list[str]:
+    """The options most like `name`, best first; none when nothing is near.
+
+    >>> nearest("mmlu_anatmy", ["mmlu_anatomy", "mmlu_astronomy", "gsm8k"], count=1)
+    ['mmlu_anatomy']
+    """
+    from difflib import SequenceMatcher
+
+    wanted = name.casefold()
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wanted)
+    ranked = []
+    for option in options:
+        matcher.set_seq1(option.casefold())
+        within = bool(wanted) and wanted in option.casefold()
+        floor = 0.3 if within else 0.6
+        if matcher.real_quick_ratio() >= floor and matcher.quick_ratio() >= floor and matcher.ratio() >= floor:
+            ranked.append((-(matcher.ratio() + 0.3 * within), option))
+    return [option for _, option in sorted(ranked)[:count]]
+
+
+def did_you_mean(name: str, options: Iterable[str]) -> str:
+    """The sentence that names the nearest option, or lists a few when none is near.
+
+    >>> did_you_mean("ignore_cas", ["ignore_case", "k"])
+    "did you mean 'ignore_case'?"
+    """
+    known = sorted(options)
+    near = nearest(name, known, count=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return "use one of: " + ", ".join(known) if 0 < len(known) <= 12 else ""

@@ -1,0 +1,142 @@
+"""A group knows its members and its parents; a member may have several of them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar, Union
+
+from assay.config.group import GroupConfig
+from assay.errors import ConfigError, Place, Problem
+
+
+class TaskLike(Protocol):
+    """What a group needs of a task: a name, and to be told where it belongs. Telling it twice changes nothing."""
+
+    @property
+    def name(self) -> str: ...
+    def add_to_group(self, group: Any) -> None: ...  # a Group of just this kind of task, which a Protocol cannot say
+    def add_tag(self, tag: str) -> None: ...
+
+
+TaskT = TypeVar("TaskT", bound=TaskLike)
+Node = Union["Group[TaskT]", TaskT]
+
+
+class Group(ABC, Generic[TaskT]):
+    """A collection of tasks and groups under one name. Its kind says what may be added."""
+
+    def __init__(self, config: GroupConfig, parent: "Group[TaskT] | None" = None) -> None:
+        self.config = config
+        self.name = config.group
+        self.alias = config.group_alias or config.group
+        self.metadata: dict[str, object] = dict(config.metadata or {})
+        self.parents: list[Group[TaskT]] = []
+        self.children: list[Node[TaskT]] = []
+        self.member_aliases: dict[str, str] = {}
+        if parent is not None:
+            parent.add_child(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {len(self.children)} members)"
+
+    @abstractmethod
+    def add_child(self, child: Node[TaskT], *, alias: str | None = None) -> None:
+        """Take in a task or group, shown here under `alias`, and tell it so. Adding twice is adding once."""
+
+    @property
+    def parent(self) -> "Group[TaskT] | None":
+        """The first of the groups this one was added to."""
+        return self.parents[0] if self.parents else None
+
+    @property
+    def version(self) -> str:
+        return str(self.metadata.get("version", "N/A"))
+
+    @property
+    def child_names(self) -> list[str]:
+        return [child.name for child in self.children]
+
+    def get_direct_children(self) -> list[Node[TaskT]]:
+        return list(self.children)
+
+    def get_all_tasks(self) -> list[TaskT]:
+        """Every task below, each once, in the order met."""
+        return self.get_subtasks()
+
+    def get_all_groups(self) -> list["Group[TaskT]"]:
+        """Every group below, each once, in the order met."""
+        return [node for node in self._walk() if isinstance(node, Group) and node is not self]
+
+    def get_subtasks(self, max_depth: int | None = None) -> list[TaskT]:
+        """The tasks at most `max_depth` levels down, each once: 0 gives none, 1 the direct ones, None all."""
+        return [node for node in self._walk(max_depth) if not isinstance(node, Group)]
+
+    def depth(self) -> int:
+        """Steps to the nearest group that is in no other: 0 there."""
+        steps, level, seen = 0, [self], {id(self)}
+        while all(group.parents for group in level):
+            level = [parent for group in level for parent in group.parents if id(parent) not in seen]
+            seen.update(map(id, level))
+            steps += 1
+        return steps
+
+    def is_leaf(self) -> bool:
+        """Whether it holds no groups."""
+        return not any(isinstance(child, Group) for child in self.children)
+
+    def traverse(self, visitor: Callable[[Node[TaskT]], object]) -> None:
+        """Call `visitor` with this group, then with everything below, each once, in order."""
+        for node in self._walk():
+            visitor(node)
+
+    def _walk(self, max_depth: int | None = None) -> Iterator[Node[TaskT]]:
+        """This group and what is below, depth first, each once. The work list is explicit: nesting may be deep."""
+        seen: dict[int, int] = {}
+        waiting: list[tuple[Node[TaskT], int]] = [(self, 0)]
+        while waiting:
+            node, level = waiting.pop()
+            met = seen.get(id(node))
+            if met is None:
+                yield node
+            if met is not None and met <= level:
+                continue
+            seen[id(node)] = level  # met again on a shorter way: with a limit, more may lie within reach
+            if isinstance(node, Group) and (max_depth is None or level < max_depth):
+                waiting += [(child, level + 1) for child in reversed(node.children)]
+
+
+class StandardGroup(Group[TaskT]):
+    """A group of tasks and groups. The links go both ways, and never in a circle."""
+
+    def add_child(self, child: Node[TaskT], *, alias: str | None = None) -> None:
+        if isinstance(child, Group):
+            self._refuse_circle(child)
+        if alias is not None:
+            self.member_aliases[child.name] = alias
+        if not any(known is child for known in self.children):
+            self.children.append(child)
+        if not isinstance(child, Group):
+            child.add_to_group(self)
+        elif not any(known is self for known in child.parents):
+            child.parents.append(self)
+
+    def _refuse_circle(self, child: Group[TaskT]) -> None:
+        if child is self or any(group is self for group in child.get_all_groups()):
+            way = f"{self.name} → {child.name}" + ("" if child is self else f" → … → {self.name}")
+            what = f"groups contain each other in a circle: {way}"
+            raise ConfigError([Problem(Place(f"group {self.name!r}"), what, "take one member out")])
+
+
+class TagGroup(StandardGroup[TaskT]):
+    """The tasks that carry a tag: flat, without numbers of its own."""
+
+    def __init__(self, tag_name: str, description: str | None = None) -> None:
+        super().__init__(GroupConfig(group=tag_name, group_alias=description or tag_name, metadata={"type": "tag"}))
+
+    def add_child(self, child: Node[TaskT], *, alias: str | None = None) -> None:
+        if isinstance(child, Group):
+            raise TypeError(f"tag {self.name!r} cannot contain the group {child.name!r}: tags hold tasks only")
+        if not any(known is child for known in self.children):
+            self.children.append(child)
+        if alias is not None:
+            self.member_aliases[child.name] = alias
+        child.add_tag(self.name)

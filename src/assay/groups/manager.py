@@ -1,0 +1,82 @@
+"""All groups and tasks of a hierarchy, and who belongs to whom."""
+
+from collections.abc import Callable, Mapping
+from typing import Generic
+
+from assay.config.decode import decode
+from assay.config.fields import Fields, Origin
+from assay.config.group import GroupConfig
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.groups.group import Group, Node, StandardGroup, TaskT
+
+
+class GroupManager(Generic[TaskT]):
+    """Holds groups and tasks by name and links them as their configurations say."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group[TaskT]] = {}
+        self.tasks: dict[str, TaskT] = {}
+
+    @property
+    def root_groups(self) -> list[Group[TaskT]]:
+        """The groups that are in no other, in the order they were registered."""
+        return [group for group in self.groups.values() if not group.parents]
+
+    def register_group(self, group: Group[TaskT]) -> None:
+        self.groups[group.name] = group
+
+    def register_task(self, task: TaskT) -> None:
+        self.tasks[task.name] = task
+
+    def build_hierarchy(self, config_dict: Mapping[str, GroupConfig | Mapping[str, object]]) -> None:
+        """Make a group of each configuration, then link each to its members; a member nobody knows is an error."""
+        configs = [_config(name, config) for name, config in config_dict.items()]
+        for config in configs:
+            self.register_group(StandardGroup(config))
+        problems: list[Problem] = []
+        for config in configs:
+            self._link(self.groups[config.group], config, problems)
+        if problems:
+            raise ConfigError(problems)
+
+    def _link(self, group: Group[TaskT], config: GroupConfig, problems: list[Problem]) -> None:
+        for member in config.task or ():
+            name = member if isinstance(member, str) else member.get("task", member.get("group"))
+            alias = None if isinstance(member, str) else member.get("task_alias", member.get("group_alias"))
+            child = self.groups.get(str(name)) or self.tasks.get(str(name))
+            if child is None:
+                fix = did_you_mean(str(name), [*self.groups, *self.tasks])
+                problems.append(Problem(Place(f"group {group.name!r}"), f"no task or group is called {name!r}", fix))
+            else:
+                group.add_child(child, alias=alias if isinstance(alias, str) else None)
+
+    def get_groups_for_task(self, task_name: str) -> list[Group[TaskT]]:
+        """The groups that list a task."""
+        return [group for group in self.groups.values() if any(child.name == task_name for child in group.children)]
+
+    def get_tasks_for_group(self, group_name: str) -> list[TaskT]:
+        """Every task below a group, each once."""
+        group = self.groups.get(group_name)
+        return group.get_all_tasks() if group is not None else []
+
+    def traverse_hierarchy(self, visitor: Callable[[Node[TaskT]], object], root: Group[TaskT] | None = None) -> None:
+        """Call `visitor` with every node below `root`, or below all roots, each once."""
+        seen: set[int] = set()
+
+        def visit_once(node: Node[TaskT]) -> None:
+            if id(node) not in seen:
+                seen.add(id(node))
+                visitor(node)
+
+        for group in [root] if root is not None else self.root_groups:
+            group.traverse(visit_once)
+
+
+def _config(name: str, config: GroupConfig | Mapping[str, object]) -> GroupConfig:
+    if isinstance(config, GroupConfig):
+        return config
+    problems: list[Problem] = []
+    found = decode(GroupConfig, Fields.of({"group": name, **config}, Origin(f"group {name!r}")), problems)
+    if found is None or problems:
+        raise ConfigError(problems)
+    return found

@@ -1,0 +1,202 @@
+"""A format rewrites the prompt fields of a task, and says what is asked of the model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from assay.config.decode import decode
+from assay.config.fields import Fields
+from assay.config.format import FormatConfig
+from assay.config.option import yaml_keys
+from assay.config.task import FewshotConfig, FilterConfig, FilterStep, MetricConfig, TaskConfig
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.registry import Table
+from assay.samples.layout import Layout, lay_out, take_apart
+
+_GENERATE = FormatConfig(
+    format="generate",
+    output_type="generate_until",
+    instruction="Given the following question and {{ _num_choices }} candidate answers ({{ _choice_list_and }}), "
+    "choose the best answer.\n",
+    answer_prompt='Your response should end with "The best answer is [answer_letter]", '
+    "where [answer_letter] is one of {{ _choice_list_or }}.",
+    gen_prefix="The best answer is",
+    target_delimiter="\n",
+    scorer="first_token",
+    generation_kwargs={"until": ["\n"], "do_sample": False, "temperature": 0.0, "max_gen_toks": 32},
+)
+
+_FINAL_ANSWER = FilterConfig(
+    name="final-answer",
+    filter=(
+        FilterStep(
+            function="regex", kwargs={"regex_pattern": r"(?i)the final answer is:?\s*(.*\S)", "group_select": -1}
+        ),
+        FilterStep(function="take_first"),
+    ),
+)
+
+_COT = replace(
+    _GENERATE,
+    format="cot",
+    instruction="Given the following problem, reason step by step to find the final answer.\n",
+    question_prefix="Problem: ",
+    choice_labels=None,
+    answer_prompt='Your response should end with "The final answer is [answer]", '
+    "where [answer] is the answer to the problem.",
+    gen_prefix=None,
+    scorer=None,  # lm-eval 0.5 compares the whole text here, reasoning included
+    filter_list=(_FINAL_ANSWER,),
+    metric_list=(MetricConfig(name="exact_match", kwargs={"ignore_case": True, "ignore_punctuation": True}),),
+    generation_kwargs={"until": ["Problem:"], "do_sample": False, "temperature": 0.0, "max_gen_toks": 1024},
+)
+
+FORMATS: Table[FormatConfig] = Table(
+    "format",
+    {
+        "mcqa": FormatConfig(format="mcqa"),
+        "cloze": FormatConfig(format="cloze", choice_labels=None),
+        "generate": _GENERATE,
+        "cot": _COT,
+    },
+)
+"""The formats every task can be asked in; YAML files add theirs, and Python code may call `add`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """A task in a format, and what its user should know of the change."""
+
+    config: TaskConfig
+    notes: tuple[str, ...]
+
+
+def formatted(config: TaskConfig, format: FormatConfig) -> Formatted:
+    """The task, asked in this format. What the task says about scoring stays as long as it still fits."""
+    place = Place(f"task {config.task!r} in format {format.format!r}")
+    fits = config.output_type == format.output_type
+    if config.process_results is not None and not fits:
+        what = f"its process_results expects {config.output_type}, the format asks for {format.output_type}"
+        raise ConfigError([Problem(place, what, "use a format with the same output_type")])
+    layout = _layout(config, format, place)
+    examples = _example_layout(config, format, place)
+    changed = replace(
+        config,
+        doc_to_text=layout.doc_to_text,
+        doc_to_choice=layout.doc_to_choice,
+        doc_to_target=layout.doc_to_target,
+        derived={**layout.derived, **(examples.derived if examples else {})},
+        fewshot_config=_examples(config.fewshot_config, examples),
+        output_type=format.output_type,
+        target_delimiter=format.target_delimiter,
+        fewshot_delimiter=format.fewshot_delimiter,
+        gen_prefix=format.gen_prefix if format.gen_prefix is not None else config.gen_prefix,
+        scorer=format.scorer if format.scorer is not None else config.scorer,
+        metric_list=config.metric_list if fits and config.metric_list else format.metric_list,
+        filter_list=config.filter_list if fits and config.filter_list else format.filter_list,
+        generation_kwargs=_generation(config, format),
+    )
+    return Formatted(changed, _notes(config, changed, format))
+
+
+def choose(fields: Fields, asked: str | None, known: Mapping[str, FormatConfig]) -> FormatConfig | None:
+    """The format of a task: the one asked for (`task@format`), else what its `formats` says, else none.
+
+    `formats` is a name, a mapping with `type` and changes, or a table of such by name, whose first entry counts unless
+    another is asked for.
+    """
+    said = fields.get("formats")
+    if isinstance(said, Mapping) and "type" not in said:
+        name = asked or next(iter(said), None)
+        if name in said:
+            return _from_table(fields, str(name), known)
+    elif asked is None and isinstance(said, Mapping):
+        return _changed(fields, ("formats",), known)
+    elif asked is None and isinstance(said, str):
+        return _known(said, known, fields.place("formats"))
+    if asked is None:
+        return None
+    table = said if isinstance(said, Mapping) and "type" not in said else {}
+    return _known(asked, known, Place(f"{fields.get('task')}@{asked}"), *table)
+
+
+def _from_table(fields: Fields, name: str, known: Mapping[str, FormatConfig]) -> FormatConfig:
+    said = fields["formats"]
+    entry = said[name] if isinstance(said, Mapping) else None
+    if isinstance(entry, Mapping):
+        return replace(_changed(fields, ("formats", name), known), format=name)
+    return replace(_known(entry if isinstance(entry, str) else name, known, fields.place("formats", name)), format=name)
+
+
+def _changed(fields: Fields, path: tuple[str, ...], known: Mapping[str, FormatConfig]) -> FormatConfig:
+    written: object = fields[path[0]]
+    for step in path[1:]:
+        written = written[step] if isinstance(written, Mapping) else {}
+    mapping = dict(written) if isinstance(written, Mapping) else {}
+    return from_mapping(Fields.of(mapping, fields.origin(path[0]).within(*path)), known, default=path[-1])
+
+
+def from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: str) -> FormatConfig:
+    """The format that `type` names, or else `default`, with the changes that stand beside it."""
+    problems: list[Problem] = []
+    changes = decode(FormatConfig, fields, problems)
+    base = fields.get("type", default)
+    if base not in known:
+        place = (
+            fields.place("type") if "type" in fields else next((fields.place(key) for key in fields), Place(default))
+        )
+        problems.append(Problem(place, f"no format is called {base!r}", did_you_mean(str(base), known)))
+    if problems or changes is None:
+        raise ConfigError(problems)
+    given = {key: getattr(changes, key) for key in yaml_keys(FormatConfig) if key in fields and key != "type"}
+    return replace(known[str(base)], **given)
+
+
+def _known(name: str, known: Mapping[str, FormatConfig], place: Place, *more: str) -> FormatConfig:
+    if name not in known:
+        raise ConfigError([Problem(place, f"no format is called {name!r}", did_you_mean(name, [*known, *more]))])
+    return known[name]
+
+
+def _layout(config: TaskConfig, format: FormatConfig, place: Place, prefix: str = "") -> Layout:
+    text = config.doc_to_text if config.doc_to_text is not None else "question"
+    target = config.doc_to_target if config.doc_to_target is not None else "answer"
+    return lay_out(take_apart(text, config.doc_to_choice, target, prefix=prefix, place=place), format, place)
+
+
+def _example_layout(config: TaskConfig, format: FormatConfig, place: Place) -> Layout | None:
+    """The layout of few-shot examples, where they have prompt fields of their own."""
+    shots = config.fewshot_config
+    own = {
+        name: value
+        for name in ("doc_to_text", "doc_to_choice", "doc_to_target")
+        if shots is not None and (value := getattr(shots, name)) is not None
+    }
+    return _layout(replace(config, **own), format, place, prefix="_example") if own else None
+
+
+def _examples(shots: FewshotConfig | None, layout: Layout | None) -> FewshotConfig | None:
+    if shots is None or layout is None:
+        return shots
+    return replace(
+        shots, doc_to_text=layout.doc_to_text, doc_to_choice=layout.doc_to_choice, doc_to_target=layout.doc_to_target
+    )
+
+
+def _generation(config: TaskConfig, format: FormatConfig) -> Mapping[str, object] | None:
+    if format.output_type != "generate_until":
+        return None
+    return {**(format.generation_kwargs or {}), **(config.generation_kwargs or {})} or None
+
+
+def _notes(before: TaskConfig, after: TaskConfig, format: FormatConfig) -> tuple[str, ...]:
+    """What the task said and the format sets aside: never silently."""
+    lost = [
+        key
+        for key in ("metric_list", "filter_list")
+        if getattr(before, key) and getattr(after, key) != getattr(before, key)
+    ]
+    return tuple(
+        f"{key} of {before.task!r} is made for {before.output_type}; format {format.format!r} asks for "
+        f"{after.output_type} and is scored in its own way"
+        for key in lost
+    )

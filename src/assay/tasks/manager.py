@@ -1,0 +1,220 @@
+"""Finds tasks by name and makes them objects, with their groups around them."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TypedDict
+
+from assay.catalog import Catalog, GroupNode, Node, TaskNode
+from assay.catalog.roots import IncludePath
+from assay.catalog.selection import Spec
+from assay.config.decode import decode
+from assay.config.format import FormatConfig
+from assay.config.group import GroupConfig
+from assay.config.task import TaskConfig
+from assay.errors import ConfigError, Problem
+from assay.groups import Group, StandardGroup
+from assay.samples.formats import FORMATS, choose, formatted, from_mapping
+from assay.tasks.naming import Meaning, meanings
+from assay.tasks.task import Task
+
+Loadable = Spec | Task | Group[Task]
+
+
+class Loaded(TypedDict):
+    """What `load` returns: all tasks and groups by key, and for each group the keys of its direct members."""
+
+    tasks: dict[str, Task]
+    groups: dict[str, Group[Task]]
+    group_map: dict[str, list[str]]
+
+
+class TaskManager:
+    """Knows every task, group and tag, and loads what is asked for.
+
+    `include_path` adds folders to those bundled, of an installed lm_eval and of plug-ins (`include_defaults`).
+    `metadata` is handed to every task. `compat="lm-eval"` reads every folder as leniently as lm-eval's own.
+    """
+
+    def __init__(
+        self,
+        verbosity: str | None = None,
+        include_path: IncludePath = None,
+        include_defaults: bool = True,
+        metadata: Mapping[str, object] | None = None,
+        compat: str | None = None,
+    ) -> None:
+        if verbosity is not None:
+            warnings.warn("`verbosity` has no effect: configure logging instead", DeprecationWarning, stacklevel=2)
+        self.catalog = Catalog(include_path, include_defaults=include_defaults, lenient=compat == "lm-eval")
+        self.metadata = dict(metadata or {})
+
+    @property
+    def all_tasks(self) -> list[str]:
+        """Every name that can be run: tasks, groups and tags."""
+        return self.catalog.names("task", "group", "tag")
+
+    @property
+    def all_groups(self) -> list[str]:
+        return self.catalog.names("group")
+
+    @property
+    def all_subtasks(self) -> list[str]:
+        return self.catalog.names("task")
+
+    @property
+    def all_tags(self) -> list[str]:
+        return self.catalog.names("tag")
+
+    @cached_property
+    def formats(self) -> dict[str, FormatConfig]:
+        """Every format that `task@format` can name: the built-in ones and those of YAML files."""
+        known = dict(FORMATS)
+        for name, entry in sorted(self.catalog.index.formats.items()):
+            fields, problems = self.catalog.read(entry)
+            if any(problem.serious for problem in problems):
+                raise ConfigError(problems)
+            known[name] = from_mapping(fields, known, default="mcqa")
+        return known
+
+    def match_tasks(self, task_list: Iterable[str]) -> list[str]:
+        """The names that the given names and globs match, sorted; those that match nothing are absent."""
+        return self.catalog.match(task_list)
+
+    def load(
+        self,
+        specs: "Loadable | Iterable[Loadable]",
+        overrides: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> Loaded:
+        """Load what is asked for, or raise a ConfigError with everything that is wrong with it."""
+        several: list[Loadable] = [specs] if isinstance(specs, str | Mapping | Task | Group) else list(specs)
+        objects = [spec for spec in several if isinstance(spec, Task | Group)]
+        wanted = [spec for spec in several if not isinstance(spec, Task | Group)]
+        loaded, problems = self.attempt(wanted, overrides)
+        if any(problem.serious for problem in problems):
+            raise ConfigError([problem for problem in problems if problem.serious])
+        given = _flat(objects)
+        return Loaded(
+            tasks={**loaded["tasks"], **given["tasks"]},
+            groups={**loaded["groups"], **given["groups"]},
+            group_map={**loaded["group_map"], **given["group_map"]},
+        )
+
+    def attempt(
+        self,
+        specs: Iterable[Spec],
+        overrides: Mapping[str, Mapping[str, object]] | None = None,
+        *,
+        thorough: bool = False,
+    ) -> tuple[Loaded, list[Problem]]:
+        """What can be loaded, and everything that is wrong; `thorough` looks again at what the index found right."""
+        selection = self.catalog.select(specs, overrides, thorough=thorough)
+        problems = list(selection.problems)
+        builder = _Builder(self, meanings(selection.nodes), problems)
+        built = [builder.build(node) for node in selection.nodes]
+        return _flat(item for item in built if item is not None), problems
+
+    def list_all_tasks(self, list_groups: bool = True, list_tags: bool = True, list_subtasks: bool = True) -> str:
+        """Markdown tables of all names."""
+        named = self.catalog.index.named
+        tables = []
+        if list_groups:
+            tables.append(_markdown(("Group", "Config Location"), [(n, named[n].path) for n in self.all_groups]))
+        if list_tags:
+            tables.append(_markdown(("Tag",), [(tag,) for tag in self.all_tags]))
+        if list_subtasks:
+            rows = [(name, named[name].path, named[name].output_type) for name in self.all_subtasks]
+            tables.append(_markdown(("Task", "Config Location", "Output Type"), rows))
+        return "\n" + "".join(table + "\n\n" for table in tables)
+
+
+class _Builder:
+    """Nodes to objects: one object per meaning, however often it is selected."""
+
+    def __init__(self, manager: TaskManager, known: Mapping[int, Meaning], problems: list[Problem]) -> None:
+        self.manager = manager
+        self.meanings = known
+        self.problems = problems
+        self.built: dict[int, Task | Group[Task] | None] = {}
+
+    def build(self, node: Node) -> Task | Group[Task] | None:
+        meaning = self.meanings[id(node)]
+        if id(meaning) not in self.built:
+            try:
+                self.built[id(meaning)] = (
+                    self._group(node, meaning) if isinstance(node, GroupNode) else self._task(node, meaning)
+                )
+            except ConfigError as error:
+                self.problems += error.problems
+                self.built[id(meaning)] = None
+        return self.built[id(meaning)]
+
+    def _task(self, node: TaskNode, meaning: Meaning) -> Task | None:
+        config = decode(TaskConfig, node.fields, self.problems, known=("group", "task_list"))
+        if config is None:
+            return None
+        chosen = choose(node.fields, node.chosen_format or node.written_format, self.manager.formats)
+        change = formatted(config, chosen) if chosen is not None else None
+        task = Task(self._with_metadata(change.config if change else config), name=meaning.key, fields=node.fields)
+        task.notes = change.notes if change else ()
+        task.alias = _alias(meaning, "task_alias") or (
+            meaning.key if node.registered else meaning.key.rpartition("::")[2]
+        )
+        return task
+
+    def _with_metadata(self, config: TaskConfig) -> TaskConfig:
+        from dataclasses import replace
+
+        if not self.manager.metadata:
+            return config
+        own = config.metadata if isinstance(config.metadata, Mapping) else {}
+        return replace(config, metadata={**own, **self.manager.metadata})
+
+    def _group(self, node: GroupNode, meaning: Meaning) -> Group[Task]:
+        own = [
+            key for key in node.fields if key in ("group", "group_alias", "task", "aggregate_metric_list", "metadata")
+        ]
+        config = decode(GroupConfig, node.fields.only(own), self.problems)
+        if config is None:
+            raise ConfigError(self.problems)
+        group: Group[Task] = StandardGroup(config)
+        group.name = meaning.key
+        group.alias = _alias(meaning, "group_alias") or (
+            meaning.key if node.registered else meaning.key.rpartition("::")[2]
+        )
+        for child in node.children:
+            member = self.build(child)
+            if member is not None:
+                key = "group_alias" if isinstance(child, GroupNode) else "task_alias"
+                alias = child.fields.get(key)
+                group.add_child(member, alias=alias if isinstance(alias, str) else None)
+        return group
+
+
+def _alias(meaning: Meaning, key: str) -> str | None:
+    """The name to show: the one alias all places agree on."""
+    aliases = {alias for node in meaning.nodes if isinstance(alias := node.fields.get(key), str)}
+    return aliases.pop() if len(aliases) == 1 else None
+
+
+def _flat(items: Iterable[Task | Group[Task]]) -> Loaded:
+    loaded = Loaded(tasks={}, groups={}, group_map={})
+
+    def collect(node: Task | Group[Task]) -> None:
+        if isinstance(node, Group):
+            loaded["groups"][node.name] = node
+            loaded["group_map"][node.name] = node.child_names
+        else:
+            loaded["tasks"][node.name] = node
+
+    for item in items:
+        if isinstance(item, Group):
+            item.traverse(collect)
+        else:
+            collect(item)
+    return loaded
+
+
+def _markdown(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [header, ("---",) * len(header), *rows]
+    return "\n".join("|" + "|".join(cells) + "|" for cells in lines)

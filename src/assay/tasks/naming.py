@@ -1,0 +1,103 @@
+"""What each task and group of a selection is called in results.
+
+A registered name stays bare, an inline one is `parent::name`, a format that was asked for is added as `@format`. Where
+one name has come to mean several things — overrides differ — what is as registered keeps the name, and the others are
+called by the way they were reached: `group::task`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+
+from assay.catalog import GroupNode, Node
+
+ALIASES = ("task_alias", "group_alias")
+"""Keys that change how a thing is shown, not what it is."""
+
+
+@dataclass(slots=True, eq=False)
+class Meaning:
+    """Nodes that are the same thing, wherever they stand, and the group they were first met in."""
+
+    label: str
+    nodes: list[Node]
+    parent: "Meaning | None" = None
+    children: "tuple[Meaning, ...]" = field(default=())
+    key: str = ""
+
+
+def meanings(nodes: Iterable[Node]) -> dict[int, Meaning]:
+    """For every node of a selection, by id, what it means. Each meaning has a key that no other has."""
+    finder = _Finder()
+    for node in nodes:
+        finder.visit(node)
+    same_label: dict[str, list[Meaning]] = {}
+    for meaning in finder.found:
+        same_label.setdefault(meaning.label, []).append(meaning)
+    plain = {id(_plain(same)) for same in same_label.values()}
+    taken: set[str] = set()
+    for meaning in sorted(finder.found, key=lambda meaning: id(meaning) not in plain):
+        if not meaning.key:
+            _assign(meaning, plain, taken)
+    return finder.by_node
+
+
+class _Finder:
+    """Walks a selection and puts nodes that are the same thing together."""
+
+    def __init__(self) -> None:
+        self.by_node: dict[int, Meaning] = {}
+        self.found: list[Meaning] = []
+        self._by_label: dict[str, list[Meaning]] = {}
+
+    def visit(self, node: Node) -> Meaning:
+        known = self.by_node.get(id(node))
+        if known is not None:
+            return known
+        children = tuple(self.visit(child) for child in node.children) if isinstance(node, GroupNode) else ()
+        meaning = self._meaning(node, children)
+        for child in children:
+            child.parent = child.parent or meaning
+        self.by_node[id(node)] = meaning
+        return meaning
+
+    def _meaning(self, node: Node, children: tuple[Meaning, ...]) -> Meaning:
+        label = f"{node.name}@{node.chosen_format}" if node.chosen_format else node.name
+        candidates = self._by_label.setdefault(label, [])
+        for meaning in candidates:
+            if meaning.children == children and _is_same(meaning.nodes[0], node):
+                meaning.nodes.append(node)
+                return meaning
+        candidates.append(Meaning(label, [node], children=children))
+        self.found.append(candidates[-1])
+        return candidates[-1]
+
+
+def _is_same(one: Node, other: Node) -> bool:
+    return type(one) is type(other) and dict(one.fields.without(*ALIASES)) == dict(other.fields.without(*ALIASES))
+
+
+def _plain(same: list[Meaning]) -> Meaning | None:
+    """The meaning that keeps a bare name: the only one, or the one that is as registered."""
+    return same[0] if len(same) == 1 else next((meaning for meaning in same if _is_pristine(meaning)), None)
+
+
+def _is_pristine(meaning: Meaning) -> bool:
+    if meaning.children:
+        return all(map(_is_pristine, meaning.children))
+    return any(not isinstance(node, GroupNode) and node.pristine for node in meaning.nodes)
+
+
+def _assign(meaning: Meaning, plain: set[int], taken: set[str]) -> None:
+    wanted = meaning.label
+    if id(meaning) not in plain and meaning.parent is not None:
+        if not meaning.parent.key:
+            _assign(meaning.parent, plain, taken)
+        bare = meaning.label if meaning.nodes[0].registered else meaning.label.rpartition("::")[2]
+        wanted = f"{meaning.parent.key}::{bare}"
+    meaning.key = wanted
+    for number in count(2):
+        if meaning.key not in taken:
+            break
+        meaning.key = f"{wanted}#{number}"
+    taken.add(meaning.key)

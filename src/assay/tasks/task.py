@@ -1,0 +1,70 @@
+"""A task: its configuration, and where it belongs."""
+
+from collections.abc import Mapping
+
+from assay.config.decode import decode
+from assay.config.fields import Fields, Origin
+from assay.config.task import TaskConfig
+from assay.errors import ConfigError, Problem
+from assay.groups import Group
+
+
+class Task:
+    """One evaluation, ready to be run. `name` is how results call it; `config.task` how its file does."""
+
+    def __init__(self, config: TaskConfig, *, name: str | None = None, fields: Fields | None = None) -> None:
+        self.config = config
+        self.name = name if name is not None else config.task
+        self.alias = config.task_alias or self.name
+        self.fields = fields if fields is not None else Fields({}, {})
+        self.notes: tuple[str, ...] = ()
+        self._groups: list[Group[Task]] = []
+        self._tags: list[str] = list(config.tag)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object], *, name: str | None = None) -> "Task":
+        """A task from a mapping as it would stand in YAML, checked as strictly."""
+        return cls.from_fields(Fields.of(config, Origin("configuration")), name=name)
+
+    @classmethod
+    def from_fields(cls, fields: Fields, *, name: str | None = None) -> "Task":
+        problems: list[Problem] = []
+        config = decode(TaskConfig, fields, problems, known=("group", "task_list"))
+        if config is None or any(problem.serious for problem in problems):
+            raise ConfigError(problems)
+        return cls(config, name=name, fields=fields)
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r})"
+
+    @property
+    def task_name(self) -> str:
+        return self.name
+
+    @property
+    def output_type(self) -> str:
+        return self.config.output_type
+
+    @property
+    def version(self) -> str:
+        return str((self.config.metadata or {}).get("version", "N/A"))
+
+    @property
+    def groups(self) -> list[Group["Task"]]:
+        """The groups this task was added to."""
+        return list(self._groups)
+
+    @property
+    def tags(self) -> list[str]:
+        return list(self._tags)
+
+    def add_to_group(self, group: Group["Task"]) -> None:
+        """Join a group; both know of it afterwards. Joining twice is joining once."""
+        if any(known is group for known in self._groups):
+            return
+        self._groups.append(group)
+        group.add_child(self)
+
+    def add_tag(self, tag: str) -> None:
+        if tag not in self._tags:
+            self._tags.append(tag)
