@@ -9,7 +9,7 @@ from assay.catalog.entries import Entry, check_fields
 from assay.catalog.expand import Expander
 from assay.catalog.include import Reader
 from assay.catalog.index import Index, indexed
-from assay.catalog.roots import IncludePath, Root, default_roots, folder_root, included_roots
+from assay.catalog.roots import IncludePath, Root, default_roots, included_roots
 from assay.catalog.selection import Selection, Selector, Spec, looks_like_path, paths_of, split_specs
 from assay.config.fields import Fields
 from assay.errors import Problem
@@ -67,7 +67,7 @@ class Catalog:
 
     def read(self, entry: Entry, *, thorough: bool = False) -> tuple[Fields, list[Problem]]:
         """All that a file says, includes merged in, and what is wrong with it."""
-        merged = self._reader.merged(entry.path, lenient=self.index.origins[entry.path].lenient)
+        merged = self._reader.merged(entry.path, lenient=self.index.origins[entry.path].is_lenient(entry.path))
         changed = {path for path, digest in merged.files.items() if self.index.digest(path) != digest}
         self._stale |= changed
         problems = [*merged.problems]
@@ -101,5 +101,5 @@ class Catalog:
             Path(root.path) == folder or (root.deep and folder.is_relative_to(root.path)) for root in self._roots
         )
         if folder.is_dir() and not known:
-            self._roots.append(folder_root(folder, "tasks", lenient=self.lenient, deep=path.is_dir()))
+            self._roots.append(Root(str(folder), "tasks", lenient=self.lenient, deep=path.is_dir()))
             self.__dict__.pop("index", None)

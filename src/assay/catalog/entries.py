@@ -43,7 +43,7 @@ def examine(path: str, reader: Reader, *, lenient: bool) -> tuple[Entry, Merged]
     fields = merged.fields
     serious = [problem for problem in (*merged.problems, *check_fields(fields)) if problem.serious]
     kind, name = kind_of(fields), declared_name(fields)
-    if serious and not name:
+    if serious and (not name or name_problem(name)):
         kind, name = "broken", path.rpartition("/")[2].rpartition(".")[0]
     more = f" (and {len(serious) - 1} more)" if len(serious) > 1 else ""
     entry = Entry(

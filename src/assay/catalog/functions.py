@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.util
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -56,7 +57,8 @@ def check_function(function: Function) -> Problem | None:
 def _names_in(path: str, _changed_at: int) -> frozenset[str] | str | None:
     """The names a module defines; None where only running it can tell, a text where it cannot be parsed."""
     try:
-        tree = ast.parse(Path(path).read_bytes())
+        with warnings.catch_warnings(action="ignore"):  # of somebody else's code: none of our business
+            tree = ast.parse(Path(path).read_bytes())
     except (SyntaxError, ValueError) as error:
         return str(error)
     names: set[str] = set()

@@ -103,8 +103,8 @@ class _Reading:
     def _source(self, path: str, chain: tuple[str, ...], asked: Callable[[], Place] | None) -> Source | None:
         try:
             if path not in chain and len(chain) < MAX_INCLUDES:
-                if asked is not None and not os.path.isfile(path):  # noqa: PTH113  # hot
-                    raise FileNotFoundError(path)
+                if not os.path.isfile(path):  # noqa: PTH113  # hot; a pipe would be waited for without end
+                    raise FileNotFoundError(2, "no such regular file", path)
                 return self.reader.source(path, keep=asked is not None, lenient=self.lenient)
         except OSError as error:
             self.files[path] = ""

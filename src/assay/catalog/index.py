@@ -49,7 +49,7 @@ def _reread(root: Root, known: Snapshot, found: Mapping[str, Stamp], changed: se
         for path in sorted(path for path in found if is_config(path)):
             entry = kept.get(path)
             if entry is None:
-                entry, merged = examine(path, reader, lenient=root.lenient)
+                entry, merged = examine(path, reader, lenient=root.is_lenient(path))
                 digests.update(merged.files)
             else:
                 digests.update((file, known.digests[file]) for file in entry.files)
@@ -104,7 +104,7 @@ class Index:
             elif entry.kind != "template":
                 first = own.setdefault((entry.kind == "format", entry.name), entry)
                 if first is not entry:
-                    self.clashes.append(Clash(first, entry, root.lenient))
+                    self.clashes.append(Clash(first, entry, root.is_lenient(entry.path)))
         for (is_format, name), entry in own.items():
             (self.formats if is_format else self.named)[name] = entry
 

@@ -22,13 +22,17 @@ class Root:
     lenient: bool = False
     deep: bool = True
 
+    def is_lenient(self, file: str) -> bool:
+        """Whether a file of this root is read as lm-eval would."""
+        return self.lenient or is_lm_eval(file)
+
 
 def default_roots() -> Iterator[Root]:
     """What is there without asking; later roots win over earlier ones."""
     yield Root(str(Path(__file__).resolve().parent.parent / "bundled"), "bundled")
     folder = lm_eval_tasks()
     if folder is not None:
-        yield Root(str(folder), "lm_eval", lenient=True)
+        yield Root(str(folder), "lm_eval")
     for plugin in sorted(entry_points(group=PLUGIN_GROUP), key=lambda plugin: plugin.name):
         yield plugin_root(plugin)
 
@@ -50,7 +54,7 @@ def plugin_root(plugin: EntryPoint) -> Root:
     if found is None:
         what = f"no folder {plugin.value!r}, which this plug-in names as its tasks"
         raise ConfigError([Problem(Place(f"plug-in {plugin.name!r}"), what, "reinstall or uninstall the plug-in")])
-    return Root(str(found.resolve()), f"plugin {plugin.name}", lenient=is_lm_eval(str(found.resolve())))
+    return Root(str(found.resolve()), f"plugin {plugin.name}")
 
 
 def included_roots(include_path: IncludePath, *, lenient: bool) -> Iterator[Root]:
@@ -60,12 +64,7 @@ def included_roots(include_path: IncludePath, *, lenient: bool) -> Iterator[Root
         if not folder.is_dir():
             what = f"no folder {written!r}" if not folder.exists() else f"{written!r} is not a folder"
             raise ConfigError([Problem(Place("include_path"), what, "give the folder that holds the task files")])
-        yield folder_root(folder, "include_path", lenient=lenient)
-
-
-def folder_root(folder: Path, origin: str, *, lenient: bool, deep: bool = True) -> Root:
-    path = str(folder)
-    return Root(path, origin, lenient=lenient or is_lm_eval(path), deep=deep)
+        yield Root(str(folder), "include_path", lenient=lenient)
 
 
 def split_paths(include_path: IncludePath) -> list[str]:
@@ -77,7 +76,7 @@ def split_paths(include_path: IncludePath) -> list[str]:
 
 
 def is_lm_eval(path: str) -> bool:
-    """Whether a folder is, or lies within, lm_eval's task folder.
+    """Whether a file or folder is, or lies within, lm_eval's task folder.
 
     >>> is_lm_eval("/site-packages/lm_eval/tasks/mmlu"), is_lm_eval("/home/me/tasks")
     (True, False)

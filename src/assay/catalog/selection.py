@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from assay.catalog.entries import check_fields
+from assay.catalog.entries import Entry, check_fields
 from assay.catalog.expand import Expander, Reference
 from assay.catalog.include import NO_FIELDS
 from assay.catalog.nodes import GroupNode, Node, Settings
 from assay.config.fields import Fields, Origin
 from assay.errors import Place, Problem, nearest
 
-Spec = str | Mapping[str, object]
-"""One thing asked for: a name of any form, or a whole configuration."""
+Spec = str | Mapping[str, object] | Entry
+"""One thing asked for: a name of any form, a whole configuration, or a file of the index."""
 
 TASKS = Place("tasks")
 
@@ -37,7 +37,7 @@ def split_specs(specs: "str | os.PathLike[str] | Spec | Iterable[Spec]") -> list
     """
     if isinstance(specs, os.PathLike):
         return [os.fspath(specs)]
-    several = [specs] if isinstance(specs, str | Mapping) else list(specs)
+    several = [specs] if isinstance(specs, str | Mapping | Entry) else list(specs)
     found: list[Spec] = []
     for spec in several:
         if not isinstance(spec, str):
@@ -96,6 +96,8 @@ class Selector:
             if "::" in base:
                 return self._descend(base.split("::"), settings)
             return self._name(base, settings)
+        if isinstance(spec, Entry):
+            return self.expander.entry(spec, Settings())
         fields = Fields.of(dict(spec), Origin("configuration"))
         wrong = check_fields(fields)
         self.problems += wrong

@@ -47,6 +47,11 @@ def plain(value: object) -> object:
     return str(value) if isinstance(value, Function) else repr(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 task`, `2 tasks`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def say_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Rows under a header, in columns as wide as they need to be."""
     table = [[printable(cell).replace("\n", "⏎") for cell in row] for row in rows]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from assay.catalog.functions import FunctionLoader, functions_in
 from assay.cli.options import add_catalog_options, task_manager
-from assay.cli.output import plain, say, say_columns, say_json, tell
+from assay.cli.output import counted, plain, say, say_columns, say_json, tell
 from assay.config.fields import Fields
 from assay.errors import ConfigError
 from assay.groups import Group
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     elif len(loaded["tasks"]) == 1:
         _show_task(manager, next(iter(loaded["tasks"].values())), render=options.render)
     else:
-        say(f"{options.name}: {len(loaded['tasks'])} tasks")
+        say(f"{options.name}: {counted(len(loaded['tasks']), 'task')}")
         for name in loaded["tasks"]:
             say(f"  {name}")
     return 1 if serious else 0
@@ -100,7 +100,8 @@ def _show_functions(task: Task) -> None:
 
 def _show_group(group: Group[Task], depth: int | None) -> None:
     tasks, groups = group.get_all_tasks(), group.get_all_groups()
-    say(f"{group.name}  ·  group, {len(tasks)} tasks, {len(groups)} groups below, version {group.version}")
+    below = f"{counted(len(tasks), 'task')}, {counted(len(groups), 'group')} below"
+    say(f"{group.name}  ·  group, {below}, version {group.version}")
     for key in ("description", "domain", "difficulty", "citation"):
         if key in group.metadata:
             say(f"{key}: {group.metadata[key]}")
@@ -114,7 +115,7 @@ def _tree(group: Group[Task], indent: str, depth: int | None) -> Iterator[str]:
         yield _title(group, None)
     if depth is not None and depth <= 0:
         if group.children:
-            yield f"{indent}└─ … {len(group.get_all_tasks())} tasks"
+            yield f"{indent}└─ … {counted(len(group.get_all_tasks()), 'task')}"
         return
     for number, child in enumerate(group.children):
         last = number == len(group.children) - 1

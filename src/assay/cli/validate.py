@@ -3,7 +3,7 @@
 import argparse
 
 from assay.cli.options import add_catalog_options, task_manager
-from assay.cli.output import say, say_json
+from assay.cli.output import counted, say, say_json
 from assay.tasks.validate import validate
 
 
@@ -29,9 +29,5 @@ def run(options: argparse.Namespace) -> int:
     else:
         for problem in problems:
             say(str(problem) if problem.serious else f"{problem} (note)")
-        say(f"{_counted(serious, 'problem')}, {_counted(len(problems) - serious, 'note')}")
+        say(f"{counted(serious, 'problem')}, {counted(len(problems) - serious, 'note')}")
     return 1 if serious else 0
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -141,10 +141,10 @@ def from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: 
     changes = decode(FormatConfig, fields, problems)
     base = fields.get("type", default)
     if base not in known:
-        place = (
-            fields.place("type") if "type" in fields else next((fields.place(key) for key in fields), Place(default))
-        )
-        problems.append(Problem(place, f"no format is called {base!r}", did_you_mean(str(base), known)))
+        here = next((fields.origin(key).place() for key in fields), Place(default))
+        place = fields.place("type") if "type" in fields else here
+        fix = did_you_mean(str(base), known) if "type" in fields else "say with `type` which format it starts from"
+        problems.append(Problem(place, f"no format is called {base!r}", fix))
     if problems or changes is None:
         raise ConfigError(problems)
     given = {key: getattr(changes, key) for key in yaml_keys(FormatConfig) if key in fields and key != "type"}

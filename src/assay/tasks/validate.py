@@ -18,7 +18,7 @@ def validate(manager: TaskManager, specs: "Iterable[Spec] | None" = None) -> lis
     """What is wrong with the tasks asked for, or with all there are; serious problems and mere notes, by place."""
     catalog = manager.catalog
     everything = specs is None
-    wanted: list[Spec] = [*catalog.index.named] if specs is None else list(specs)
+    wanted: list[Spec] = [*catalog.index.named.values()] if specs is None else list(specs)
     found, problems = manager.attempt(wanted, thorough=True)
     problems += [problem for task in found["tasks"].values() for problem in check_task(task)]
     if everything:

@@ -1,0 +1,89 @@
+"""The world of a test: files written on the spot, a cache of its own, lm-eval's task files where they are wanted."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from assay import TaskManager
+
+Write = Callable[[Mapping[str, str]], Path]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("ASSAY_CACHE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes files by relative path into a folder of tasks, and returns that folder."""
+    folder = tmp_path / "tasks"
+
+    def write_files(files: Mapping[str, str]) -> Path:
+        folder.mkdir(exist_ok=True)
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(text).lstrip("\n"), encoding="utf-8")
+        return folder
+
+    return write_files
+
+
+@pytest.fixture
+def manage(write: Write) -> Callable[..., TaskManager]:
+    """A manager that knows just the files given."""
+
+    def manager(files: Mapping[str, str], **options: object) -> TaskManager:
+        return TaskManager(include_path=write(files), include_defaults=False, **options)  # type: ignore[arg-type]
+
+    return manager
+
+
+@pytest.fixture
+def run_assay(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Runs the command line in a process of its own, in an empty folder."""
+
+    def run(*arguments: object, cwd: Path | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "assay", *map(str, arguments)]
+        environment = {**os.environ, **variables}
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=cwd or tmp_path, env=environment, check=False
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def lm_eval_folder() -> Path:
+    """Where `make test` unpacks lm_eval 0.4.13, without its dependencies."""
+    folder = Path(os.environ.get("LM_EVAL_FOLDER", Path(sys.prefix) / "lm_eval"))
+    if not (folder / "lm_eval/tasks").is_dir():
+        pytest.fail(f"no lm_eval in {folder}: run the suite with `make test`, which puts it there")
+    return folder
+
+
+A_TASK = """
+    task: {name}
+    dataset_path: json
+    dataset_kwargs: {{data_files: {{test: rows.jsonl}}}}
+    test_split: test
+    output_type: multiple_choice
+    doc_to_text: question
+    doc_to_choice: choices
+    doc_to_target: answer
+    metric_list: [{{metric: acc}}]
+"""
+
+
+def a_task(name: str, **more: str) -> str:
+    """A small valid task, with more lines of YAML."""
+    lines = "".join(f"{key}: {value}\n" for key, value in more.items())
+    return dedent(A_TASK.format(name=name)).lstrip("\n") + lines

@@ -1,0 +1,98 @@
+"""`!function`: checked without running, loaded when used, never mixed up."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assay import ConfigError, TaskManager
+from assay.catalog.functions import FunctionLoader
+from assay.records import Function
+from assay.tasks.validate import validate
+from conftest import a_task
+
+
+def process_docs(manager: TaskManager, name: str) -> Function:
+    function = manager.load(name)["tasks"][name].config.process_docs
+    assert function is not None
+    return function
+
+
+def test_two_modules_of_one_name_in_different_folders_never_collide(manage: Callable[..., TaskManager]) -> None:
+    manager = manage(
+        {
+            "a/t.yaml": a_task("a", process_docs="!function utils.f"),
+            "a/utils.py": "def f(x): return ('a', x)\n",
+            "b/t.yaml": a_task("b", process_docs="!function utils.f"),
+            "b/utils.py": "def f(x): return ('b', x)\n",
+        }
+    )
+    loader = FunctionLoader()
+    first, second = (loader.load(process_docs(manager, name)) for name in ("a", "b"))
+    assert (first(1), second(1)) == (("a", 1), ("b", 1))  # type: ignore[operator]
+    assert loader.load(process_docs(manager, "a")) is first
+
+
+def test_a_fresh_loader_loads_modules_afresh(manage: Callable[..., TaskManager]) -> None:
+    manager = manage({"t.yaml": a_task("t", process_docs="!function utils.f"), "utils.py": "def f(x): return x\n"})
+    function = process_docs(manager, "t")
+    assert FunctionLoader().load(function) is not FunctionLoader().load(function)
+
+
+def test_a_function_may_lie_deeper_or_in_an_installed_module(manage: Callable[..., TaskManager]) -> None:
+    manager = manage(
+        {
+            "t.yaml": a_task("t", process_docs="!function sub.mod.f"),
+            "u.yaml": a_task("u", process_docs="!function json.dumps"),
+            "sub/mod.py": "f = len\n",
+        }
+    )
+    assert FunctionLoader().load(process_docs(manager, "t")) is len
+    assert FunctionLoader().load(process_docs(manager, "u"))([1]) == "[1]"  # type: ignore[operator]
+    assert validate(manager) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "what", "fix"),
+    [
+        ("utils.proces_docs", "utils.py has no 'proces_docs'", "did you mean 'process_docs'?"),
+        ("utlis.process_docs", "no module 'utlis'", "did you mean 'utils'?"),
+        ("broken.f", "cannot be read", "correct the module"),
+    ],
+)
+def test_a_slip_in_a_function_is_found_without_running_anything(
+    written: str, what: str, fix: str, manage: Callable[..., TaskManager]
+) -> None:
+    trap = "from pathlib import Path\nPath(__file__).with_name('sprung').touch()\n\ndef process_docs(x): return x\n"
+    files = {"t.yaml": a_task("t", process_docs=f"!function {written}"), "utils.py": trap, "broken.py": "def f(:\n"}
+    manager = manage(files)
+    [problem] = validate(manager)
+    assert what in problem.what
+    assert problem.fix == fix
+    assert (Path(problem.place.file).name, problem.place.line, problem.place.column) == ("t.yaml", 10, 15)
+    assert not (Path(problem.place.file).parent / "sprung").exists()
+    with pytest.raises(ConfigError, match="t.yaml:10:15"):
+        FunctionLoader().load(process_docs(manager, "t"))
+
+
+def test_names_that_only_running_would_show_are_not_called_missing(manage: Callable[..., TaskManager]) -> None:
+    manager = manage(
+        {
+            "t.yaml": a_task("t", process_docs="!function utils.made"),
+            "u.yaml": a_task("u", process_docs="!function other.starred"),
+            "utils.py": "globals()['made'] = len\n",
+            "other.py": "from somewhere import *\n",
+        }
+    )
+    assert validate(manager) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["def f(): pass", "async def f(): pass", "class f: pass", "f = 1", "f: int = 1", "import x as f", "from x import f",
+     "a, (f, b) = 1, (2, 3)", "if True:\n    def f(): pass", "try:\n    import f\nexcept ImportError:\n    f = None",
+     "for f in []: pass", "with open('x') as f: pass"],
+)  # fmt: skip
+def test_every_way_to_define_a_name_is_understood(source: str, manage: Callable[..., TaskManager]) -> None:
+    manager = manage({"t.yaml": a_task("t", process_docs="!function utils.f"), "utils.py": source + "\n"})
+    assert validate(manager) == []

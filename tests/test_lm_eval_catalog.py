@@ -1,0 +1,107 @@
+"""lm-eval's own task folder: the same names, the same configurations, key for key, as its own code reads them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay import TaskManager
+from assay.records import Function
+from assay.tasks.validate import validate
+
+Reference = dict[str, dict[str, object]]
+
+MENDED = {
+    "flan_held_in": "two inline tasks share one name: lm-eval keeps the last, here both run; their includes are read",
+    "openllm": "lm-eval hands the member's own name down to 57 children and recurses without end; here it loads",
+    "t0_eval": "members without a name: lm-eval raises on loading, here the file is listed with that reason",
+    "toksuite_abridged": "an inline group called like a task: lm-eval raises TypeError, here it is an inline group",
+}
+"""The groups of the folder whose tasks differ from lm-eval's, and why."""
+
+
+@pytest.fixture(scope="module")
+def reference(lm_eval_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    out = tmp_path_factory.mktemp("reference") / "lm_eval.json"
+    script = Path(__file__).parent / "reference_lm_eval.py"
+    subprocess.run([sys.executable, str(script), str(lm_eval_folder), str(out)], check=True, capture_output=True)
+    found: Reference = json.loads(out.read_text())
+    return found
+
+
+@pytest.fixture
+def manager(lm_eval_folder: Path) -> TaskManager:
+    return TaskManager(include_path=lm_eval_folder / "lm_eval/tasks", include_defaults=False)
+
+
+def plain(value: object) -> object:
+    if isinstance(value, Function):
+        return f"!function {value.folder} {value.module}.{value.name}"
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def test_the_names_are_the_same_sets(manager: TaskManager, reference: Reference) -> None:
+    kinds = reference["kinds"]
+    assert manager.all_subtasks == sorted(name for name, kind in kinds.items() if kind in ("TASK", "PY_TASK"))
+    assert manager.all_groups == sorted(name for name, kind in kinds.items() if kind == "GROUP")
+    assert manager.all_tags == sorted(name for name, kind in kinds.items() if kind == "TAG")
+    assert (len(manager.all_subtasks), len(manager.all_groups), len(manager.all_tags)) == (13_123, 855, 705)
+    assert {tag: manager.catalog.index.tags[tag] for tag in manager.all_tags} == reference["tags"]
+
+
+def test_the_merged_configuration_of_every_file_is_equal_key_for_key(
+    manager: TaskManager, reference: Reference
+) -> None:
+    named = manager.catalog.index.named
+    differing = [
+        name
+        for name, config in reference["configs"].items()
+        if plain(dict(manager.catalog.read(named[name])[0])) != config
+    ]
+    assert differing == []
+
+
+def test_every_task_below_every_group_gets_the_same_settings(manager: TaskManager, reference: Reference) -> None:
+    differing = []
+    for name, leaves in reference["leaves"].items():
+        loaded, _ = manager.attempt([name])
+        group = loaded["groups"].get(name)
+        ours = {task.name: _comparable(plain(dict(task.fields))) for task in (group.get_all_tasks() if group else [])}
+        theirs = {leaf["task"]: _comparable(leaf) for leaf in leaves} if isinstance(leaves, list) else leaves
+        if ours != theirs:
+            differing.append(name)
+    assert differing == sorted(MENDED)
+
+
+def _comparable(config: object) -> dict[str, object]:
+    """A task's settings without what only names it, and without the source that lm-eval notes in the metadata."""
+    assert isinstance(config, dict)
+    metadata = {key: value for key, value in (config.get("metadata") or {}).items() if key != "config_source"}
+    rest = {key: value for key, value in config.items() if key not in ("task", "tag", "group", "task_list", "metadata")}
+    return {**rest, **({"metadata": metadata} if metadata else {})}
+
+
+def test_what_lm_eval_cannot_load_loads(manager: TaskManager) -> None:
+    loaded = manager.load("openllm")
+    assert len(loaded["tasks"]) == 64
+    assert loaded["tasks"]["mmlu_anatomy"].config.num_fewshot == 5
+    assert manager.load("toksuite_abridged")["groups"]
+    assert len(manager.load("flan_held_in")["tasks"]) == 60
+
+
+def test_paths_lead_through_registered_groups(manager: TaskManager) -> None:
+    assert list(manager.load(["mmlu::mmlu_stem::mmlu_anatomy"])["tasks"]) == ["mmlu_anatomy"]
+    assert list(manager.load(["mmlu_stem::mmlu_anatomy"])["tasks"]) == ["mmlu_anatomy"]
+
+
+def test_validate_finds_only_what_is_wrong_with_the_folder(manager: TaskManager) -> None:
+    problems = validate(manager)
+    serious = {Path(problem.place.file).name for problem in problems if problem.serious}
+    assert serious == {"t0_eval.yaml"}
+    twice = [problem for problem in problems if "is written twice" in problem.what]
+    assert len(twice) == 15
+    assert not any(problem.serious for problem in twice)

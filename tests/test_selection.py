@@ -1,0 +1,345 @@
+"""Selection: names, globs, tags, groups, paths, formats, files and folders; and what comes down to the tasks."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assay import ConfigError, TaskManager
+from conftest import Write, a_task
+
+Manage = Callable[..., TaskManager]
+
+WORLD = {
+    "a.yaml": a_task("a", tag="[red, small]"),
+    "b.yaml": a_task("b", tag="red"),
+    "c.yaml": a_task("c", num_fewshot="1"),
+    "nli.yaml": """
+        group: nli
+        task: [a, b]
+    """,
+    "top.yaml": """
+        group: top
+        num_fewshot: 7
+        task:
+          - nli
+          - group: inner
+            task:
+              - c
+              - task: fresh
+                dataset_path: json
+                doc_to_text: question
+          - task: red
+            repeats: 2
+    """,
+}
+
+
+def keys(manager: TaskManager, *specs: object) -> list[str]:
+    return sorted(manager.load(list(specs))["tasks"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("a", ["a"]),
+        ("a,b", ["a", "b"]),
+        ("a, b  c", ["a", "b", "c"]),
+        ("[ab]", ["a", "b"]),
+        ("n*", ["a", "b"]),
+        ("red", ["a", "b"]),
+        ("tag:red", ["a", "b"]),
+        ("tag:sm*", ["a"]),
+        ("nli", ["a", "b"]),
+        ("nli::a", ["a"]),
+        ("nli::*", ["a", "b"]),
+        ("top::inner::c", ["c"]),
+        ("top::inner::fresh", ["top::inner::fresh"]),
+        ("top::nli::b", ["b"]),
+        ("top::inner", ["c", "top::inner::fresh"]),
+        ("a,nli,red,tag:red,nli::a", ["a", "b"]),
+        ("a@cloze", ["a@cloze"]),
+        ("a@cloze,a@mcqa,a", ["a", "a@cloze", "a@mcqa"]),
+        ("nli@cloze", ["a@cloze", "b@cloze"]),
+        ("nli::a@cloze", ["a@cloze"]),
+        ("red@mcqa", ["a@mcqa", "b@mcqa"]),
+        ("[ab]@mcqa", ["a@mcqa", "b@mcqa"]),
+    ],
+)
+def test_what_can_be_asked_for(asked: str, found: list[str], manage: Manage) -> None:
+    assert keys(manage(WORLD), asked) == found
+
+
+def test_a_task_reached_in_several_ways_is_one_object_that_knows_its_groups(manage: Manage) -> None:
+    manager = manage({**WORLD, "other.yaml": "group: other\ntask: [a, nli]\n"})
+    loaded = manager.load(["a", "nli", "other", "red"])
+    assert sorted(loaded["tasks"]) == ["a", "b"]
+    assert [group.name for group in loaded["tasks"]["a"].groups] == ["nli", "other"]
+    assert loaded["group_map"] == {"nli": ["a", "b"], "other": ["a", "nli"]}
+    assert loaded["groups"]["other"].get_all_tasks() == [loaded["tasks"]["a"], loaded["tasks"]["b"]]
+
+
+def test_files_and_folders_can_be_asked_for_by_path(manage: Manage, write: Write, tmp_path: Path) -> None:
+    folder = write(WORLD)
+    manager = TaskManager(include_defaults=False)
+    assert keys(manager, str(folder / "c.yaml")) == ["c"]
+    assert keys(manager, str(folder / "nli.yaml")) == ["a", "b"]  # its members lie beside it
+    assert sorted(manager.load(str(folder))["groups"]) == ["nli", "top", "top::inner"]
+    assert keys(manager, str(folder / "[ab].yaml")) == ["a", "b"]
+    assert keys(manager, str(folder / "c.yaml") + "@cloze") == ["c@cloze"]
+    assert keys(manager, folder / "c.yaml") == ["c"]
+
+
+def test_a_whole_configuration_can_be_asked_for(manage: Manage) -> None:
+    manager = manage(WORLD)
+    inline = {"task": "mine", "dataset_path": "json", "doc_to_text": "question", "num_fewshot": 4}
+    assert manager.load(inline)["tasks"]["mine"].config.num_fewshot == 4
+    assert manager.load({"task": "c", "num_fewshot": 4})["tasks"]["c"].config.num_fewshot == 4
+    group = manager.load({"group": "ours", "task": ["a", inline], "num_fewshot": 2})
+    assert sorted(group["tasks"]) == ["a", "ours::mine"]
+    assert (group["tasks"]["a"].config.num_fewshot, group["tasks"]["ours::mine"].config.num_fewshot) == (2, 4)
+    with pytest.raises(ConfigError, match="did you mean 'num_fewshot'"):
+        manager.load({"task": "mine", "dataset_path": "json", "num_fewshots": 4})
+
+
+def test_a_python_function_may_stand_where_yaml_has_a_function(manage: Manage) -> None:
+    inline = {"task": "mine", "dataset_path": "json", "doc_to_text": lambda row: row["q"], "process_docs": sorted}
+    assert manage(WORLD).load(inline)["tasks"]["mine"].config.process_docs is sorted
+
+
+def test_what_is_not_found_is_refused_with_the_five_nearest_names(manage: Manage) -> None:
+    files = {f"t{n}.yaml": a_task(f"anatomy_{n}") for n in range(9)}
+    with pytest.raises(ConfigError) as error:
+        manage(files).load("anatmy_3")
+    [problem] = error.value.problems
+    assert problem.what == "no task, group or tag is called 'anatmy_3'"
+    assert problem.fix.startswith("did you mean anatomy_3, anatomy_")
+    assert len(problem.fix.split(",")) == 5
+
+
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        ("nli::x", "'nli' has no member 'x'"),
+        ("a::b", "'a' is a task, not a group"),
+        ("top::inner::c::d", "'c' is a task and has no members"),
+        ("zzz*", "no name matches 'zzz*'"),
+        ("tag:rad", "no tag is called 'rad'"),
+        ("a@clooze", "no format is called 'clooze'"),
+        ("./nowhere.yaml", "there is no such file"),
+        ("../evil", "there is no such file"),
+        ("/no/such/folder/", "there is no such file"),
+    ],
+)
+def test_what_cannot_be_had_is_said(asked: str, what: str, manage: Manage) -> None:
+    with pytest.raises(ConfigError) as error:
+        manage(WORLD).load(asked)
+    assert what in str(error.value)
+
+
+def test_every_wrong_name_is_told_at_once(manage: Manage) -> None:
+    with pytest.raises(ConfigError) as error:
+        manage(WORLD).load("aa,bb,a")
+    assert len(error.value.problems) == 2
+
+
+def test_match_tasks_gives_names_that_exist(manage: Manage) -> None:
+    assert manage(WORLD).match_tasks(["[ab]", "nli", "nowhere"]) == ["a", "b", "nli"]
+
+
+def settings(manager: TaskManager, spec: str, task: str, **overrides: object) -> tuple[object, object]:
+    chosen = {spec: overrides} if overrides else None
+    config = manager.load(spec, overrides=chosen)["tasks"][task].config
+    return config.num_fewshot, config.repeats
+
+
+def test_precedence_task_then_group_defaults_then_member_overrides_then_command_line(manage: Manage) -> None:
+    manager = manage(
+        {
+            "t.yaml": a_task("t", num_fewshot="1", repeats="1"),
+            "inner.yaml": "group: inner\nnum_fewshot: 2\ntask: [t]\n",
+            "outer.yaml": "group: outer\nnum_fewshot: 3\nrepeats: 3\ntask: [inner]\n",
+            "member.yaml": "group: member\nnum_fewshot: 4\ntask:\n  - task: outer\n    num_fewshot: 5\n",
+            "far.yaml": "group: far\ntask:\n  - task: member\n    num_fewshot: 6\n    repeats: 6\n",
+        }
+    )
+    assert settings(manager, "t", "t") == (1, 1)
+    assert settings(manager, "inner", "t") == (2, 1)
+    assert settings(manager, "outer", "t") == (2, 3)  # of defaults, the nearest to the task wins
+    assert settings(manager, "member", "t") == (5, 3)  # a list that mentions it wins over every default
+    assert settings(manager, "far", "t") == (5, 6)  # of lists, the nearest wins
+    assert settings(manager, "far", "t", num_fewshot=9) == (9, 6)  # the command line wins over all
+
+
+def test_overrides_propagate_through_a_group_to_all_its_children(manage: Manage) -> None:
+    manager = manage({**WORLD, "bench.yaml": "group: bench\ntask:\n  - task: top\n    num_fewshot: 5\n"})
+    loaded = manager.load("bench")
+    assert {task.config.num_fewshot for task in loaded["tasks"].values()} == {5}
+
+
+def test_keys_of_a_list_that_belong_to_the_group_stay_with_the_group(manage: Manage) -> None:
+    manager = manage(
+        {
+            **WORLD,
+            "bench.yaml": """
+                group: bench
+                task:
+                  - group: nli
+                    group_alias: NLI here
+                    metadata: {version: 9}
+                    num_fewshot: 5
+            """,
+        }
+    )
+    loaded = manager.load("bench")
+    assert (loaded["groups"]["nli"].alias, loaded["groups"]["nli"].version) == ("NLI here", "9")
+    assert loaded["tasks"]["a"].config.num_fewshot == 5
+    assert loaded["tasks"]["a"].config.metadata is None
+
+
+def test_one_name_with_two_configurations_becomes_two_tasks(manage: Manage) -> None:
+    manager = manage({"t.yaml": a_task("t"), "g.yaml": "group: g\ntask:\n  - task: t\n    num_fewshot: 5\n"})
+    assert list(manager.load("g")["tasks"]) == ["t"]  # alone it keeps its name
+    loaded = manager.load(["g", "t"])
+    assert {key: task.config.num_fewshot for key, task in loaded["tasks"].items()} == {"t": None, "g::t": 5}
+    assert loaded["group_map"] == {"g": ["g::t"]}
+
+
+def test_one_task_listed_twice_with_different_settings_is_two_tasks(manage: Manage) -> None:
+    members = "".join(f"  - task: t\n    num_fewshot: {n}\n" for n in (0, 5))
+    loaded = manage({"t.yaml": a_task("t"), "g.yaml": f"group: g\ntask:\n{members}"}).load("g")
+    assert {key: task.config.num_fewshot for key, task in loaded["tasks"].items()} == {"g::t": 0, "g::t#2": 5}
+
+
+def test_a_group_reached_through_two_parents_with_different_overrides_is_two_groups(manage: Manage) -> None:
+    manager = manage(
+        {
+            "t.yaml": a_task("t"),
+            "g.yaml": "group: g\ntask: [t]\n",
+            "p.yaml": "group: p\ntask:\n  - task: g\n    num_fewshot: 1\n",
+            "q.yaml": "group: q\ntask:\n  - task: g\n    num_fewshot: 2\n",
+        }
+    )
+    loaded = manager.load(["p", "q", "g"])
+    assert sorted(loaded["groups"]) == ["g", "p", "p::g", "q", "q::g"]
+    assert {key: task.config.num_fewshot for key, task in loaded["tasks"].items()} == {
+        "t": None, "p::g::t": 1, "q::g::t": 2,
+    }  # fmt: skip
+
+
+def test_an_alias_is_a_matter_of_display_and_makes_no_second_task(manage: Manage) -> None:
+    manager = manage(
+        {
+            "t.yaml": a_task("t", task_alias="plain"),
+            "g.yaml": "group: g\ntask:\n  - task: t\n    task_alias: here\n",
+            "h.yaml": "group: h\ntask: [t]\n",
+        }
+    )
+    assert manager.load("g")["tasks"]["t"].alias == "here"
+    loaded = manager.load(["g", "h"])
+    assert list(loaded["tasks"]) == ["t"]
+    assert loaded["groups"]["g"].member_aliases == {"t": "here"}
+    assert loaded["groups"]["h"].member_aliases == {"t": "plain"}
+
+
+def test_inline_groups_and_tasks_may_include_files(manage: Manage) -> None:
+    manager = manage(
+        {
+            "g.yaml": """
+                group: g
+                task:
+                  - group: h
+                    task:
+                      - task: x
+                        include: base_yaml
+                        num_fewshot: 3
+            """,
+            "base_yaml": "dataset_path: json\ndoc_to_text: question\nnum_fewshot: 1\nrepeats: 4\n",
+        }
+    )
+    config = manager.load("g")["tasks"]["g::h::x"].config
+    assert (config.dataset_path, config.num_fewshot, config.repeats) == ("json", 3, 4)
+
+
+def test_a_group_may_include_defaults_for_its_members(manage: Manage) -> None:
+    manager = manage(
+        {"t.yaml": a_task("t"), "g.yaml": "group: g\ninclude: base.yaml\ntask: [t]\n", "base.yaml": "num_fewshot: 4\n"}
+    )
+    assert manager.load("g")["tasks"]["t"].config.num_fewshot == 4
+
+
+def test_class_based_members_are_loaded_by_name(manage: Manage) -> None:
+    manager = manage(
+        {
+            "scrolls.yaml": """
+                group: scrolls
+                task:
+                  - task: scrolls_qasper
+                    class: !function task.Qasper
+                  - task: scrolls_quality
+                    class: !function task.QuALITY
+            """,
+        }
+    )
+    loaded = manager.load("scrolls")
+    classes = {key: str(task.config.class_) for key, task in loaded["tasks"].items()}
+    assert classes == {
+        "scrolls::scrolls_qasper": "!function task.Qasper", "scrolls::scrolls_quality": "!function task.QuALITY",
+    }  # fmt: skip
+
+
+def test_a_group_named_like_a_task_may_be_defined_inline(manage: Manage) -> None:
+    manager = manage({"t.yaml": a_task("t"), "g.yaml": "group: g\ntask:\n  - group: t\n    task: [t]\n"})
+    assert manager.load("g")["group_map"] == {"g": ["g::t"], "g::t": ["t"]}
+
+
+@pytest.mark.parametrize(
+    ("files", "circle"),
+    [
+        ({"a.yaml": "group: a\ntask: [a]\n"}, "a → a"),
+        ({"a.yaml": "group: a\ntask: [b]\n", "b.yaml": "group: b\ntask: [c]\n", "c.yaml": "group: c\ntask:\n  - task: a\n"},
+         "a → b → c → a"),
+        ({"a.yaml": "group: a\ntask:\n  - group: x\n    task: [a]\n"}, "a → a::x → a"),
+    ],
+)  # fmt: skip
+def test_a_circle_of_groups_is_refused_and_printed_with_its_place(
+    files: dict[str, str], circle: str, manage: Manage
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        manage(files).load("a")
+    [problem] = error.value.problems
+    assert problem.what.endswith(circle)
+    assert problem.place.line > 0
+
+
+def test_groups_nested_too_deep_are_refused(manage: Manage) -> None:
+    files = {f"g{n}.yaml": f"group: g{n}\ntask: [g{n + 1}]\n" for n in range(200)}
+    with pytest.raises(ConfigError, match="nested more than 64 deep"):
+        manage({**files, "t.yaml": a_task("g200")}).load("g0")
+
+
+def test_a_group_of_ten_thousand_members_loads(manage: Manage) -> None:
+    text = "group: g\ntask:\n" + "".join(
+        f"  - {{task: t{n}, dataset_path: json, doc_to_text: q}}\n" for n in range(10_000)
+    )
+    loaded = manage({"g.yaml": text}).load("g")
+    assert len(loaded["tasks"]) == 10_000
+    assert len(loaded["groups"]["g"].get_all_tasks()) == 10_000
+
+
+def test_groups_that_share_groups_do_not_grow_without_bound(manage: Manage) -> None:
+    files = {f"g{n}.yaml": f"group: g{n}\ntask: [g{n + 1}, h{n + 1}]\n" for n in range(40)}
+    files |= {f"h{n}.yaml": f"group: h{n}\ntask: [g{n + 1}, h{n + 1}]\n" for n in range(40)}
+    manager = manage({**files, "g40.yaml": a_task("g40"), "h40.yaml": a_task("h40")})
+    loaded = manager.load("g0")
+    assert (len(loaded["tasks"]), len(loaded["groups"])) == (2, 79)
+    assert len(loaded["groups"]["g0"].get_all_tasks()) == 2
+
+
+def test_a_group_whose_members_are_one_name_is_a_group_of_one(manage: Manage) -> None:
+    assert manage({"t.yaml": a_task("t"), "g.yaml": "group: g\ntask: t\n"}).load("g")["group_map"] == {"g": ["t"]}
+
+
+def test_metadata_given_to_the_manager_reaches_every_task(manage: Manage) -> None:
+    manager = manage({"t.yaml": a_task("t", metadata="{version: 3, x: 1}")}, metadata={"x": 2, "y": 3})
+    assert manager.load("t")["tasks"]["t"].config.metadata == {"version": 3, "x": 2, "y": 3}
