@@ -71,7 +71,7 @@ def test_a_slip_in_a_function_is_found_without_running_anything(
     assert problem.fix == fix
     assert (Path(problem.place.file).name, problem.place.line, problem.place.column) == ("t.yaml", 10, 15)
     assert not (Path(problem.place.file).parent / "sprung").exists()
-    with pytest.raises(ConfigError, match="t.yaml:10:15"):
+    with pytest.raises(ConfigError, match=r"t\.yaml:10:15"):
         FunctionLoader().load(process_docs(manager, "t"))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assay import ConfigError, TaskManager
-from assay.catalog import Catalog
+from assay.catalog.catalog import Catalog
 from assay.tasks.validate import validate
 from conftest import Write, a_task
 
@@ -86,7 +86,7 @@ def test_an_unchanged_folder_is_answered_from_the_cache(write: Write, monkeypatc
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a file was read again")
 
-    monkeypatch.setattr("assay.catalog.index.examine", refuse)
+    monkeypatch.setattr("assay.catalog.examine.examine", refuse)
     assert names(folder) == ["a"]
 
 
@@ -155,7 +155,7 @@ def test_processes_that_build_the_index_at_once_all_get_it_right(write: Write, c
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(6)]
     outputs = {process.communicate()[0] for process in running}
     assert outputs == {"\n".join(sorted(f"t{number}" for number in range(300))) + "\n"}
-    assert len(list((cache / "catalog").iterdir())) == 1
+    assert len(list((cache / "catalog").iterdir())) == 1  # no half-written file is left
 
 
 def test_links_that_form_a_loop_end_and_a_linked_folder_counts_once(write: Write, tmp_path: Path) -> None:

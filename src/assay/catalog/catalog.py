@@ -5,11 +5,12 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from assay.catalog.entries import Entry, check_fields
+from assay.catalog.entries import Entry
+from assay.catalog.examine import check_fields
 from assay.catalog.expand import Expander
 from assay.catalog.include import Reader
 from assay.catalog.index import Index, indexed
-from assay.catalog.roots import IncludePath, Root, default_roots, included_roots
+from assay.catalog.roots import IncludePath, Root, all_roots
 from assay.catalog.selection import Selection, Selector, Spec, looks_like_path, paths_of, split_specs
 from assay.config.fields import Fields
 from assay.errors import Problem
@@ -29,7 +30,7 @@ class Catalog:
         self, include_path: IncludePath = None, *, include_defaults: bool = True, lenient: bool = False
     ) -> None:
         self.lenient = lenient
-        self._roots = [*(default_roots() if include_defaults else ()), *included_roots(include_path, lenient=lenient)]
+        self._roots = all_roots(include_path, include_defaults=include_defaults, lenient=lenient)
         self._stale: set[str] = set()
         self._reader = Reader()
 
@@ -68,7 +69,7 @@ class Catalog:
     def read(self, entry: Entry, *, thorough: bool = False) -> tuple[Fields, list[Problem]]:
         """All that a file says, includes merged in, and what is wrong with it."""
         merged = self._reader.merged(entry.path, lenient=self.index.origins[entry.path].is_lenient(entry.path))
-        changed = {path for path, digest in merged.files.items() if self.index.digest(path) != digest}
+        changed = {path for path, digest in merged.files.items() if self.index.digest_of(path) != digest}
         self._stale |= changed
         problems = [*merged.problems]
         if thorough or entry.error or changed:

@@ -1,28 +1,12 @@
 """What the index knows of one file: enough to list, search and select; the rest is read when it is used."""
 
-import re
-from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
-
-from assay.catalog.include import Merged, Reader
-from assay.config.decode import check, decode
-from assay.config.fields import Fields
-from assay.config.format import FormatConfig
-from assay.config.group import GroupConfig
-from assay.config.option import yaml_keys
-from assay.config.task import TaskConfig
-from assay.errors import Problem, nearest
 
 Kind = Literal["task", "group", "format", "template", "broken"]
 
-TASK_KEYS = yaml_keys(TaskConfig)
-GROUP_KEYS = yaml_keys(GroupConfig)
-OWN_KEYS = ("dataset_path", "custom_dataset", "class", "doc_to_text", "doc_to_target")
-"""What a task of its own has, and a mere change to another task has not."""
-
 
 class Entry(NamedTuple):
-    """One file of the catalog. `files` are all it was made from; `error` says why it cannot be used.
+    """One file of the catalog; `error` says why it cannot be used.
 
     A tuple, not a dataclass: fourteen thousand of them are made before a warm `assay ls` can print a line.
     """
@@ -30,163 +14,7 @@ class Entry(NamedTuple):
     kind: Kind
     name: str
     path: str
-    files: tuple[str, ...]
     tags: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     output_type: str = ""
     error: str = ""
-
-
-def examine(path: str, reader: Reader, *, lenient: bool) -> tuple[Entry, Merged]:
-    """What the index keeps of a file, and what was read to know it. Nothing in it is executed."""
-    merged = reader.merged(path, lenient=lenient)
-    fields = merged.fields
-    serious = [problem for problem in (*merged.problems, *check_fields(fields)) if problem.serious]
-    kind, name = kind_of(fields), declared_name(fields)
-    if serious and (not name or name_problem(name)):
-        kind, name = "broken", path.rpartition("/")[2].rpartition(".")[0]
-    more = f" (and {len(serious) - 1} more)" if len(serious) > 1 else ""
-    entry = Entry(
-        kind=kind,
-        name=name,
-        path=path,
-        files=tuple(merged.files),
-        tags=tuple(texts(fields.get("tag"))) if kind == "task" else (),
-        members=tuple(member_names(fields.get("task"))) if kind == "group" else (),
-        output_type=str(fields.get("output_type", "generate_until")) if kind == "task" else "",
-        error=f"{serious[0]}{more}" if serious else "",
-    )
-    return entry, merged
-
-
-def kind_of(fields: Fields) -> Kind:
-    """What a file is, by its keys; the same rule as lm-eval's, and `format`."""
-    if "class" in fields or is_legacy_task(fields):
-        return "task"
-    for kind in ("group", "task", "format"):
-        if kind in fields:
-            return kind
-    return "template"
-
-
-def is_legacy_task(fields: Mapping[str, object]) -> bool:
-    """A task that says `group: x` where today one says `tag: x`, as lm-eval's tasks did until 2024."""
-    return "group" in fields and isinstance(fields.get("task"), str) and any(key in fields for key in OWN_KEYS)
-
-
-def declared_name(fields: Fields) -> str:
-    """The name a file gives to what it holds, without a format; empty where it gives none."""
-    kind = kind_of(fields)
-    name = fields.get(kind)
-    return name.partition("@")[0] if isinstance(name, str) else ""
-
-
-def check_fields(fields: Fields) -> list[Problem]:
-    """Everything wrong with the keys and values of one file, includes merged in."""
-    problems: list[Problem] = []
-    kind = kind_of(fields)
-    if kind == "task":
-        _check_task(fields, problems)
-    elif kind == "group":
-        check_group(fields, problems)
-    elif kind == "format":
-        decode(FormatConfig, fields, problems)
-    else:
-        _check_template(fields, problems)
-    if kind in ("task", "group", "format"):
-        wrong = name_problem(fields[kind])
-        if wrong:
-            problems.append(Problem(fields.place(kind), f"the name {fields[kind]!r} {wrong}", "choose another name"))
-    return problems
-
-
-def _check_task(fields: Fields, problems: list[Problem]) -> None:
-    decode(TaskConfig, fields, problems, known=("group", "task_list"))
-    if "group" in fields:
-        fix = f"write `tag: {fields['group']}`, or list the task in a group file"
-        lenient = fields.origin("group").lenient
-        problems.append(
-            Problem(fields.place("group", key=True), "a task file cannot have `group`", fix, serious=not lenient)
-        )
-
-
-def check_group(fields: Fields, problems: list[Problem]) -> None:
-    """A group's own keys, the defaults it has for its members, and its members."""
-    check(GroupConfig, fields, problems, known=(*TASK_KEYS, "include"))
-    check(TaskConfig, fields.without(*GROUP_KEYS, "include"), problems, known=GROUP_KEYS)
-    if "tag" in fields:
-        lenient = fields.origin("tag").lenient
-        fix = "put the tag on the tasks; the group is selected by its name"
-        problems.append(
-            Problem(fields.place("tag", key=True), "a group has no effect on tags", fix, serious=not lenient)
-        )
-    for number, member in enumerate(_as_list(fields.get("task"))):
-        if isinstance(member, Mapping):
-            inner = Fields.of(member, fields.origin("task").within("task", number))
-            _check_member(inner, fields, number, problems)
-
-
-def _check_member(member: Fields, group: Fields, number: int, problems: list[Problem]) -> None:
-    if "group" in member:
-        check_group(member, problems)
-    elif "task" in member:
-        check(TaskConfig, member, problems, known=(*GROUP_KEYS, "include"))
-    else:
-        near = nearest("task", map(str, member), count=1) or nearest("group", map(str, member), count=1)
-        fix = f"{near[0]!r} looks like it" if near else "write `task: name`, or `group: name` with `task: [...]`"
-        problems.append(Problem(group.place("task", number), "a member needs `task` or `group`", fix))
-
-
-def _check_template(fields: Fields, problems: list[Problem]) -> None:
-    """A file that is neither task nor group serves others; unless it looks like a task whose first word is misspelt."""
-    near = [
-        key for key in fields if key not in TASK_KEYS and any(nearest(str(key), [kind]) for kind in ("task", "group"))
-    ]
-    if near and any(key in fields for key in OWN_KEYS):
-        problems.append(Problem(fields.place(near[0], key=True), f"unknown key {near[0]!r}", "did you mean 'task'?"))
-
-
-def name_problem(name: object) -> str:
-    """What keeps a text from being the name of a task or group; empty when nothing does.
-
-    >>> name_problem("mmlu_anatomy"), name_problem("../evil")
-    ('', "contains '/'")
-    """
-    if not isinstance(name, str):
-        return "is not text"
-    name = name.partition("@")[0]
-    if not name or len(name) > 200:
-        return "is empty" if not name else "is longer than 200 characters"
-    if name[0] in ".~-":
-        return f"begins with {name[0]!r}" if "/" not in name else "contains '/'"
-    odd = _ODD.search(name)
-    return f"contains {odd.group()!r}" if odd else ""
-
-
-_ODD = re.compile(r"::|[\s/\\,*?\[\]\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-"""What would make a name a path, a pattern or several names, or would not be seen."""
-
-
-def member_names(members: object) -> Iterator[str]:
-    """The names that a group's list mentions, inline ones included, without formats."""
-    for member in _as_list(members):
-        if isinstance(member, str):
-            yield member.partition("@")[0]
-        elif isinstance(member, Mapping):
-            inner = member.get("task")
-            if isinstance(inner, str) and "group" not in member:
-                yield inner.partition("@")[0]
-            elif isinstance(member.get("group"), str):
-                yield str(member["group"])
-                yield from member_names(inner)
-
-
-def texts(value: object) -> Iterator[str]:
-    """The texts in one value or a list of them."""
-    return (text for text in _as_list(value) if isinstance(text, str))
-
-
-def _as_list(value: object) -> list[object]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]

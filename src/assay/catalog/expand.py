@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from assay.catalog.entries import GROUP_KEYS, OWN_KEYS, TASK_KEYS, Entry, is_legacy_task
+from assay.catalog.entries import Entry
+from assay.catalog.examine import GROUP_KEYS, OWN_KEYS, TASK_KEYS, is_legacy_task
 from assay.catalog.include import NO_FIELDS, Reader
 from assay.catalog.index import Index
 from assay.catalog.nodes import GroupNode, Node, Settings, TaskNode

@@ -8,8 +8,7 @@ from functools import cached_property
 
 from assay.catalog import cache
 from assay.catalog.cache import Snapshot
-from assay.catalog.entries import Entry, examine
-from assay.catalog.include import Reader
+from assay.catalog.entries import Entry
 from assay.catalog.roots import Root
 from assay.catalog.scan import Stamp, is_config, scan, stamps
 from assay.errors import Place, Problem
@@ -20,47 +19,55 @@ def indexed(root: Root, *, stale: Iterable[str] = ()) -> Snapshot:
 
     `stale` are files known to have changed although their stamp does not show it.
     """
-    known = cache.load(root)
-    found = scan(root)
+    with _no_collector():
+        known = cache.load(root)
+        found = scan(root)
+    changed = set(stale)
     if known is not None:
-        changed = _changed(known, found) | set(stale)
-        if not changed:
+        if not changed and known.below == found and known.elsewhere == stamps(known.elsewhere):
             return known
-        snapshot = _reread(root, known, found, changed)
-    else:
-        snapshot = _reread(root, Snapshot({}, {}, ()), found, set())
+        changed |= _changed(known, found)
+    snapshot = _reread(root, known, found, changed)
     cache.save(root, snapshot)
     return snapshot
 
 
 def _changed(known: Snapshot, found: Mapping[str, Stamp]) -> set[str]:
-    """The files that are new, gone or different. One that is no task and that nobody includes does not count."""
-    elsewhere = stamps(path for path in known.stamps if path not in found)
-    new = {path for path in found if path not in known.stamps and is_config(path)}
-    return new | {path for path, stamp in known.stamps.items() if found.get(path, elsewhere.get(path)) != stamp}
+    """The files that are new, gone or different."""
+    before = {**known.below, **known.elsewhere}
+    now = {**stamps(known.elsewhere), **found}
+    return {path for path in before.keys() | now.keys() if before.get(path) != now.get(path)}
 
 
-def _reread(root: Root, known: Snapshot, found: Mapping[str, Stamp], changed: set[str]) -> Snapshot:
-    kept = {entry.path: entry for entry in known.entries if changed.isdisjoint(entry.files)}
+def _reread(root: Root, known: Snapshot | None, found: Mapping[str, Stamp], changed: set[str]) -> Snapshot:
+    """The snapshot after a change: what was made from files that changed is made again, the rest is kept."""
+    # What judges files is not loaded where the cache answers.
+    from assay.catalog.examine import examine
+    from assay.catalog.include import Reader
+
+    kept = _unchanged(known, changed) if known is not None else {}
     reader = Reader()
-    entries: list[Entry] = []
-    digests: dict[str, str] = {}
+    made: list[tuple[Entry, Mapping[str, str]]] = []
     with _no_collector():
         for path in sorted(path for path in found if is_config(path)):
-            entry = kept.get(path)
-            if entry is None:
-                entry, merged = examine(path, reader, lenient=root.is_lenient(path))
-                digests.update(merged.files)
+            if path in kept:
+                made.append(kept[path])
             else:
-                digests.update((file, known.digests[file]) for file in entry.files)
-            entries.append(entry)
-    outside = stamps(path for path in digests if path not in found)
-    return Snapshot({**{path: found[path] for path in digests if path in found}, **outside}, digests, tuple(entries))
+                entry, merged = examine(path, reader, lenient=root.is_lenient(path))
+                made.append((entry, merged.files))
+    elsewhere = stamps({path for _, files in made for path in files if path not in found})
+    return Snapshot.of(found, elsewhere, made)
+
+
+def _unchanged(known: Snapshot, changed: set[str]) -> dict[str, tuple[Entry, Mapping[str, str]]]:
+    """The entries whose files are all as they were, by path, each with those files."""
+    pairs = zip(known.entries, known.sources(), strict=True)
+    return {entry.path: (entry, files) for entry, files in pairs if changed.isdisjoint(files)}
 
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """A cold build makes millions of small objects and no garbage cycles worth a walk over all of them."""
+    """An index is many small objects that stay: nothing for a collector but walks over all of them."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -113,9 +120,9 @@ class Index:
         """The tasks that carry each tag, sorted."""
         found: dict[str, list[str]] = {}
         for entry in self.named.values():
-            for tag in dict.fromkeys(entry.tags):
+            for tag in entry.tags:
                 found.setdefault(tag, []).append(entry.name)
-        return {tag: sorted(names) for tag, names in found.items()}
+        return {tag: sorted(set(names)) for tag, names in found.items()}
 
     @cached_property
     def parents(self) -> dict[str, list[str]]:
@@ -148,6 +155,11 @@ class Index:
             wanted |= self.tags.keys() - self.named.keys()
         return sorted(wanted)
 
-    def digest(self, path: str) -> str | None:
-        """The digest a file had when it was indexed."""
-        return next((found for _, snapshot in self.parts if (found := snapshot.digests.get(path)) is not None), None)
+    def digest_of(self, path: str) -> str | None:
+        """The digest that a file had when it was indexed."""
+        return next((found for _, part in self.parts if (found := part.digest_of(path)) is not None), None)
+
+    @cached_property
+    def included(self) -> set[str]:
+        """The files that others include."""
+        return {path for _, part in self.parts for files in part.sources() for path in list(files)[1:]}

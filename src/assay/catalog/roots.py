@@ -3,13 +3,11 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
-from importlib.util import find_spec
 from pathlib import Path
 
+from assay.catalog.installed import installed_folders
 from assay.errors import ConfigError, Place, Problem
 
-PLUGIN_GROUP = "assay.tasks"
 IncludePath = str | Path | Sequence[str | Path] | None
 
 
@@ -27,34 +25,17 @@ class Root:
         return self.lenient or is_lm_eval(file)
 
 
+def all_roots(include_path: IncludePath, *, include_defaults: bool, lenient: bool) -> list[Root]:
+    """Every folder to search, weakest first."""
+    defaults = default_roots() if include_defaults else ()
+    return [*defaults, *included_roots(include_path, lenient=lenient)]
+
+
 def default_roots() -> Iterator[Root]:
-    """What is there without asking; later roots win over earlier ones."""
+    """What is there without asking: what is bundled, then what installed packages bring."""
     yield Root(str(Path(__file__).resolve().parent.parent / "bundled"), "bundled")
-    folder = lm_eval_tasks()
-    if folder is not None:
-        yield Root(str(folder), "lm_eval")
-    for plugin in sorted(entry_points(group=PLUGIN_GROUP), key=lambda plugin: plugin.name):
-        yield plugin_root(plugin)
-
-
-def lm_eval_tasks() -> Path | None:
-    """The task folder of an installed lm_eval, found through its metadata; the package itself is not imported."""
-    try:
-        folder = Path(str(distribution("lm_eval").locate_file("lm_eval/tasks")))
-    except PackageNotFoundError:
-        return None
-    return next((path.resolve() for path in (folder, *_package_folders("lm_eval", "tasks")) if path.is_dir()), None)
-
-
-def plugin_root(plugin: EntryPoint) -> Root:
-    """The folder a plug-in names, as `package.folder`, without importing the package."""
-    package, *parts = plugin.module.split(".")
-    folders = list(_package_folders(package, *parts))
-    found = next((folder for folder in folders if folder.is_dir()), None)
-    if found is None:
-        what = f"no folder {plugin.value!r}, which this plug-in names as its tasks"
-        raise ConfigError([Problem(Place(f"plug-in {plugin.name!r}"), what, "reinstall or uninstall the plug-in")])
-    return Root(str(found.resolve()), f"plugin {plugin.name}")
+    for origin, folder in installed_folders():
+        yield Root(folder, origin)
 
 
 def included_roots(include_path: IncludePath, *, lenient: bool) -> Iterator[Root]:
@@ -82,9 +63,3 @@ def is_lm_eval(path: str) -> bool:
     (True, False)
     """
     return "/lm_eval/tasks/" in path.replace(os.sep, "/") + "/"
-
-
-def _package_folders(package: str, *parts: str) -> Iterator[Path]:
-    spec = find_spec(package)  # of a top-level name: looks, and runs nothing
-    for location in (spec.submodule_search_locations if spec else None) or []:
-        yield Path(location, *parts)

@@ -33,20 +33,32 @@ def scan(root: Root) -> dict[str, Stamp]:
             waiting.append(link)
         folder = waiting.pop()
         visited.append(folder)
-        for entry in _entries(folder):
-            if entry.name.endswith(("yaml", "yml")) and not entry.is_dir():
-                found[entry.path] = _stamp(entry)
-            elif root.deep and entry.name not in _SKIPPED and not entry.name.startswith(".") and entry.is_dir():
-                (links if entry.is_symlink() else waiting).append(entry.path)
+        inner, linked = _read_folder(folder, found)
+        waiting += inner if root.deep else []
+        links += linked if root.deep else []
     return found
 
 
-def _entries(folder: str) -> "list[os.DirEntry[str]]":
+def _read_folder(folder: str, found: dict[str, Stamp]) -> tuple[list[str], list[str]]:
+    """Add the files of one folder to `found`; returns the folders in it, and the links to folders."""
+    inner: list[str] = []
+    linked: list[str] = []
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
+        # By its handle, not its path: the path of every file would be walked again from the root of the disk.
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
-        return []  # a folder that may not be read has no tasks for this user; the rest goes on
+        return inner, linked  # a folder that may not be read has no tasks for this user; the rest goes on
+    try:
+        with os.scandir(handle) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.endswith(("yaml", "yml")) and not entry.is_dir():
+                    found[f"{folder}/{name}"] = _stamp(entry)
+                elif name not in _SKIPPED and not name.startswith(".") and entry.is_dir():
+                    (linked if entry.is_symlink() else inner).append(f"{folder}/{name}")
+    finally:
+        os.close(handle)
+    return inner, linked
 
 
 def _identity(folder: str) -> tuple[int, int]:

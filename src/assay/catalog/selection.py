@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from assay.catalog.entries import Entry, check_fields
+from assay.catalog.entries import Entry
+from assay.catalog.examine import check_fields
 from assay.catalog.expand import Expander, Reference
 from assay.catalog.include import NO_FIELDS
 from assay.catalog.nodes import GroupNode, Node, Settings

@@ -1,23 +1,38 @@
 """`assay ls`: every name of a kind."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
-from assay.catalog.index import Index
+from assay.catalog.index import Index, indexed
+from assay.catalog.roots import all_roots
 from assay.cli.options import add_catalog_options, task_manager
-from assay.cli.output import is_terminal, say, say_columns, say_json, tell
-from assay.tasks import TaskManager
-
-Row = dict[str, object]
+from assay.cli.output import counted, is_terminal, printable, say_columns, say_json, tell, write_lines
 
 KINDS = {"tasks": ("task", "group", "tag"), "subtasks": ("task",), "groups": ("group",), "tags": ("tag",)}
-TABLES: dict[str, Callable[[TaskManager], Iterator[Row]]] = {}
-"""Kinds of names that are not in the catalog: for each, its rows."""
+TABLES = ("formats", "models", "metrics", "filters", "scorers")
+
+
+class Row(NamedTuple):
+    """One name: what it is, where it is defined, why it cannot be used, and what else is known of it."""
+
+    name: str
+    kind: str
+    path: str | None
+    error: str = ""
+    more: dict[str, object] | None = None
+
+    def described(self) -> dict[str, object]:
+        error = {"error": self.error} if self.error else {}
+        return {"name": self.name, "kind": self.kind, "path": self.path, **error, **(self.more or {})}
+
+    def where(self) -> str:
+        return f"broken: {self.error}" if self.error else self.path or ""
 
 
 def define(parser: argparse.ArgumentParser) -> None:
-    kinds = [*KINDS, "formats", "models", "metrics", "filters", "scorers"]
+    kinds = [*KINDS, *TABLES]
     parser.add_argument("kind", nargs="?", default="tasks", choices=kinds, help="tasks: whatever can be run (default)")
     parser.add_argument("--pattern", metavar="GLOB", help="only names that match")
     parser.add_argument("--json", action="store_true", help="an array of objects: name, kind, path and more")
@@ -26,52 +41,72 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    manager = task_manager(options)
-    rows = list(_rows(manager, options.kind))
-    if options.pattern:
-        rows = [row for row in rows if fnmatchcase(str(row["name"]), options.pattern)]
-    if options.json:
-        say_json(rows)
-    elif is_terminal():
-        say_columns(("name", "kind", "where"), [[str(row["name"]), str(row["kind"]), _where(row)] for row in rows])
+    if options.kind in KINDS:
+        index = _index(options)
+        if not (options.json or options.pattern or is_terminal()):
+            return _write_names(index, KINDS[options.kind])
+        rows = _catalog_rows(index, KINDS[options.kind])
     else:
-        for row in rows:
-            say(f"{row['name']}\tbroken: {row['error']}" if row.get("error") else str(row["name"]))
-    broken = sum(1 for row in rows if row.get("error"))
-    if broken:
-        tell(f"{broken} of {len(rows)} cannot be used; `assay validate` says why")
+        rows = _table_rows(options)
+    if options.pattern:
+        rows = [row for row in rows if fnmatchcase(row.name, options.pattern)]
+    if options.json:
+        say_json([row.described() for row in rows])
+    elif is_terminal():
+        say_columns(("name", "kind", "where"), [(row.name, row.kind, row.where()) for row in rows])
+    else:
+        write_lines(_line(row.name, row.error) for row in rows)
+    _tell_broken([row.name for row in rows if row.error])
     return 0
 
 
-def _where(row: Row) -> str:
-    return f"broken: {row['error']}" if row.get("error") else str(row["path"] or row.get("note") or "")
+def _write_names(index: Index, kinds: tuple[str, ...]) -> int:
+    """The plain list, by the shortest way: no row is made of names that are only written down."""
+    errors = {entry.name: entry.error for entry in index.entries() if entry.error and entry.kind in kinds}
+    write_lines(_line(name, errors[name]) if name in errors else name for name in index.names(*kinds))
+    broken = index.broken if "task" in kinds else []
+    write_lines(_line(entry.name, entry.error) for entry in broken)
+    _tell_broken([*errors, *(entry.name for entry in broken)])
+    return 0
 
 
-def _rows(manager: TaskManager, kind: str) -> Iterator[Row]:
-    if kind in KINDS:
-        return _catalog_rows(manager.catalog.index, KINDS[kind])
-    if kind == "formats":
-        return _format_rows(manager)
-    return iter(())
+def _line(name: str, error: str) -> str:
+    return printable(f"{name}\tbroken: {error}" if error else name)
 
 
-def _catalog_rows(index: Index, kinds: tuple[str, ...]) -> Iterator[Row]:
+def _tell_broken(names: list[str]) -> None:
+    if names:
+        tell(f"{counted(len(names), 'name')} cannot be used; `assay validate` says why")
+
+
+def _index(options: argparse.Namespace) -> Index:
+    lenient = options.compat == "lm-eval"
+    roots = all_roots(options.include_path, include_defaults=not options.no_defaults, lenient=lenient)
+    return Index([(root, indexed(root)) for root in roots])
+
+
+def _catalog_rows(index: Index, kinds: Iterable[str]) -> list[Row]:
+    rows = []
     for name in index.names(*kinds):
         entry = index.named.get(name)
         if entry is None:
-            yield {"name": name, "kind": "tag", "path": None, "tasks": index.tags[name]}
+            rows.append(Row(name, "tag", None, more={"tasks": index.tags[name]}))
+        elif entry.kind == "task":
+            more: dict[str, object] = {"output_type": entry.output_type, "tags": entry.tags}
+            rows.append(Row(name, "task", entry.path, entry.error, more))
         else:
-            row: Row = {"name": name, "kind": entry.kind, "path": entry.path}
-            if entry.kind == "task":
-                row |= {"output_type": entry.output_type, "tags": list(entry.tags)}
-            yield row | ({"error": entry.error} if entry.error else {})
+            rows.append(Row(name, entry.kind, entry.path, entry.error))
     if "task" in kinds:
-        for entry in index.broken:
-            yield {"name": entry.name, "kind": "broken", "path": entry.path, "error": entry.error}
+        rows += [Row(entry.name, "broken", entry.path, entry.error) for entry in index.broken]
+    return rows
 
 
-def _format_rows(manager: TaskManager) -> Iterator[Row]:
+def _table_rows(options: argparse.Namespace) -> list[Row]:
+    if options.kind != "formats":
+        return []
+    manager = task_manager(options)
     files = manager.catalog.index.formats
-    for name, known in sorted(manager.formats.items()):
-        path = files[name].path if name in files else None
-        yield {"name": name, "kind": "format", "path": path, "output_type": known.output_type, "note": "built in"}
+    return [
+        Row(name, "format", files[name].path if name in files else None, more={"output_type": known.output_type})
+        for name, known in sorted(manager.formats.items())
+    ]

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from assay.catalog.entries import name_problem
+from assay.catalog.examine import name_problem
 from assay.cli.output import say
 from assay.errors import ConfigError, Place, Problem
 

@@ -1,8 +1,10 @@
 """Options that several commands share."""
 
 import argparse
+from typing import TYPE_CHECKING
 
-from assay.tasks import TaskManager
+if TYPE_CHECKING:
+    from assay.tasks import TaskManager
 
 
 def add_catalog_options(parser: argparse.ArgumentParser) -> None:
@@ -16,8 +18,10 @@ def add_catalog_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compat", choices=["lm-eval"], help="read every folder as leniently as lm-eval does")
 
 
-def task_manager(options: argparse.Namespace) -> TaskManager:
+def task_manager(options: argparse.Namespace) -> "TaskManager":
     """The manager that those options describe."""
+    from assay.tasks import TaskManager  # not loaded for commands that never come here
+
     return TaskManager(
         include_path=options.include_path, include_defaults=not options.no_defaults, compat=options.compat
     )

@@ -27,6 +27,11 @@ def say(text: str = "") -> None:
     sys.stdout.write(printable(text) + "\n")
 
 
+def write_lines(lines: Iterable[str]) -> None:
+    """Many lines at once; they are printable already."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
 def tell(text: str) -> None:
     """Say something beside the output: to standard error."""
     sys.stderr.write(printable(text) + "\n")

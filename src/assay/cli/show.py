@@ -55,15 +55,19 @@ def _show_task(manager: TaskManager, task: Task, *, render: bool) -> None:
             say(f"{title}: {', '.join(items)}")
     for note in task.notes:
         say(f"note: {note}")
-    folder = _common_folder(task.fields)
-    say(f"files below {folder}\n" if folder else "")
-    say_columns(("key", "value", "from"), list(_settings(task.fields, folder)))
+    _show_settings(task.fields)
     rewritten = [(key, _short(value), "format") for key, value in _rewritten(task)]
     if rewritten:
         say("\nrewritten by the format:")
         say_columns(("key", "value", "from"), rewritten)
     if render:
         _show_functions(task)
+
+
+def _show_settings(fields: Fields) -> None:
+    folder = _common_folder(fields)
+    say(f"\nfiles below {folder}" if folder else "")
+    say_columns(("key", "value", "from"), list(_settings(fields, folder)))
 
 
 def _common_folder(fields: Fields) -> str:
@@ -108,6 +112,7 @@ def _show_group(group: Group[Task], depth: int | None) -> None:
     say()
     for line in _tree(group, "", depth):
         say(line)
+    _show_settings(group.fields.without("task"))
 
 
 def _tree(group: Group[Task], indent: str, depth: int | None) -> Iterator[str]:
@@ -137,7 +142,7 @@ def _described(manager: TaskManager, name: str, loaded: Loaded) -> dict[str, obj
     """All that is shown, as data: each task with value and origin of its keys, each group with its members."""
     tasks = {key: _described_task(manager, task) for key, task in loaded["tasks"].items()}
     groups = {
-        key: {"alias": group.alias, "members": group.child_names, "metadata": plain(group.metadata)}
+        key: {"alias": group.alias, "members": group.child_names, **_described_fields(group.fields)}
         for key, group in loaded["groups"].items()
     }
     return {"name": name, "kind": "group" if groups else "task", "tasks": tasks, "groups": groups}
@@ -151,10 +156,14 @@ def _described_task(manager: TaskManager, task: Task) -> dict[str, object]:
         "tags": task.tags,
         "groups": manager.catalog.index.groups_of(task.config.task),
         "notes": list(task.notes),
-        "config": {key: plain(task.fields[key]) for key in task.fields},
-        "origin": {key: str(task.fields.place(key, key=True)) for key in task.fields},
+        **_described_fields(task.fields),
         "rewritten": {key: plain(value) for key, value in _rewritten(task)},
     }
+
+
+def _described_fields(fields: Fields) -> dict[str, object]:
+    origin = {key: str(fields.place(key, key=True)) for key in fields}
+    return {"config": {key: plain(fields[key]) for key in fields}, "origin": origin}
 
 
 def _short(value: object) -> str:

@@ -9,6 +9,7 @@ from assay.tasks.validate import validate
 
 def define(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="what to check; everything when absent")
+    parser.add_argument("--tasks", action="append", metavar="NAMES", help="the same, as lm-eval spells it")
     parser.add_argument("--json", action="store_true", help="an array of file, line, column, what, fix, serious")
     add_catalog_options(parser)
     parser.set_defaults(run=run)
@@ -16,7 +17,7 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     manager = task_manager(options)
-    problems = validate(manager, options.names or None)
+    problems = validate(manager, [*options.names, *(options.tasks or [])] or None)
     serious = sum(problem.serious for problem in problems)
     if options.json:
         say_json(

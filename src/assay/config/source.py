@@ -42,6 +42,9 @@ class Source:
         return compose(self.data)
 
 
+DIGEST_LENGTH = 32
+
+
 def digest(data: bytes) -> str:
     """A short name for a content: the same bytes, the same name."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()

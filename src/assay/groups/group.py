@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar, Union
 
+from assay.config.fields import Fields
 from assay.config.group import GroupConfig
 from assay.errors import ConfigError, Place, Problem
 
@@ -26,6 +27,7 @@ class Group(ABC, Generic[TaskT]):
 
     def __init__(self, config: GroupConfig, parent: "Group[TaskT] | None" = None) -> None:
         self.config = config
+        self.fields = Fields({}, {})  # what its file says, with origins, where it comes from a file
         self.name = config.group
         self.alias = config.group_alias or config.group
         self.metadata: dict[str, object] = dict(config.metadata or {})

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TypedDict
 
-from assay.catalog import Catalog, GroupNode, Node, TaskNode
+from assay.catalog.catalog import Catalog
+from assay.catalog.entries import Entry
+from assay.catalog.nodes import GroupNode, Node, TaskNode
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Spec
 from assay.config.decode import decode
@@ -87,7 +89,7 @@ class TaskManager:
         overrides: Mapping[str, Mapping[str, object]] | None = None,
     ) -> Loaded:
         """Load what is asked for, or raise a ConfigError with everything that is wrong with it."""
-        several: list[Loadable] = [specs] if isinstance(specs, str | Mapping | Task | Group) else list(specs)
+        several = [specs] if isinstance(specs, str | Mapping | Entry | Task | Group) else list(specs)
         objects = [spec for spec in several if isinstance(spec, Task | Group)]
         wanted = [spec for spec in several if not isinstance(spec, Task | Group)]
         loaded, problems = self.attempt(wanted, overrides)
@@ -178,7 +180,7 @@ class _Builder:
         if config is None:
             raise ConfigError(self.problems)
         group: Group[Task] = StandardGroup(config)
-        group.name = meaning.key
+        group.name, group.fields = meaning.key, node.fields
         group.alias = _alias(meaning, "group_alias") or (
             meaning.key if node.registered else meaning.key.rpartition("::")[2]
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
-from assay.catalog import Catalog
+from assay.catalog.catalog import Catalog
 from assay.catalog.functions import check_function, functions_in
 from assay.catalog.selection import Spec
 from assay.config.fields import Fields
@@ -63,12 +63,11 @@ def template_error(text: str) -> str | None:
 def _left_over(catalog: Catalog) -> Iterator[Problem]:
     """Files that nobody asks for by name: the broken ones, those with a name that is taken, templates without users."""
     index = catalog.index
-    used = {file for entry in index.entries() for file in entry.files if file != entry.path}
     for entry in index.entries():
         if entry.kind == "broken":
             _, problems = catalog.read(entry, thorough=True)
             yield from problems
-        elif entry.kind == "template" and entry.path not in used:
+        elif entry.kind == "template" and entry.path not in index.included:
             yield Problem(Place(entry.path), "is neither task nor group, and nothing includes it", "", serious=False)
     for clash in index.clashes:
         yield clash.problem()

@@ -1,0 +1,31 @@
+# Everything works on a machine with Python 3.11 or newer and make. VENV and PYTHON may be set.
+VENV ?= .venv
+PYTHON ?= python3
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: demo test check install install-test docs bench clean
+
+demo: install  ## set up assay and show it at work on what it brings along
+	@sh tools/demo.sh $(BIN)/assay
+
+test: install-test  ## set up everything the suite needs and run the whole of it
+	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup
+
+check: install-test  ## format, lint, types, rooms
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+install:
+	@$(PYTHON) -m venv $(VENV) && $(PIP) .
+
+install-test:
+	@$(PYTHON) -m venv $(VENV) && $(PIP) --editable '.[test]' && $(PIP) --no-deps --upgrade --target $(VENV)/lm_eval lm_eval==0.4.13
+
+docs: install-test  ## write the generated pages
+	@$(BIN)/python tools/make_reference.py docs/reference
+
+bench: install-test  ## measure assay and lm-eval side by side; needs a few minutes and writes .bench/
+	@$(BIN)/python -m bench
+
+clean:
+	@rm -rf $(VENV) .bench build dist

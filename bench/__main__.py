@@ -1,0 +1,21 @@
+"""`python -m bench [catalog ...]`: prints a table for each part."""
+
+import datetime
+import platform
+import sys
+from importlib import import_module
+
+PARTS = ("catalog",)
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or PARTS
+    print(f"{datetime.date.today().isoformat()}, Python {platform.python_version()}, {platform.machine()}")
+    for part in wanted:
+        print(f"\n### {part}\n\n| what | lm-eval 0.4.13 | assay | ratio | wanted |\n|---|---|---|---|---|")
+        for row in import_module(f"bench.{part}").rows():
+            print(row)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""CPU seconds of a command, and rows of a table."""
+
+import resource
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.environments import bare_environment
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: what was measured, on either side, and what was asked for."""
+
+    what: str
+    theirs: float | None
+    ours: float
+    wanted: str
+
+    def __str__(self) -> str:
+        theirs = f"{self.theirs:.2f} s" if self.theirs is not None else "–"
+        ratio = f"{self.theirs / self.ours:.0f}×" if self.theirs is not None else "–"
+        return f"| {self.what} | {theirs} | {self.ours:.3f} s | {ratio} | {self.wanted} |"
+
+
+def cpu_seconds(command: Sequence[str | Path], *, runs: int, cwd: Path | None = None) -> float:
+    """The least CPU time of several runs, of the process and its children."""
+    best = float("inf")
+    for _ in range(runs):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ended = subprocess.run(
+            [str(part) for part in command], env=bare_environment(), capture_output=True, cwd=cwd, check=False
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if ended.returncode not in (0, 1):
+            raise RuntimeError(f"{command}: {ended.stderr.decode()[-2000:]}")
+        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return best

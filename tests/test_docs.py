@@ -1,0 +1,81 @@
+"""The documents cannot lie: pages are generated, examples are run, and every requirement names its test."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from assay import TaskManager
+from assay.tasks.validate import validate
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+ROWS = '{"question": "q", "choices": ["a", "b"], "answer": 0}\n'
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_every_yaml_example_in_the_documents_loads(tmp_path: Path) -> None:
+    helpers = "def process_docs(rows): return rows\n\n\ndef question(row): return row['question']\n"
+    count = 0
+    for page in PAGES:
+        for text in blocks(page, "yaml"):
+            count += 1
+            name = re.search(r"^(?:task|group|format): *(\w+)", text, re.MULTILINE)
+            assert name, f"{page.name}: a YAML block that names nothing:\n{text}"
+            (tmp_path / f"{name.group(1)}.yaml").write_text(text)
+    assert count >= 6
+    (tmp_path / "utils.py").write_text(helpers)
+    for name in ("quiz", "quiz_hard"):
+        (tmp_path / f"{name}.jsonl").write_text(ROWS)
+    manager = TaskManager(include_path=tmp_path, include_defaults=False)
+    assert [str(problem) for problem in validate(manager)] == []
+    assert manager.load(manager.all_tasks)["tasks"]
+
+
+def test_python_examples_in_the_documents_run(tmp_path: Path) -> None:
+    (tmp_path / "my_tasks").mkdir()
+    for page in PAGES:
+        for text in blocks(page, "python"):
+            ended = subprocess.run(
+                [sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert ended.returncode == 0, f"{page.name}:\n{text}\n{ended.stderr}"
+
+
+def test_the_generated_pages_are_up_to_date(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, str(ROOT / "tools/make_reference.py"), str(tmp_path)], check=True)
+    for page in sorted(tmp_path.iterdir()):
+        assert page.read_text() == (ROOT / "docs/reference" / page.name).read_text(), f"{page.name}: run `make docs`"
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_requirement_that_is_built_names_tests_that_exist() -> None:
+    tests = {
+        f"{path.name}::{name}"
+        for path in (ROOT / "tests").glob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    named = re.findall(r"`(test_\w+\.py::test_\w+)`", (ROOT / "docs/seeds.md").read_text())
+    assert len(named) > 20
+    assert sorted(set(named) - tests) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_names_a_path_of_a_machine(page: Path) -> None:
+    assert not re.search(r"/(?:home|root|Users|work)/\w", page.read_text())
+
+
+def test_bundled_task_files_are_yaml_that_others_can_read() -> None:
+    for path in (ROOT / "src/assay/bundled").rglob("*.yaml"):
+        assert isinstance(yaml.safe_load(path.read_text()), dict)

@@ -1,0 +1,93 @@
+"""Write the reference pages: every key of every file, every option of every command, from the code itself.
+
+usage: python tools/make_reference.py FOLDER
+"""
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from assay.cli import COMMANDS
+from assay.config.format import FormatConfig
+from assay.config.group import AggMetricConfig, GroupConfig
+from assay.config.option import yaml_fields
+from assay.config.run import RunConfig
+from assay.config.task import FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
+
+PAGES = {
+    "task": ("Keys of a task file", [TaskConfig, FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig]),
+    "group": ("Keys of a group file", [GroupConfig, AggMetricConfig]),
+    "format": ("Keys of a format", [FormatConfig]),
+    "run": ("Keys of a run", [RunConfig]),
+}
+NOTE = "<!-- written by `make docs`; change the code, not this page -->"
+
+
+def key_page(title: str, records: list[type]) -> str:
+    parts = [NOTE, f"# {title}", ""]
+    for record in records:
+        parts += [
+            f"## {record.__name__}",
+            "",
+            (record.__doc__ or "").strip(),
+            "",
+            "| key | type | default | |",
+            "|---|---|---|---|",
+        ]
+        parts += [row(item) for item in yaml_fields(record)] + [""]
+    return "\n".join(parts)
+
+
+def row(item: "dataclasses.Field[object]") -> str:
+    key = item.metadata["key"] or item.name
+    kind = getattr(item.type, "__name__", None) if isinstance(item.type, type) else str(item.type)
+    shown = readable(str(kind))
+    default = "required" if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING else ""
+    if item.default not in (dataclasses.MISSING, None, ()):
+        default = f"`{item.default!r}`".replace("|", "\\|")
+    return f"| `{key}` | {shown} | {default} | {item.metadata['doc']} |"
+
+
+def readable(kind: str) -> str:
+    """A type in the words of YAML."""
+    for old, new in (
+        ("collections.abc.", ""), ("typing.", ""), ("assay.records.", ""), ("assay.config.task.", ""),
+        ("assay.config.group.", ""), ("Mapping[str, object]", "mapping"), ("tuple[object, ...]", "list"),
+        ("Function", "`!function`"), ("tuple[", "list of ["), (", ...]", "]"), (" | None", ""), ("NoneType", "null"),
+    ):  # fmt: skip
+        kind = kind.replace(old, new)
+    return kind.replace("|", "or")
+
+
+def command_page() -> str:
+    return "\n".join([NOTE, "# Commands", "", *command_parts()])
+
+
+def command_parts() -> Iterator[str]:
+    for name, sentence in COMMANDS.items():
+        parser = argparse.ArgumentParser(prog=f"assay {name}", description=sentence, formatter_class=wide)
+        import_module(f"assay.cli.{name}").define(parser)
+        yield from (f"## assay {name}", "", "```", parser.format_help().rstrip(), "```", "")
+
+
+def wide(prog: str) -> argparse.HelpFormatter:
+    return argparse.HelpFormatter(prog, width=110, max_help_position=32)
+
+
+def pages() -> dict[str, str]:
+    """Every generated page, by file name."""
+    made = {f"{name}.md": key_page(title, records) for name, (title, records) in PAGES.items()}
+    return {**made, "commands.md": command_page()}
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text.rstrip() + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
