@@ -1,6 +1,11 @@
-"""The values that flow between the rooms: frozen, and known to all of them."""
+"""The values that flow between the rooms: frozen, and known to all of them.
 
+Those that are made for every request are named tuples: a hundred thousand of them are made in a run.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from assay.errors import Place
 
@@ -20,3 +25,80 @@ class Function:
 
     def __str__(self) -> str:
         return f"!function {self.module}.{self.name}"
+
+
+class Generate(NamedTuple):
+    """Go on from a prompt. `repeat` tells apart the requests of a sample that is asked several times."""
+
+    prompt: str
+    params: Mapping[str, object]
+    repeat: int = 0
+    role: str = "model"
+
+
+class Loglikelihood(NamedTuple):
+    """How likely is a continuation after a context, and is it what the model would say?"""
+
+    context: str
+    continuation: str
+    role: str = "model"
+
+
+class Rolling(NamedTuple):
+    """How likely is a whole text?"""
+
+    text: str
+    role: str = "model"
+
+
+Request = Generate | Loglikelihood | Rolling
+
+
+class Text(NamedTuple):
+    """What a model generated; `finish` says why it ended, where the model tells."""
+
+    text: str
+    finish: str | None = None
+
+
+class Likelihood(NamedTuple):
+    """A log-likelihood; and for a continuation, whether each token was the most likely one."""
+
+    value: float
+    greedy: bool = False
+
+
+class Failed(NamedTuple):
+    """A request that has no answer, and why. It is never a score."""
+
+    reason: str
+
+
+Response = Text | Likelihood | Failed
+
+Asking = Generator[Sequence[Request], Sequence[Response], Sequence[Response]]
+"""A plan at work: it yields requests, is sent their responses, and returns those that its answer is made of."""
+
+
+class Turn(NamedTuple):
+    """One message of a conversation; `suffix` follows it where the conversation is written as one text."""
+
+    role: str
+    content: str
+    suffix: str = ""
+
+
+class Sample(NamedTuple):
+    """One document of a task with what is asked about it.
+
+    `gold` is what the answer is compared with: the target, but for choices that stand in the contexts. `prefix` is the
+    part of the prompt that many samples share, kept apart so that it is stored once.
+    """
+
+    doc_id: int
+    doc: Mapping[str, object]
+    requests: Sequence[Request]
+    target: object
+    gold: object
+    choices: Sequence[str] | None = None
+    prefix: str = ""

@@ -1,0 +1,1 @@
+"""Scores to a number, and how sure one can be of it."""

@@ -1,0 +1,139 @@
+"""A number and its standard error."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from assay.aggregate.functions import AGGREGATIONS, Aggregation, Values, mean, total
+
+LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
+CHUNK = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value computed from n documents; without a standard error, `reason` says why there is none."""
+
+    value: float
+    stderr: float | None
+    n: int
+    reason: str = ""
+
+
+def estimate(
+    aggregation: Aggregation | Callable[[Values], float], values: Values, *, bootstrap_iters: int, like_lm_eval: bool
+) -> Estimate:
+    """The number these values give, and how it would vary over other documents of the same kind."""
+    known = aggregation if isinstance(aggregation, Aggregation) else Aggregation("custom", aggregation)
+    value, n = known.function(values), len(values)
+    value = float(value) if isinstance(value, np.floating | np.integer) else value
+    if n < 2 or not bootstrap_iters or bootstrap_iters < 0:
+        return Estimate(value, None, n, "one document has no spread" if n < 2 else "bootstrap_iters is 0")
+    stderr = (_lm_eval_stderr if like_lm_eval else _stderr)(known, values, bootstrap_iters)
+    return Estimate(value, stderr, n, "" if stderr is not None else f"none is known for {known.name}")
+
+
+def mean_stderr(values: Values) -> float:
+    """The sample standard deviation over the root of n."""
+    return sample_deviation(values) / math.sqrt(len(values))
+
+
+def sample_deviation(values: Values) -> float:
+    centre = mean(values)
+    numbers = np.asarray(values, dtype=np.float64)
+    return math.sqrt(total(((numbers - centre) ** 2).tolist()) / (len(values) - 1))
+
+
+def _stderr(aggregation: Aggregation, values: Values, iterations: int) -> float | None:
+    """From influence values where they are known; else by bootstrap, rescaled for what a resample lacks in spread."""
+    if aggregation.name == "bypass":
+        return None
+    if aggregation.influence is not None:
+        return mean_stderr(aggregation.influence(values))
+    n, limit = len(values), aggregation.bootstrap_limit or 1000
+    try:
+        return bootstrap(aggregation, values, min(iterations, limit)) * math.sqrt(n / (n - 1))
+    except (TypeError, ValueError, ArithmeticError, LookupError):
+        return None  # a function of the user's that takes some resample badly has no bootstrap
+
+
+def _lm_eval_stderr(aggregation: Aggregation, values: Values, iterations: int) -> float | None:
+    """As lm-eval 0.4.13: closed form for means, its own bootstrap for a few, nothing for the rest."""
+    if aggregation.name == "mean":
+        return mean_stderr(values)
+    if aggregation.name not in LM_EVAL_BOOTSTRAPS:
+        return None
+    return bootstrap(aggregation, values, min(iterations, aggregation.bootstrap_limit or iterations))
+
+
+def bootstrap(aggregation: Aggregation, values: Values, iterations: int) -> float:
+    """The spread of the number over resamples; the draws are lm-eval's, number for number."""
+    fast = _FAST.get(aggregation.name)
+    prepared = fast[0](values) if fast is not None else None
+    results: list[float] = []
+    for indices in resamples(len(values), iterations):
+        if fast is not None:
+            results += fast[1](prepared, indices)
+        else:
+            results += [aggregation.function([values[i] for i in row]) for row in indices.tolist()]
+    return sample_deviation(results)
+
+
+def resamples(n: int, iterations: int) -> Iterator[Any]:
+    """Rows of n indices, a block at a time: what `random.Random(block).choices` draws, in one go for a block."""
+    chunk = min(CHUNK, iterations)
+    rows = max(1, min(chunk, 2_000_000 // n))
+    for block in range(iterations // chunk):
+        stream = np.random.RandomState([block])  # seeded as random.Random(block) is: init_by_array of one word
+        for start in range(0, chunk, rows):
+            size = min(rows, chunk - start)
+            yield np.floor(stream.random_sample(size * n) * n).astype(np.int64).reshape(size, n)
+
+
+def _as_array(values: Values) -> Any:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _row_means(numbers: Any, indices: Any) -> Any:
+    return np.cumsum(numbers[indices], axis=1)[:, -1] / indices.shape[1]
+
+
+def _perplexities(numbers: Any, indices: Any) -> list[float]:
+    perplexity = AGGREGATIONS["perplexity"].function
+    return [perplexity([value]) for value in _row_means(numbers, indices).tolist()]
+
+
+def _medians(numbers: Any, indices: Any) -> list[float]:
+    middle = indices.shape[1] // 2
+    return np.partition(numbers[indices], middle, axis=1)[:, middle].tolist()  # type: ignore[no-any-return]
+
+
+def _cells(values: Values) -> tuple[Any, int]:
+    """Each pair (right, given) as one number, and how many labels there are."""
+    labels = sorted({label for both in values for label in both}, key=repr)
+    place = {label: number for number, label in enumerate(labels)}
+    return np.array([place[gold] * len(labels) + place[given] for gold, given in values]), len(labels)
+
+
+def _correlations(prepared: tuple[Any, int], indices: Any) -> list[float]:
+    """Matthews' coefficient of each resample, from its table of counts."""
+    cells, k = prepared
+    results = []
+    for row in indices:
+        table = np.bincount(cells[row], minlength=k * k).reshape(k, k).astype(np.float64)
+        golds, given, n = table.sum(axis=1), table.sum(axis=0), table.sum()
+        together = np.trace(table) * n - np.dot(golds, given)
+        spread = (n**2 - np.dot(given, given)) * (n**2 - np.dot(golds, golds))
+        results.append(float(together / np.sqrt(spread)) if spread else 0.0)
+    return results
+
+
+_FAST: dict[str, tuple[Callable[[Values], Any], Callable[[Any, Any], Sequence[float]]]] = {
+    "perplexity": (_as_array, _perplexities),
+    "median": (_as_array, _medians),
+    "matthews_corrcoef": (_cells, _correlations),
+}
+"""Aggregations whose resamples are computed without building each of them as a list."""

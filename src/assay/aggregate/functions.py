@@ -1,0 +1,155 @@
+"""Aggregations: the values of all documents to one number. Sums run from left to right, so that results can be equal to the bit."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Values = Sequence[Any]
+
+
+def total(values: Values) -> float:
+    """The sum, from left to right in double precision, whatever the Python version makes of `sum`."""
+    return float(np.cumsum(np.asarray(values, dtype=np.float64))[-1]) if len(values) else 0.0
+
+
+def mean(values: Values) -> float:
+    return total(values) / len(values)
+
+
+def median(values: Values) -> float:
+    """The upper middle value, as in lm-eval."""
+    return float(sorted(values)[len(values) // 2])
+
+
+def nanmean(values: Values) -> float:
+    return float(np.nanmean(values)) if len(values) and not np.all(np.isnan(values)) else math.nan
+
+
+def perplexity(values: Values) -> float:
+    return _exp(-mean(values))
+
+
+def weighted_mean(values: Values) -> float:
+    return total([above for above, _ in values]) / total([below for _, below in values])
+
+
+def weighted_perplexity(values: Values) -> float:
+    return _exp(-weighted_mean(values))
+
+
+def bits_per_byte(values: Values) -> float:
+    return -weighted_mean(values) / math.log(2)
+
+
+def _exp(power: float) -> float:
+    try:
+        return math.exp(power)
+    except OverflowError:
+        return math.inf
+
+
+def brier_score(values: Values) -> float:
+    golds, predictions = zip(*values, strict=True)
+    one_hot = np.eye(len(predictions[0]))[list(golds)]
+    return float(np.mean(np.sum((np.array(predictions) - one_hot) ** 2, axis=1)))
+
+
+def f1(values: Values) -> float:
+    from sklearn.metrics import f1_score
+
+    golds, predictions = zip(*values, strict=True)
+    return float(np.max(f1_score(golds, predictions)))
+
+
+def matthews_corrcoef(values: Values) -> float:
+    from sklearn.metrics import matthews_corrcoef as correlation
+
+    golds, predictions = zip(*values, strict=True)
+    return float(correlation(golds, predictions))
+
+
+def bleu(values: Values) -> float:
+    import sacrebleu
+
+    references, predictions = _streams(values)
+    return float(sacrebleu.corpus_bleu(predictions, references).score)
+
+
+def chrf(values: Values, word_order: int = 0) -> float:
+    import sacrebleu
+
+    references, predictions = _streams(values)
+    return float(sacrebleu.corpus_chrf(predictions, references, word_order=word_order).score)
+
+
+def chrf_with_words(values: Values) -> float:
+    return chrf(values, word_order=2)
+
+
+def ter(values: Values) -> float:
+    import sacrebleu
+
+    references, predictions = _streams(values)
+    return float(sacrebleu.corpus_ter(predictions, references).score)
+
+
+def _streams(values: Values) -> tuple[list[tuple[str, ...]], list[str]]:
+    """References as sacrebleu wants them: a stream for the first of each document, one for the second, and so on."""
+    references = [[reference] if isinstance(reference, str) else list(reference) for reference, _ in values]
+    predictions = [prediction if isinstance(prediction, str) else prediction[0] for _, prediction in values]
+    return list(zip(*references, strict=False)), predictions
+
+
+def bypass(values: Values) -> float:  # noqa: ARG001  # nothing was scored
+    return 999
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """A way to one number. `influence` gives a value per document whose mean varies as the number does, where known."""
+
+    name: str
+    function: Callable[[Values], float]
+    influence: Callable[[Values], Any] | None = None
+    bootstrap_limit: int | None = None
+    needs: str | None = None
+
+
+def _perplexity_influence(values: Values) -> Any:
+    return -perplexity(values) * np.asarray(values, dtype=np.float64)
+
+
+def _ratio_influence(values: Values) -> Any:
+    above, below = (np.asarray(column, dtype=np.float64) for column in zip(*values, strict=True))
+    return (above - weighted_mean(values) * below) / below.mean()
+
+
+def _brier_influence(values: Values) -> Any:
+    golds, predictions = zip(*values, strict=True)
+    return np.sum((np.array(predictions) - np.eye(len(predictions[0]))[list(golds)]) ** 2, axis=1)
+
+
+AGGREGATIONS: dict[str, Aggregation] = {
+    each.name: each
+    for each in (
+        Aggregation("mean", mean, influence=lambda values: np.asarray(values, dtype=np.float64)),
+        Aggregation("median", median),
+        Aggregation("nanmean", nanmean),
+        Aggregation("perplexity", perplexity, influence=_perplexity_influence),
+        Aggregation(
+            "weighted_perplexity", weighted_perplexity, lambda v: -weighted_perplexity(v) * _ratio_influence(v)
+        ),
+        Aggregation("bits_per_byte", bits_per_byte, lambda v: -_ratio_influence(v) / math.log(2)),
+        Aggregation("brier_score", brier_score, influence=_brier_influence),
+        Aggregation("f1", f1, needs="sklearn"),
+        Aggregation("matthews_corrcoef", matthews_corrcoef, needs="sklearn"),
+        Aggregation("bleu", bleu, bootstrap_limit=100, needs="sacrebleu"),
+        Aggregation("chrf", chrf, bootstrap_limit=100, needs="sacrebleu"),
+        Aggregation("chrf++", chrf_with_words, bootstrap_limit=100, needs="sacrebleu"),
+        Aggregation("ter", ter, bootstrap_limit=100, needs="sacrebleu"),
+        Aggregation("bypass", bypass),
+    )
+}

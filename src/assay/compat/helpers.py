@@ -1,0 +1,156 @@
+"""Helper code: modules beside task files, loaded with an `import` of their own.
+
+Inside a helper module, `import lm_eval`, `import datasets` and `import evaluate` find what assay supplies, whether or
+not those are installed; every other import is the usual one. Nothing outside the module sees a difference: no entry in
+`sys.modules`, no path. The modules of one HelperCode are loaded once, so a fresh one means fresh modules.
+"""
+
+import builtins
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from assay.catalog.functions import check_function, module_file
+from assay.compat.dataset import Dataset
+from assay.compat.evaluate_names import find_metric
+from assay.compat.names import provided_modules
+from assay.config.source import digest
+from assay.errors import ConfigError, Problem, did_you_mean
+from assay.records import Function
+from assay.tasks.settings import Helpers
+
+LM_EVAL_TASKS = "/lm_eval/tasks"
+
+
+class HelperCode:
+    """Loads helper modules and hands out what they hold. `data_dir` is for helper code that loads data itself."""
+
+    def __init__(self, data_dir: str | None = None, lm_eval_folder: str | None = None) -> None:
+        self.registered: dict[str, Callable[..., Any]] = {}
+        self._lm_eval_folder = lm_eval_folder
+        self._modules: dict[str, ModuleType] = {}
+        self._provided = provided_modules(self.registered, data_dir)
+
+    def helpers(self) -> Helpers:
+        """What tasks need of helper code."""
+        return Helpers(self.resolve, self.as_dataset, find_metric, lambda: self.registered)
+
+    def resolve(self, function: Function) -> Any:
+        """The object that a `!function` names. This runs its module."""
+        problem = check_function(function)
+        if problem is not None:
+            raise ConfigError([problem])
+        file = module_file(function)
+        try:
+            module = self.load(file) if file.is_file() else importlib.import_module(function.module)
+        except ImportError as error:
+            fix = f"pip install {error.name}" if error.name else "install what it imports"
+            raise ConfigError([Problem(function.place, f"{file.name} cannot be loaded: {error}", fix)]) from error
+        if not hasattr(module, function.name):
+            fix = did_you_mean(function.name, vars(module))
+            raise ConfigError([Problem(function.place, f"{file.name} has no {function.name!r}", fix)])
+        return getattr(module, function.name)
+
+    def as_dataset(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """Rows as helper code expects them: a data set with its operations; one of the real library stays what it is."""
+        return rows if type(rows).__module__.startswith("datasets") or isinstance(rows, Dataset) else Dataset(rows)
+
+    def load(self, file: Path) -> ModuleType:
+        """The module in a file, executed with our import."""
+        path = str(file)
+        if path not in self._modules:
+            module = ModuleType(f"assay_helper_{digest(path.encode())}_{file.stem}")
+            module.__file__ = path
+            scoped = self._importer(file.parent)
+            module.__dict__["__builtins__"] = {**vars(builtins), "__import__": scoped}
+            self._modules[path] = module
+            sys.modules[module.__name__] = module  # dataclasses and pickling look a class's module up there
+            try:
+                code = compile(file.read_bytes(), path, "exec", dont_inherit=True)
+                exec(code, module.__dict__)  # what loading a module is
+            except BaseException:
+                del self._modules[path], sys.modules[module.__name__]
+                raise
+        return self._modules[path]
+
+    def _importer(self, folder: Path) -> Callable[..., Any]:
+        """`__import__` for the modules of one folder."""
+
+        def scoped(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+            if level > 0:
+                return self._relative(folder, name, fromlist or (), level)
+            root = name.partition(".")[0]
+            if root in ("lm_eval", "datasets", "evaluate") or name in self._provided:
+                return self._provided_import(name, fromlist or (), folder)
+            try:
+                return builtins.__import__(name, globals, locals, fromlist, level)
+            except ModuleNotFoundError:
+                sibling = folder / f"{name.replace('.', '/')}.py"
+                if not sibling.is_file():
+                    raise
+                return self.load(sibling)
+
+        return scoped
+
+    def _relative(self, folder: Path, name: str, fromlist: Sequence[str], level: int) -> ModuleType:
+        start = folder
+        for _ in range(level - 1):
+            start = start.parent
+        target = start.joinpath(*name.split(".")) if name else start
+        if target.with_suffix(".py").is_file():
+            return self.load(target.with_suffix(".py"))
+        package = ModuleType(target.name)
+        for wanted in fromlist:
+            setattr(package, wanted, self.load(target / f"{wanted}.py"))
+        return package
+
+    def _provided_import(self, name: str, fromlist: Sequence[str], folder: Path) -> ModuleType:
+        """A module we supply: the last of a dotted name for `from` imports, else the first with the rest hung on it."""
+        module = self._find(name, folder)
+        for wanted in fromlist:
+            if not hasattr(module, wanted) and wanted != "*":
+                inner = self._find_or_none(f"{name}.{wanted}", folder)
+                if inner is not None:
+                    setattr(module, wanted, inner)
+        if fromlist or "." not in name:
+            return module
+        parts = name.split(".")
+        for end in range(len(parts) - 1, 0, -1):
+            outer = self._find(".".join(parts[:end]), folder)
+            setattr(outer, parts[end], self._find(".".join(parts[: end + 1]), folder))
+        return self._find(parts[0], folder)
+
+    def _find(self, name: str, folder: Path) -> ModuleType:
+        found = self._find_or_none(name, folder)
+        if found is None:
+            raise ModuleNotFoundError(f"assay supplies no module {name!r} to helper code", name=name)
+        return found
+
+    def _find_or_none(self, name: str, folder: Path) -> ModuleType | None:
+        if name in self._provided:
+            return self._provided[name]
+        if name.startswith("lm_eval.tasks."):
+            return self._task_module(name.split(".")[2:], folder)
+        if name.partition(".")[0] in ("datasets", "evaluate") and importlib.util.find_spec(name.partition(".")[0]):
+            return importlib.import_module(name)  # a part that we do not supply, of a library that is installed
+        return None
+
+    def _task_module(self, parts: Sequence[str], folder: Path) -> ModuleType | None:
+        """A module of lm-eval's task folder, by the name helper code calls it."""
+        path = str(folder)
+        inside = path[: path.index(LM_EVAL_TASKS) + len(LM_EVAL_TASKS)] if LM_EVAL_TASKS in path else None
+        for top in (inside, self._lm_eval_folder):
+            if top is None:
+                continue
+            target = Path(top, *parts)
+            if target.with_suffix(".py").is_file():
+                return self.load(target.with_suffix(".py"))
+            if (target / "__init__.py").is_file():
+                return self.load(target / "__init__.py")
+            if target.is_dir():
+                return ModuleType(".".join(("lm_eval", "tasks", *parts)))
+        return None

@@ -1,0 +1,34 @@
+"""A model that knows nothing: for trying a set-up without one. Unlike lm-eval's it says the same thing every time."""
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+
+from assay.models.protocol import Answered, Can, Message
+from assay.records import Generate, Likelihood, Loglikelihood, Request, Response, Text
+
+
+class Dummy:
+    """Log-likelihoods that look random and are not; generations that are always "lol", as lm-eval's dummy's are."""
+
+    name = "dummy"
+    identity = "dummy 1"
+    can = Can(chat=True)
+    window = 4096
+    max_length: int | None = None
+
+    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        yield [(number, _respond(request)) for number, request in enumerate(requests)]
+
+    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
+        text = "".join(f"<|{message['role']}|>\n{message['content']}\n" for message in messages)
+        return text + "<|assistant|>\n" if add_generation_prompt else text.rstrip("\n")
+
+    def count_tokens(self, text: str) -> int | None:
+        return len(text.split())
+
+
+def _respond(request: Request) -> Response:
+    if isinstance(request, Generate):
+        return Text("lol")
+    text = f"{request.context}\0{request.continuation}" if isinstance(request, Loglikelihood) else request.text
+    return Likelihood(-int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48, False)

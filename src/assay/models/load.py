@@ -1,0 +1,34 @@
+"""Model names to models: a backend is a file and a row here."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.models.protocol import Model
+
+
+def _dummy() -> Model:
+    from assay.models.dummy import Dummy
+
+    return Dummy()
+
+
+BACKENDS: dict[str, Callable[..., Model]] = {"dummy": _dummy}
+"""What `--model` may name; the parameters of each function are its `--model_args`."""
+
+
+def load_model(name: str, arguments: Mapping[str, Any]) -> Model:
+    """The model a name and its arguments mean."""
+    if name not in BACKENDS:
+        raise ConfigError([Problem(Place("model"), f"no model is called {name!r}", did_you_mean(name, BACKENDS))])
+    factory = BACKENDS[name]
+    known = inspect.signature(factory).parameters
+    wrong = [
+        Problem(Place("model_args"), f"model {name!r} has no argument {key!r}", did_you_mean(key, known))
+        for key in arguments
+        if key not in known
+    ]
+    if wrong:
+        raise ConfigError(wrong)
+    return factory(**arguments)

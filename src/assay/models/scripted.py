@@ -1,0 +1,74 @@
+"""The model for tests and dry runs: functions of your own from request to response."""
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from assay.config.source import digest
+from assay.models.protocol import Answered, Can, Message
+from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Text
+
+
+class Scripted:
+    """A model made of functions. What has no function it cannot do; what a function raises is a failed request.
+
+    >>> model = Scripted(generate=lambda prompt, params, repeat: prompt.upper())
+    >>> model.can.generate, model.can.loglikelihood
+    (True, False)
+    """
+
+    def __init__(
+        self,
+        generate: Callable[[str, dict[str, object], int], str] | None = None,
+        loglikelihood: Callable[[str, str], tuple[float, bool]] | None = None,
+        loglikelihood_rolling: Callable[[str], float] | None = None,
+        chat_template: Callable[[list[Message], bool], str] | None = None,
+        *,
+        name: str = "scripted",
+        identity: str | None = None,
+    ) -> None:
+        self._generate, self._loglikelihood, self._rolling = generate, loglikelihood, loglikelihood_rolling
+        self._template = chat_template
+        self.name = name
+        self.identity = identity or _identity(generate, loglikelihood, loglikelihood_rolling)
+        self.can = Can(
+            generate is not None,
+            loglikelihood is not None,
+            loglikelihood_rolling is not None,
+            chat_template is not None,
+        )
+        self.window = 4096
+        self.max_length: int | None = None
+
+    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        yield [(number, self._respond(request)) for number, request in enumerate(requests)]
+
+    def _respond(self, request: Request) -> Response:
+        try:
+            if isinstance(request, Loglikelihood) and self._loglikelihood is not None:
+                return Likelihood(*self._loglikelihood(request.context, request.continuation))
+            if isinstance(request, Generate) and self._generate is not None:
+                return Text(self._generate(request.prompt, dict(request.params), request.repeat))
+            if not isinstance(request, Generate | Loglikelihood) and self._rolling is not None:
+                return Likelihood(self._rolling(request.text))
+        except Exception as error:  # noqa: BLE001  # a script stands for a model: whatever it raises, the request failed
+            return Failed(f"{type(error).__name__}: {error}")
+        return Failed(f"the scripted model has no function for {type(request).__name__}")
+
+    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
+        assert self._template is not None, "checked before the run"
+        return self._template(messages, add_generation_prompt)
+
+    def count_tokens(self, text: str) -> int | None:  # noqa: ARG002  # a script has no tokens
+        return None
+
+
+def _identity(*functions: Callable[..., object] | None) -> str:
+    """The same code, the same identity. Code that cannot be read is named by its place in memory: no run resumes on it."""
+    parts = []
+    for function in functions:
+        code = getattr(function, "__code__", None)
+        try:
+            parts.append(inspect.getsource(function) if function is not None else "")
+        except (OSError, TypeError):
+            parts.append(repr((code.co_code, code.co_consts)) if code is not None else repr(function))
+    return f"scripted {digest(repr(parts).encode())}"

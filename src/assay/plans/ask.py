@@ -1,0 +1,58 @@
+"""What is asked about a question, by output type; and the plan that asks it."""
+
+from collections.abc import Mapping, Sequence
+
+from assay.records import Asking, Generate, Loglikelihood, Request, Rolling
+
+DEFAULT_MAX_GEN_TOKS = 256
+
+
+def ask(requests: Sequence[Request]) -> Asking:
+    """Ask everything at once; the responses are the answer."""
+    return (yield requests)
+
+
+def choice_requests(context: str, choices: Sequence[str], delimiter: str) -> list[Request]:
+    """One request per choice."""
+    return [Loglikelihood(context, f"{delimiter}{choice}") for choice in choices]
+
+
+def context_requests(contexts: Sequence[str], target: object, delimiter: str) -> list[Request]:
+    """One request per context: the choice is in the context, and the same words follow each."""
+    return [Loglikelihood(context, f"{delimiter}{target}") for context in contexts]
+
+
+def likelihood_requests(context: str, target: object) -> list[Request]:
+    return [Loglikelihood(context, target if isinstance(target, str) else str(target))]
+
+
+def rolling_requests(target: object) -> list[Request]:
+    return [Rolling(target if isinstance(target, str) else str(target))]
+
+
+def generation_requests(context: str, params: Mapping[str, object], repeats: int) -> list[Request]:
+    return [Generate(context, params, repeat) for repeat in range(repeats)]
+
+
+def generation_params(
+    task: Mapping[str, object] | None, fewshot_delimiter: str, command: Mapping[str, object]
+) -> dict[str, object]:
+    """The parameters of generation: the task's, completed as lm-eval does, and over them the command line's."""
+    if task is None:
+        params: dict[str, object] = {
+            "temperature": 0.0, "do_sample": False, "max_gen_toks": DEFAULT_MAX_GEN_TOKS, "until": [fewshot_delimiter],
+        }  # fmt: skip
+    else:
+        params = dict(task)
+        if "temperature" in params:
+            params["temperature"] = float(str(params["temperature"]))
+        params.setdefault("until", [fewshot_delimiter])
+    return {**params, **command}
+
+
+def is_sampled(params: Mapping[str, object]) -> bool:
+    """Whether asking twice may give two answers."""
+    if params.get("do_sample") is False:
+        return False
+    temperature = params.get("temperature")
+    return params.get("do_sample") is True or (isinstance(temperature, int | float) and temperature > 0)

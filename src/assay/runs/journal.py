@@ -1,0 +1,123 @@
+"""Every response, written down as it comes: one line of JSON, appended and never changed.
+
+A key finds its line again. What was answered is not asked again: not in this run, not after it was killed.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from assay.records import Failed, Likelihood, Response, Text
+
+NAME = "responses.jsonl"
+_READ = 4096
+
+
+class Journal:
+    """Responses by key, in a file. Without a path it is a file without a name, gone with the process.
+
+    Failures are written down, too, and asked again the next time: only answers are found by their key.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._offsets: dict[bytes, int] = {}
+        if path is None:
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # lives as long as the run
+            self._handle = self._file.fileno()
+            self._end = 0
+        else:
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._end = self._load()
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._offsets
+
+    def get(self, key: bytes) -> Response | None:
+        """The response that was given to this key, if one was."""
+        offset = self._offsets.get(key)
+        return None if offset is None else _response(orjson.loads(self._line(offset))["r"])
+
+    def add(self, answered: Iterable[tuple[bytes, Response]]) -> None:
+        """Write responses down, all in one write: from then on they survive the end of this process."""
+        lines, offset = [], self._end
+        for key, response in answered:
+            line = b'{"k":"%s","r":%s}\n' % (key.hex().encode(), orjson.dumps(_plain(response)))
+            if not isinstance(response, Failed):
+                self._offsets[key] = offset
+            lines.append(line)
+            offset += len(line)
+        data = b"".join(lines)
+        written = 0
+        while written < len(data):
+            written += os.pwrite(self._handle, data[written:], self._end + written)
+        self._end = offset
+
+    def sync(self) -> None:
+        """See to it that what was written survives the end of this machine, too."""
+        os.fsync(self._handle)
+
+    def close(self) -> None:
+        os.close(self._handle) if not hasattr(self, "_file") else self._file.close()
+
+    def _line(self, offset: int) -> bytes:
+        data = os.pread(self._handle, _READ, offset)
+        while b"\n" not in data:
+            more = os.pread(self._handle, len(data) * 4, offset + len(data))
+            if not more:
+                break
+            data += more
+        return data.partition(b"\n")[0]
+
+    def _load(self) -> int:
+        """Find every whole line; a torn last one, from a process that was killed, is cut off."""
+        offset = 0
+        with open(os.dup(self._handle), "rb") as lines:  # noqa: PTH123  # by its handle
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    entry = orjson.loads(line)
+                    if not _is_failure(entry["r"]):
+                        self._offsets[bytes.fromhex(entry["k"])] = offset
+                except (ValueError, KeyError, TypeError):
+                    break  # what follows a line that is not ours cannot be trusted
+                offset += len(line)
+        os.ftruncate(self._handle, offset)
+        return offset
+
+
+def request_key(*parts: bytes) -> "blake2b":
+    """A hash to go on from: what requests have in common is hashed once."""
+    made = blake2b(digest_size=16)
+    for part in parts:
+        made.update(len(part).to_bytes(8))
+        made.update(part)
+    return made
+
+
+def _plain(response: Response) -> Any:
+    if isinstance(response, Likelihood):
+        return (response.value, response.greedy)
+    if isinstance(response, Text):
+        return {"text": response.text, "finish": response.finish} if response.finish else {"text": response.text}
+    return {"failed": response.reason}
+
+
+def _is_failure(plain: Any) -> bool:
+    return isinstance(plain, dict) and "failed" in plain
+
+
+def _response(plain: Any) -> Response:
+    if isinstance(plain, list):
+        return Likelihood(plain[0], plain[1])
+    if _is_failure(plain):
+        return Failed(plain["failed"])
+    return Text(plain["text"], plain.get("finish"))

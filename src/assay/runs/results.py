@@ -1,0 +1,87 @@
+"""Results in lm-eval's layout: what its consumers read, under the names they know."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.aggregate.board import Row
+from assay.aggregate.estimate import Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a run found out about one task."""
+
+    name: str
+    alias: str
+    rows: Mapping[Row, Estimate]
+    scored: int
+    failed: Mapping[str, int]
+    original: int
+    num_fewshot: int
+    version: object
+    higher_is_better: Mapping[str, bool | None]
+    config: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """What a run found out about one group."""
+
+    name: str
+    alias: str
+    members: Sequence[str]
+    rows: Mapping[Row, Estimate] | None
+    size: int
+    version: str
+
+
+def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) -> dict[str, Any]:
+    """The results of tasks and groups; groups come with members before those that contain them."""
+    rows = {task.name: {"name": task.name, "alias": task.alias, "sample_len": task.scored, **_written(task.rows)} for task in tasks}
+    group_rows = {group.name: _group_row(group) for group in groups}
+    aggregated = {group.name: group_rows[group.name] for group in groups if group.rows is not None}
+    shots = {task.name: task.num_fewshot for task in tasks}
+    better = {task.name: dict(task.higher_is_better) for task in tasks}
+    for group in groups:
+        _inherit(group, shots, better)
+    versions = {**{task.name: task.version for task in tasks}, **{group.name: group.version for group in groups}}
+    return {
+        "results": {**rows, **group_rows},
+        **({"groups": aggregated} if aggregated else {}),
+        "group_subtasks": {group.name: list(group.members) for group in reversed(groups)},
+        "configs": {task.name: dict(task.config) for task in sorted(tasks, key=lambda task: task.name)},
+        "versions": dict(sorted(versions.items())),
+        "n-shot": dict(sorted(shots.items())),
+        "higher_is_better": dict(sorted(better.items())),
+        "n-samples": {task.name: {"original": task.original, "effective": task.scored} for task in tasks},
+    }
+
+
+def _written(rows: Mapping[Row, Estimate]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for (metric, filter_name), estimate in rows.items():
+        found[f"{metric},{filter_name}"] = estimate.value
+        found[f"{metric}_stderr,{filter_name}"] = "N/A" if estimate.stderr is None else estimate.stderr
+    return found
+
+
+def _group_row(group: GroupResult) -> dict[str, Any]:
+    row: dict[str, Any] = {"alias": group.alias, "name": group.name}
+    if group.rows is None:
+        return row
+    counts = {f"{row.metric},{row.filter}": estimate.n for row, estimate in group.rows.items()}
+    return {**row, "sample_len": group.size, **_written(group.rows), **({"sample_count": counts} if counts else {})}
+
+
+def _inherit(group: GroupResult, shots: dict[str, int], better: dict[str, dict[str, bool | None]]) -> None:
+    """A group's number of examples and directions, where its members agree. Members come first, so nesting works."""
+    numbers = {shots[member] for member in group.members if member in shots}
+    if len(numbers) == 1:
+        shots[group.name] = numbers.pop()
+    merged: dict[str, bool | None] = {}
+    for member in group.members:
+        for metric, direction in better.get(member, {}).items():
+            merged[metric] = direction if merged.get(metric, direction) == direction else None
+    if merged:
+        better[group.name] = merged

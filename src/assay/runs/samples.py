@@ -1,0 +1,60 @@
+"""What is kept of every sample: its document, what was asked, what was answered, what it scored."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from assay.records import Generate, Loglikelihood, Request, Sample
+
+
+class Kept(NamedTuple):
+    """A sample after the run: its responses as filters saw them, and for each filter its answers and values."""
+
+    sample: Sample
+    responses: Sequence[Sequence[Any]]
+    scores: Sequence[tuple[str, Sequence[Any], Mapping[str, Any]]]
+    repeats: int = 1
+    failed: str = ""
+
+
+def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
+    """The sample as lm-eval logs it: one record per filter."""
+    sample = kept.sample
+    common = {
+        "doc_id": doc_id,
+        "doc": sample.doc,
+        "target": sample.target,
+        "arguments": [arguments(request) for request in sample.requests[:: kept.repeats]],
+        "resps": [list(responses) for responses in kept.responses],
+    }
+    hashes = {
+        "doc_hash": _hash(_indented(sample.doc)),
+        "prompt_hash": _hash(_prompt(sample.requests[0]).encode()),
+        "target_hash": _hash(str(sample.target).encode()),
+    }
+    for name, answers, values in kept.scores:
+        own = {"filtered_resps": list(answers), "filter": name, "metrics": list(values)}
+        yield {**common, **own, **hashes, **values}
+
+
+def arguments(request: Request) -> tuple[Any, ...]:
+    """What lm-eval calls the arguments of a request."""
+    if isinstance(request, Loglikelihood):
+        return (request.context, request.continuation)
+    if isinstance(request, Generate):
+        return (request.prompt, dict(request.params))
+    return (request.text,)
+
+
+def _prompt(request: Request) -> str:
+    return str(arguments(request)[0])
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _indented(doc: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(dict(doc), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS, default=str)

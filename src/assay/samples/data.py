@@ -1,0 +1,171 @@
+"""Where a task's data is: a folder on this machine, files its YAML names, a function, or the Hugging Face hub."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from assay.config.task import TaskConfig
+from assay.samples.rows import DataError, Row, Rows
+
+READERS = ("json", "csv", "parquet", "text")
+SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+
+Split = Sequence[Row]
+
+
+@dataclass(slots=True)
+class DataSet:
+    """The splits of a task's data set, each opened when it is asked for."""
+
+    name: str
+    open: Callable[[str], Split]
+    available: Callable[[], Sequence[str]]
+    _opened: dict[str, Split] = field(default_factory=dict)
+
+    def split(self, name: str) -> Split:
+        if name not in self._opened:
+            self._opened[name] = self.open(name)
+        return self._opened[name]
+
+
+def data_set(config: TaskConfig, *, folder: str | None, data_dir: str | None) -> DataSet:
+    """The data set of a task. `folder` is where its YAML lies; `data_dir` is looked into first, by data-set name."""
+    if callable(config.custom_dataset):
+        return _from_function(config)
+    kwargs = dict(config.dataset_kwargs or {})
+    path = config.dataset_path
+    if not path:
+        raise DataError("the task has neither dataset_path nor custom_dataset")
+    if data_dir is not None and path not in READERS:
+        here = Path(data_dir, path, config.dataset_name or "default")
+        if here.is_dir():
+            return _from_folder(path, here, kwargs)
+    if path in READERS:
+        return _from_files(path, kwargs, folder, data_dir)
+    local = _local_folder(path, folder)
+    if local is not None:
+        inner = local / (config.dataset_name or "default")
+        return _from_folder(path, inner if inner.is_dir() else local, kwargs)
+    return _from_hub(path, config.dataset_name, kwargs, data_dir)
+
+
+def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any]) -> DataSet:
+    def available() -> list[str]:
+        return sorted({file.stem for file in folder.iterdir() if file.suffix in SUFFIXES})
+
+    def open_split(split: str) -> Split:
+        files = [folder / f"{split}{suffix}" for suffix in SUFFIXES if (folder / f"{split}{suffix}").is_file()]
+        if not files:
+            raise DataError(f"no split {split!r} in {folder}; there are: {', '.join(available()) or 'none'}")
+        return Rows(files[:1], kwargs)
+
+    return DataSet(name, open_split, available)
+
+
+def _from_files(reader: str, kwargs: Mapping[str, Any], folder: str | None, data_dir: str | None) -> DataSet:
+    written = kwargs.get("data_files") or kwargs.get("data_file")
+    if not written:
+        raise DataError(f"dataset_path {reader!r} needs dataset_kwargs.data_files")
+    by_split = written if isinstance(written, Mapping) else {"train": written}
+
+    def open_split(split: str) -> Split:
+        if split not in by_split:
+            raise DataError(f"data_files has no split {split!r}; it has: {', '.join(map(str, by_split))}")
+        several = by_split[split]
+        paths = [several] if isinstance(several, str) else list(several)
+        return Rows([file for path in paths for file in _find(path, folder, data_dir)], kwargs)
+
+    return DataSet(reader, open_split, lambda: [str(split) for split in by_split])
+
+
+def _find(written: str, folder: str | None, data_dir: str | None) -> list[Path]:
+    """The files a path or pattern means: beside the YAML file first, then from the working directory, as lm-eval does."""
+    if written.startswith("hf://datasets/"):
+        if data_dir is None:
+            raise DataError(
+                f"{written} is on the Hugging Face hub; put it under --data_dir as _hf_files/{written[14:]}"
+            )
+        candidates = [str(Path(data_dir, "_hf_files", written.removeprefix("hf://datasets/")))]
+    elif os.path.isabs(written):  # noqa: PTH117  # texts, not paths yet: they may be patterns
+        candidates = [written]
+    else:
+        candidates = [str(Path(start, written)) for start in (folder, ".") if start is not None]
+    for candidate in candidates:
+        found = [candidate] if os.path.isfile(candidate) else sorted(glob(candidate, recursive=True))  # noqa: PTH113, PTH207
+        if found:
+            return [Path(file) for file in found]
+    raise DataError(f"no data file {written!r}; looked for {' and '.join(candidates)}")
+
+
+def _local_folder(path: str, folder: str | None) -> Path | None:
+    """The folder a data-set path means, where it is one of this machine and not a name of the hub."""
+    if path.startswith(("/", "./", "../", "~")):
+        here = Path(path).expanduser() if path[0] in "/~" else Path(folder or ".", path)
+        if not here.is_dir():
+            raise DataError(f"no folder {here}")
+        return here
+    beside = Path(folder, path) if folder is not None else None
+    return beside if beside is not None and beside.is_dir() and any(beside.rglob("*.jsonl")) else None
+
+
+def _from_function(config: TaskConfig) -> DataSet:
+    """What a function returns: splits by name. lm-eval hands it the metadata and dataset_kwargs; the latter win."""
+    function: Any = config.custom_dataset
+    made: dict[str, Split] = {}
+
+    def splits() -> dict[str, Split]:
+        if not made:
+            made.update(function(**{**(config.metadata or {}), **(config.dataset_kwargs or {})}))
+        return made
+
+    def open_split(split: str) -> Split:
+        if split not in splits():
+            raise DataError(f"custom_dataset returned no split {split!r}; it returned: {', '.join(splits())}")
+        return splits()[split]
+
+    return DataSet(f"function {getattr(function, '__name__', 'custom_dataset')}", open_split, lambda: list(splits()))
+
+
+def _from_hub(path: str, name: str | None, kwargs: Mapping[str, Any], data_dir: str | None) -> DataSet:
+    """A data set of the hub, through the `datasets` library (extra `hub`), which honours HF_HUB_OFFLINE."""
+    wanted = f"{path}/{name or 'default'}"
+    options = {key: value for key, value in kwargs.items() if key != "trust_remote_code"}
+    loaded: dict[str, Split] = {}
+
+    def splits() -> dict[str, Split]:
+        if not loaded:
+            loaded.update(_load_from_hub(path, name, options, wanted, data_dir))
+        return loaded
+
+    def open_split(split: str) -> Split:
+        if split not in splits():
+            raise DataError(f"{wanted} has no split {split!r}; it has: {', '.join(splits())}")
+        return splits()[split]
+
+    return DataSet(wanted, open_split, lambda: list(splits()))
+
+
+def _load_from_hub(
+    path: str, name: str | None, options: Mapping[str, Any], wanted: str, data_dir: str | None
+) -> Mapping[str, Split]:
+    looked = f", and {Path(data_dir, wanted)} does not exist" if data_dir is not None else ""
+    try:
+        import datasets
+    except ImportError:
+        fix = f"pip install 'assay[hub]', or put its splits under --data_dir as {wanted}/<split>.jsonl"
+        raise DataError(f"{wanted} is on the Hugging Face hub{looked}: {fix}") from None
+    try:
+        found: Mapping[str, Split] = datasets.load_dataset(path, name, **options)
+    except (OSError, ValueError, RuntimeError) as error:
+        fix = f"check the name and the network, or put its splits under --data_dir as {wanted}/<split>.jsonl"
+        raise DataError(f"{wanted} cannot be loaded from the hub{looked}: {error} — {fix}") from error
+    return found
+
+
+def columns_of(split: Iterable[Row]) -> tuple[str, ...]:
+    """The names of a split's columns."""
+    known = getattr(split, "columns", None) or getattr(split, "column_names", None)
+    return tuple(known) if known is not None else tuple(next(iter(split), {}))

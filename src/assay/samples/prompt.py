@@ -1,0 +1,206 @@
+"""A row becomes a prompt: description, examples, question; as text, or through a chat template."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from assay.config.task import FewshotConfig, TaskConfig
+from assay.records import Turn
+from assay.samples.chat import (
+    Message,
+    as_messages,
+    as_single_turn,
+    as_text,
+    example_turns,
+    joined,
+    question_turns,
+)  # fmt: skip
+from assay.samples.fewshot import Pool, Sampler
+from assay.samples.fields import Value, choice_field, plain_field, target_field, text_field
+from assay.samples.templates import RenderError, Row
+
+Template = Callable[[list[Message], bool], str]
+"""A model's chat template: messages, and whether the model's turn is to be opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """How a conversation is held, where it is held at all."""
+
+    template: Template | None = None
+    multiturn: bool = True
+    system: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Few-shot examples: how many, from which pool, and what chooses them: `start` begins its random numbers anew."""
+
+    number: int = 0
+    pool: Pool = ()
+    start: Callable[[], Sampler] | None = None
+
+
+class Question(NamedTuple):
+    """What is asked about one row: contexts that share `prefix`, the choices, and the right answer."""
+
+    contexts: Sequence[str]
+    prefix: str
+    choices: Sequence[str] | None
+    target: Any
+
+
+class _Fields(NamedTuple):
+    """The prompt fields as functions: of the evaluated row, or of an example."""
+
+    text: Value
+    target: Value
+    choice: Value | None
+    prefix: Callable[[Row], str | None]
+
+
+@dataclass(slots=True)
+class Prompter:
+    """Puts prompts together for one task. `config` has its functions resolved; `columns` are those of the data."""
+
+    config: TaskConfig
+    columns: Collection[str]
+    examples: Examples = field(default_factory=Examples)
+    chat: Chat = field(default_factory=Chat)
+    multiple_inputs: bool = False
+
+    def __post_init__(self) -> None:
+        self._own = self._fields(self.config)
+        self._shot = self._fields(_inherited(self.config), own=False)
+        self._description = plain_field(self.config.description)
+        self._turns: dict[int, list[Turn]] = {}
+        self._prefixes: dict[tuple[Any, ...], str] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Choose examples from the beginning again, as for the first document."""
+        self._choose = self.examples.start() if self.examples.start is not None else None
+
+    _own: _Fields = field(init=False)
+    _shot: _Fields = field(init=False)
+    _description: Callable[[Row], str | None] = field(init=False)
+    _turns: dict[int, list[Turn]] = field(init=False)
+    _prefixes: dict[tuple[Any, ...], str] = field(init=False)
+    _choose: Sampler | None = field(init=False)
+
+    def text(self, row: Row) -> Any:
+        return self._own.text(self._derived(row))
+
+    def target(self, row: Row) -> Any:
+        return self._own.target(self._derived(row))
+
+    def choices(self, row: Row) -> Any:
+        return self._own.choice(self._derived(row)) if self._own.choice is not None else None
+
+    def gen_prefix(self, row: Row) -> str | None:
+        return self._own.prefix(row)
+
+    def question(self, row: Row) -> Question:
+        """The prompt or prompts for a row, with its choices and its target."""
+        full = self._derived(row)
+        target, choices = self._own.target(full), self._own.choice(full) if self._own.choice is not None else None
+        prefix = self._own.prefix(full)
+        questions: Sequence[Any] = choices or [] if self.multiple_inputs else [self._own.text(full)]
+        if not all(isinstance(question, str) for question in questions or [None]):
+            raise RenderError(f"doc_to_text must give a text, and gave {questions!r:.80}")
+        delimiter = "" if self.multiple_inputs else self.config.target_delimiter
+        before = self._before(full)
+        if self.chat.template is None:
+            start = self._joined(before)
+            contexts = [start + as_text(question_turns(question, prefix, delimiter)) for question in questions]
+            return Question(contexts, start, choices, target)
+        turns = [turn for part in before for turn in part]
+        contexts = [self._chatted([*turns, *question_turns(q, prefix, delimiter)], prefix) for q in questions]
+        return Question(contexts, "", choices, target)
+
+    def _chatted(self, turns: list[Turn], prefix: str | None) -> str:
+        messages = as_messages(turns) if self.chat.multiturn else as_single_turn(turns)
+        assert self.chat.template is not None
+        return self.chat.template(messages, not prefix)
+
+    def _before(self, row: Row) -> list[list[Turn]]:
+        """System message and examples: the parts that stand before the question."""
+        description = self._description(row) or ""
+        system = joined(self.chat.system, description, self.config.fewshot_delimiter)
+        parts = [[Turn("system", system)]] if system else []
+        if self.examples.number > 0 and self._choose is not None:
+            parts += [self._example(index) for index in self._choose(row, self.examples.number)]
+        return parts
+
+    def _joined(self, parts: list[list[Turn]]) -> str:
+        """The parts as one text; the same parts give the same text object, which is what lets it be stored once."""
+        key = tuple([id(part) if part[0].role != "system" else part[0].content for part in parts])
+        known = self._prefixes.get(key)
+        if known is None:
+            known = "".join([as_text(part) for part in parts])
+            if len(self._prefixes) < 64:
+                self._prefixes[key] = known
+        return known
+
+    def _example(self, index: int) -> list[Turn]:
+        turns = self._turns.get(index)
+        if turns is None:
+            turns = self._turns[index] = self._new_example(self.examples.pool[index])
+        return turns
+
+    def _new_example(self, row: Row) -> list[Turn]:
+        full = self._derived(row)
+        shot = _inherited(self.config)
+        question, answer = self._shot.text(full), self._shot.target(full)
+        choices = self._shot.choice(full) if self._shot.choice is not None else None
+        if self.multiple_inputs and choices is not None:
+            question, choices = choices[question], None
+        if not isinstance(question, str):
+            raise RenderError(f"the question of an example must be a text, and is {question!r:.80}")
+        prefix = self._shot.prefix(row)
+        text = _answer_text(answer, choices)
+        return example_turns(question, text, prefix, shot.target_delimiter or "", shot.fewshot_delimiter or "")
+
+    def _fields(self, config: TaskConfig | FewshotConfig, *, own: bool = True) -> _Fields:
+        has_choices = self.config.doc_to_choice is not None
+        choice = choice_field(config.doc_to_choice, self.columns) if config.doc_to_choice else None
+        return _Fields(
+            text=text_field(config.doc_to_text, self.columns, has_choices=has_choices),
+            target=target_field(config.doc_to_target, self.columns, has_choices=has_choices),
+            choice=choice,
+            prefix=plain_field(config.gen_prefix, self.columns if own else None),
+        )
+
+    def _derived(self, row: Row) -> Row:
+        """The row with the variables that functions compute for the templates of a format."""
+        if not self.config.derived:
+            return row
+        return {**row, **{name: function(row) for name, function in self.config.derived.items()}}  # type: ignore[operator]
+
+
+def _inherited(config: TaskConfig) -> FewshotConfig:
+    """The few-shot settings, with the task's own where they say nothing."""
+    shots = config.fewshot_config or FewshotConfig()
+    own: Mapping[str, Any] = {
+        name: getattr(shots, name) if getattr(shots, name) is not None else getattr(config, name)
+        for name in (
+            "doc_to_text",
+            "doc_to_choice",
+            "doc_to_target",
+            "gen_prefix",
+            "fewshot_delimiter",
+            "target_delimiter",
+        )
+    }
+    return FewshotConfig(**own)
+
+
+def _answer_text(answer: Any, choices: Sequence[str] | None) -> str | None:
+    """The words of an example's answer: of an index the choice, of several right answers the first."""
+    if choices and isinstance(answer, int):
+        return choices[answer]
+    if isinstance(answer, list):
+        answer = answer[0] if answer else None
+        if choices and isinstance(answer, int):
+            return choices[answer]
+    return answer if answer is None or isinstance(answer, str) else str(answer)

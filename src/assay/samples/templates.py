@@ -1,0 +1,61 @@
+"""Templates: Jinja in its sandbox, each compiled once."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from jinja2 import StrictUndefined, TemplateError
+from jinja2.sandbox import SandboxedEnvironment
+
+Row = Mapping[str, Any]
+Render = Callable[[Row], str]
+
+
+class RenderError(ValueError):
+    """A template that a row cannot fill."""
+
+
+def regex_replace(text: str, pattern: str, repl: str, count: int = 0) -> str:
+    return re.sub(pattern, repl, text, count=count)
+
+
+def letter_choices(choices: Sequence[object], sep: str = "\n", style: str = ". ") -> str:
+    """The choices, each behind its letter (as in lm-eval 0.5)."""
+    return sep.join(f"{chr(65 + number)}{style}{choice}" for number, choice in enumerate(choices))
+
+
+def answer_key_to_index(key: object, labels: Sequence[object] | None = None) -> int:
+    """The index that an answer key stands for: its place among the labels, else among the letters."""
+    return list(labels).index(key) if labels is not None else ord(str(key).strip().upper()) - 65
+
+
+_ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+_ENVIRONMENT.filters |= {
+    "regex_replace": regex_replace, "letter_choices": letter_choices, "answer_key_to_index": answer_key_to_index,
+}  # fmt: skip
+
+
+def is_template(text: str) -> bool:
+    return "{{" in text or "{%" in text or "{#" in text
+
+
+@cache
+def template(text: str) -> Render:
+    """A function that fills a template from a row. What has no markup is itself."""
+    if not is_template(text):
+        return lambda row: text  # noqa: ARG005  # the shape of every template
+    compiled = _ENVIRONMENT.from_string(text)
+    root, new_context = compiled.root_render_func, compiled.new_context
+
+    def render(row: Row) -> str:
+        try:
+            return "".join(root(new_context(row)))  # type: ignore[arg-type]  # any mapping serves
+        except (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            raise RenderError(f"{error} (in the template {_short(text)})") from error
+
+    return render
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:79] + "…")

@@ -1,0 +1,1 @@
+"""Answers to scores: one loop, metrics declared by kind."""

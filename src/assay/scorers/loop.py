@@ -1,0 +1,175 @@
+"""The one scoring loop: for filter, for document, create the result, for metric, compute."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from assay.records import Failed, Likelihood, Response, Rolling, Sample, Text
+from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, Metric
+from assay.scorers.results import GenResult, LLResult, MCResult, gold_index
+
+TIME_LIMIT = 30.0
+"""Seconds that the filters and metrics of one document may take: patterns of users can run without end."""
+
+
+class Filter(Protocol):
+    """What the loop needs of a filter."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_batch(self) -> bool: ...
+    def apply(self, responses: Sequence[list[Any]], doc: Mapping[str, Any]) -> list[Any]: ...
+    def apply_batch(self, responses: Sequence[list[Any]], docs: Sequence[Mapping[str, Any]]) -> list[Any]: ...
+
+
+class Document(NamedTuple):
+    """A sample with its responses: for each request, one per repeat, as filters see them."""
+
+    sample: Sample
+    responses: Sequence[list[Any]]
+
+
+class FilterScores(NamedTuple):
+    """What one filter made of one document: its answers and the value of every metric."""
+
+    filter: str
+    answers: Sequence[Any]
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How a task is scored: its filters with their metrics, or a function of the task's own instead of metrics."""
+
+    output_type: str
+    pipelines: Sequence[tuple[Filter, Sequence[Metric]]]
+    process_results: Callable[[Mapping[str, Any], list[Any]], Mapping[str, Any]] | None = None
+    has_choices: bool = False
+    multiple_targets: bool = False
+
+    @property
+    def is_batch(self) -> bool:
+        return any(pipeline.is_batch for pipeline, _ in self.pipelines)
+
+    def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
+        """The scores of documents, filter by filter; or why one has none. Failure is told apart from every score."""
+        scored: list[list[FilterScores] | Failed] = [[] for _ in documents]
+        for pipeline, metrics in self.pipelines:
+            for number, (document, answers) in enumerate(self._filtered(pipeline, documents)):
+                already = scored[number]
+                if isinstance(already, Failed):
+                    continue
+                values = self._values(document, answers, metrics)
+                if isinstance(values, Failed):
+                    scored[number] = values
+                else:
+                    already.append(FilterScores(pipeline.name, answers, values))
+        return scored
+
+    def _filtered(self, pipeline: Filter, documents: Sequence[Document]) -> Iterator[tuple[Document, Any]]:
+        if not pipeline.is_batch:
+            for document in documents:
+                yield document, _guarded(partial(pipeline.apply, document.responses, document.sample.doc))
+            return
+        responses = [each for document in documents for each in document.responses]
+        docs = [document.sample.doc for document in documents for _ in document.responses]
+        answers = _guarded(lambda: pipeline.apply_batch(responses, docs), TIME_LIMIT * max(1, len(documents)))
+        start = 0
+        for document in documents:
+            size = len(document.responses)
+            yield document, answers if isinstance(answers, Failed) else answers[start : start + size]
+            start += size
+
+    def _values(self, document: Document, answers: Any, metrics: Sequence[Metric]) -> Mapping[str, Any] | Failed:
+        if isinstance(answers, Failed):
+            return answers
+        if self.process_results is not None:
+            made: Mapping[str, Any] | Failed = _guarded(partial(self.process_results, document.sample.doc, answers))
+            return made
+        computed: Mapping[str, Any] | Failed = _guarded(partial(self._scored, document.sample, answers, metrics))
+        return computed
+
+    def _scored(self, sample: Sample, answers: Sequence[Any], metrics: Sequence[Metric]) -> dict[str, Any]:
+        return self._compute(self._create_result(sample, answers), metrics)
+
+    def _compute(self, result: Any, metrics: Sequence[Metric]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for metric in metrics:
+            value = metric.compute(result)
+            if isinstance(value, Mapping):
+                values.update(value)
+            else:
+                values[metric.name] = value
+        return values
+
+    def _create_result(self, sample: Sample, answers: Sequence[Any]) -> Any:
+        """What the metrics of this output type look at."""
+        if self.output_type == CHOICE:
+            choices = sample.choices or ()
+            lls, greedy = [answer[0] for answer in answers], [answer[1] for answer in answers]
+            count = len(choices)
+            alone = lls[count:] if len(lls) == 2 * count else ()
+            return MCResult(sample.doc, gold_index(sample.gold, choices), choices, lls[:count], greedy[:count], alone)
+        if self.output_type == GENERATE:
+            return GenResult(sample.doc, self._references(sample, answers[0]), answers[0])
+        if self.output_type == LIKELIHOOD:
+            return LLResult(sample.doc, sample.target, answers[0][0], answers[0][1])
+        return LLResult(sample.doc, sample.target, answers[0], False)
+
+    def _references(self, sample: Sample, answer: Any) -> list[Any]:
+        """The right answers, as texts where the answer is one."""
+        gold = sample.gold
+        if self.has_choices and sample.choices is not None and isinstance(gold, int):
+            gold = sample.choices[gold]
+        elif self.multiple_targets:
+            return list(gold) if isinstance(gold, list | tuple) else [gold]
+        elif isinstance(answer, str) and not isinstance(gold, str):
+            gold = str(gold)
+        return [gold]
+
+
+def raw(request: Any, response: Response) -> Any:
+    """A response as filters and helper code see it: a text, a pair of log-likelihood and greedy, or a log-likelihood."""
+    if isinstance(response, Text):
+        return response.text
+    assert isinstance(response, Likelihood), "failures never come this far"
+    return response.value if isinstance(request, Rolling) else response
+
+
+def _guarded(compute: Callable[[], Any], seconds: float = TIME_LIMIT) -> Any:
+    """What a function gives, or the failure it is: filters and metrics may be anybody's code."""
+    try:
+        with _time_limit(seconds):
+            return compute()
+    except Exception as error:  # noqa: BLE001  # a document that cannot be scored is counted, and the run goes on
+        return Failed(f"scoring: {type(error).__name__}: {error}")
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError after so many seconds: the pattern matcher of Python looks for signals now and then."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"took longer than {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def grouped(requests: Iterable[Any], responses: Sequence[Response], repeats: int) -> list[list[Any]]:
+    """The responses of each request together: plans ask a request `repeats` times in a row."""
+    values = [raw(request, response) for request, response in zip(requests, responses, strict=True)]
+    return [values[start : start + repeats] for start in range(0, len(values), repeats)]

@@ -1,0 +1,198 @@
+"""The metrics, each declared with what it looks at. The meaning is lm-eval 0.4.13's; what 0.5 adds has its own name.
+
+A metric gives one value per document. Where the number of a task is not the mean of those values (perplexity, BLEU,
+F1), the value is what its aggregation needs.
+"""
+
+import math
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.scorers.results import OUT_OF_RANGE, LLResult, MCResult
+
+CHOICE, LIKELIHOOD, ROLLING, GENERATE = "multiple_choice", "loglikelihood", "loglikelihood_rolling", "generate_until"
+
+Scored = Any
+"""A metric's value for one document: a number, what an aggregation needs, or a mapping of several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric, ready to be used: `compute` takes a result and gives its value."""
+
+    name: str
+    compute: Callable[[Any], Scored]
+    aggregation: str | Callable[..., Any] | None
+    higher_is_better: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A metric as it stands in the table: a function per output type, whose keyword parameters are its YAML keys."""
+
+    functions: Mapping[str, Callable[..., Scored]]
+    aggregation: str = "mean"
+    higher_is_better: bool = True
+    needs: str | None = None
+
+
+def _best(values: Sequence[float]) -> int:
+    """The index of the largest; of several, the first."""
+    return max(range(len(values)), key=values.__getitem__)
+
+
+def acc(result: MCResult) -> float:
+    return float(result.is_right(_best(result.lls)))
+
+
+def acc_norm(result: MCResult) -> float:
+    lengths = [float(len(choice)) for choice in result.choices]
+    return float(result.is_right(_best(_divided(result.lls, lengths))))
+
+
+def acc_bytes(result: MCResult) -> float:
+    lengths = [float(len(choice.encode())) for choice in result.choices]
+    return float(result.is_right(_best(_divided(result.lls, lengths))))
+
+
+def _divided(values: Sequence[float], lengths: Sequence[float]) -> list[float]:
+    """Each value by its length; an empty choice, which lm-eval divides by zero, can only win with certainty."""
+    return [
+        value / length if length else (-math.inf if value < 0 else 0.0)
+        for value, length in zip(values, lengths, strict=True)
+    ]
+
+
+def acc_mutual_info(result: MCResult) -> float:
+    gains = [here - alone for here, alone in zip(result.lls, result.lls_unconditional, strict=True)]
+    return float(_best(gains) == result.target)
+
+
+def choice_exact_match(result: MCResult) -> float:
+    targets = result.target if result.has_several else [result.target]
+    return float(any(result.is_greedy[target] for target in targets if target != OUT_OF_RANGE))
+
+
+def gold_and_best(result: MCResult) -> tuple[Any, int]:
+    return result.target, _best(result.lls)
+
+
+def brier_score(result: MCResult) -> tuple[Any, Any]:
+    return result.target, softmax(result.lls)
+
+
+def softmax(values: Sequence[float]) -> Any:
+    import numpy as np
+
+    powers = np.exp(np.asarray(values) - np.max(values))
+    return powers / powers.sum()
+
+
+def logprob(result: MCResult) -> float:
+    return float(result.lls[result.target])
+
+
+def bits_per_byte_of_gold(result: MCResult) -> float:
+    return float(-result.lls[result.target]) / len(result.choices[result.target].encode()) / math.log(2)
+
+
+def choice_logprob(result: MCResult) -> float:
+    return float(math.log(softmax(result.lls)[result.target]))
+
+
+def choice_prob_norm(result: MCResult) -> float:
+    lengths = [float(len(choice.encode())) for choice in result.choices]
+    return float(softmax(_divided(result.lls, lengths))[result.target])
+
+
+def choice_logprob_norm(result: MCResult) -> float:
+    return math.log(choice_prob_norm(result))
+
+
+def greedy(result: LLResult) -> int:
+    return int(result.is_greedy)
+
+
+def value(result: LLResult) -> float:
+    return result.value
+
+
+def per_word(result: LLResult) -> tuple[float, int]:
+    return result.value, len(re.split(r"\s+", result.target))
+
+
+def per_byte(result: LLResult) -> tuple[float, int]:
+    return result.value, len(result.target.encode())
+
+
+def exact_match(
+    references: Sequence[Any],
+    prediction: Any,
+    *,
+    regexes_to_ignore: Sequence[str] | None = None,
+    ignore_case: bool = False,
+    ignore_punctuation: bool = False,
+    ignore_numbers: bool = False,
+) -> float:
+    """Whether the answer is one of the references, after both are made plainer in the ways asked for."""
+    removed = (string.punctuation if ignore_punctuation else "") + (string.digits if ignore_numbers else "")
+    table = str.maketrans("", "", removed)
+
+    def plain(text: Any) -> Any:
+        for pattern in regexes_to_ignore or ():
+            text = re.sub(pattern, "", text)
+        if ignore_case:
+            text = text.lower()
+        return text.translate(table) if removed else text
+
+    answer = plain(prediction)
+    return float(any(plain(reference) == answer for reference in references))
+
+
+def pair(references: Sequence[Any], prediction: Any) -> tuple[Any, Any]:
+    """Reference and answer, for what is computed over all documents at once."""
+    return (references[0] if len(references) == 1 else list(references)), prediction
+
+
+def nothing(*_: Any) -> None:
+    """No value: for runs that only ask."""
+
+
+METRICS: dict[str, Declared] = {
+    "acc": Declared({CHOICE: acc, LIKELIHOOD: greedy}),
+    "acc_norm": Declared({CHOICE: acc_norm}),
+    "acc_bytes": Declared({CHOICE: acc_bytes}),
+    "acc_mutual_info": Declared({CHOICE: acc_mutual_info}),
+    "exact_match": Declared({GENERATE: exact_match, CHOICE: choice_exact_match}),
+    "brier_score": Declared({CHOICE: brier_score}, "brier_score", False),
+    "likelihood": Declared({CHOICE: logprob}),
+    "f1": Declared({CHOICE: gold_and_best}, "f1", needs="sklearn"),
+    "mcc": Declared({CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn"),
+    "perplexity": Declared({LIKELIHOOD: value}, "perplexity", False),
+    "word_perplexity": Declared({ROLLING: per_word}, "weighted_perplexity", False),
+    "byte_perplexity": Declared({ROLLING: per_byte}, "weighted_perplexity", False),
+    "bits_per_byte": Declared({ROLLING: per_byte}, "bits_per_byte", False),
+    "bleu": Declared({GENERATE: pair}, "bleu", needs="sacrebleu"),
+    "chrf": Declared({GENERATE: pair}, "chrf", needs="sacrebleu"),
+    "chrf++": Declared({GENERATE: pair}, "chrf++", needs="sacrebleu"),
+    "ter": Declared({GENERATE: pair}, "ter", False, needs="sacrebleu"),
+    "bypass": Declared({CHOICE: nothing, LIKELIHOOD: nothing, ROLLING: nothing, GENERATE: nothing}, "bypass"),
+    # since lm-eval 0.5
+    "exact_match_mc": Declared({CHOICE: choice_exact_match}),
+    "logprob": Declared({CHOICE: logprob, LIKELIHOOD: value}),
+    "bpb": Declared({CHOICE: bits_per_byte_of_gold}, higher_is_better=False),
+    "choice_logprob": Declared({CHOICE: choice_logprob}),
+    "choice_prob_norm": Declared({CHOICE: choice_prob_norm}),
+    "choice_logprob_norm": Declared({CHOICE: choice_logprob_norm}),
+}
+
+DEFAULTS = {
+    LIKELIHOOD: ("perplexity", "acc"),
+    ROLLING: ("word_perplexity", "byte_perplexity", "bits_per_byte"),
+    CHOICE: ("acc", "acc_norm"),
+    GENERATE: ("exact_match",),
+}
+"""The metrics of a task that names none, by output type."""

@@ -1,0 +1,138 @@
+"""Which documents of a task are evaluated, and which may serve as examples."""
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.config.task import FewshotConfig, TaskConfig
+from assay.samples.data import DataSet, Split
+from assay.samples.fewshot import SAMPLERS, Leaks, Pool, Sampler
+from assay.samples.prompt import Examples
+from assay.samples.rows import DataError
+from assay.tasks.settings import Settings
+
+
+@dataclass(slots=True)
+class Splits:
+    """The splits of a task, prepared by its process_docs: each once, however often it is asked for."""
+
+    data: DataSet
+    as_dataset: Callable[[Split], Any]
+    _prepared: dict[tuple[str, int], Split] = field(default_factory=dict)
+
+    def split(self, name: str, process_docs: Callable[[Any], Any] | None) -> Split:
+        key = (name, id(process_docs))
+        if key not in self._prepared:
+            rows = self.data.split(name)
+            self._prepared[key] = rows if process_docs is None else _as_split(process_docs(self.as_dataset(rows)), name)
+        return self._prepared[key]
+
+
+def _as_split(made: Any, name: str) -> Split:
+    if made is None:
+        raise DataError(f"process_docs returned nothing for the split {name!r}")
+    return made if hasattr(made, "__len__") and hasattr(made, "__getitem__") else list(made)
+
+
+def evaluated_split(config: TaskConfig) -> str:
+    split = config.test_split or config.validation_split
+    if not split:
+        raise DataError("the task names neither test_split nor validation_split, so there is nothing to evaluate")
+    return split
+
+
+def chosen(docs: Split, task: str, settings: Settings) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The documents to evaluate with their numbers, in the order of the data."""
+    wanted = _wanted(len(docs), task, settings) if _is_restricted(task, settings) else None
+    if wanted is None:
+        yield from enumerate(docs)
+        return
+    last, keep = max(wanted, default=-1), set(wanted)
+    for number, doc in enumerate(docs):
+        if number > last:
+            return
+        if number in keep:
+            yield number, doc
+
+
+def count(docs: Split, task: str, settings: Settings) -> int:
+    """How many documents `chosen` gives."""
+    return len(_wanted(len(docs), task, settings)) if _is_restricted(task, settings) else len(docs)
+
+
+def _is_restricted(task: str, settings: Settings) -> bool:
+    picked = settings.samples is not None and settings.samples.get(task) is not None
+    return picked or settings.limit is not None or settings.sample is not None
+
+
+def _wanted(n: int, task: str, settings: Settings) -> Sequence[int]:
+    if settings.samples is not None and settings.samples.get(task) is not None:
+        numbers = sorted(set(settings.samples[task]))
+        if numbers and not 0 <= numbers[0] <= numbers[-1] < n:
+            raise DataError(f"samples names document {numbers[-1]}, and there are {n} (from 0 to {n - 1})")
+        return numbers
+    if settings.sample is not None:
+        return sorted(random.Random(f"sample {task}").sample(range(n), min(settings.sample, n)))
+    if settings.limit is None:
+        return range(n)
+    return range(min(n, math.ceil(n * settings.limit) if settings.limit < 1 else int(settings.limit)))
+
+
+def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings) -> Examples:
+    """The few-shot examples of a task: their number, pool and choice."""
+    shots = config.fewshot_config or FewshotConfig()
+    if number == 0 and not (settings.like_lm_eval and config.process_docs):
+        return Examples()
+    # lm-eval prepares the pool in any case, which matters where process_docs draws from the global random numbers
+    pool, named = _pool(config, shots, splits)
+    if number == 0:
+        return Examples()
+    if shots.fewshot_indices is not None:
+        pool = [pool[index] for index in shots.fewshot_indices]
+    leaks = Leaks(one_more=named == config.test_split, always=not settings.like_lm_eval)
+    return Examples(number, pool, lambda: _sampler(shots.sampler, pool, settings.fewshot_seed, leaks))
+
+
+def _pool(config: TaskConfig, shots: FewshotConfig, splits: Splits) -> tuple[Pool, str | None]:
+    """The pool, and the split the task names for it, if it names one."""
+    named = shots.split or config.fewshot_split
+    if named is not None:
+        return _listed(splits.split(named, _callable(shots.process_docs or config.process_docs))), named
+    if shots.samples is not None:
+        made: Any = shots.samples() if callable(shots.samples) else shots.samples
+        return list(made), None
+    fallback = config.training_split or config.validation_split or config.test_split
+    if fallback is None:
+        raise DataError("num_fewshot is above 0, and the task has no split that examples could come from")
+    return _listed(splits.split(fallback, _callable(config.process_docs))), None
+
+
+def _listed(split: Split) -> Pool:
+    return list(split)
+
+
+def _callable(function: object) -> Callable[[Any], Any] | None:
+    return function if callable(function) else None
+
+
+def _sampler(sampler: Any, pool: Pool, seed: int | None, leaks: Leaks) -> Sampler:
+    if isinstance(sampler, str):
+        if sampler not in SAMPLERS:
+            raise DataError(f"no few-shot sampler is called {sampler!r}; use one of {', '.join(SAMPLERS)}")
+        return SAMPLERS[sampler](pool, seed, leaks)
+    return _class_sampler(sampler, pool, seed, leaks)
+
+
+def _class_sampler(kind: Any, pool: Pool, seed: int | None, leaks: Leaks) -> Sampler:
+    """A sampler class of helper code, as lm-eval uses it: made with the pool, seeded, asked for documents."""
+    made = kind(list(pool), rnd=None)
+    made.set_rnd(seed)
+    known = {id(doc): number for number, doc in enumerate(made.df)}
+
+    def choose(doc: Mapping[str, Any], number: int) -> Sequence[int]:
+        picked = made.sample(n=number, eval_doc=doc if leaks.one_more else None)
+        return [known[id(each)] if id(each) in known else list(pool).index(each) for each in picked]
+
+    return choose

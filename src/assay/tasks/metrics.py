@@ -1,0 +1,153 @@
+"""The metrics a task names, made ready: everything about them that can be wrong is found here, before any request."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from assay.aggregate.functions import AGGREGATIONS, Aggregation
+from assay.config.task import MetricConfig
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.scorers.metrics import DEFAULTS, GENERATE, METRICS, Declared, Metric
+from assay.scorers.results import GenResult
+
+Lookup = Callable[[str], Callable[..., Any] | None]
+"""Finds a metric that is not in our table by name: what `evaluate.load` would give."""
+
+PACKAGES = {"sklearn": "scikit-learn", "sacrebleu": "sacrebleu", "rouge_score": "rouge-score"}
+
+
+class Binder:
+    """Binds the metrics of one task. `place(number, key)` says where an entry of its metric_list stands."""
+
+    def __init__(self, output_type: str, place: Callable[..., Place], lookup: Lookup, *, lenient: bool) -> None:
+        self.output_type = output_type
+        self.place = place
+        self.lookup = lookup
+        self.lenient = lenient
+
+    def bind(self, configs: Sequence[MetricConfig] | None, *, processed: bool) -> list[Metric]:
+        """The metrics; `processed` means that a function of the task computes the values, and only the rest is needed."""
+        if configs is None:
+            return [] if processed else [self._default(name) for name in DEFAULTS[self.output_type]]
+        return [self._metric(config, number, processed=processed) for number, config in enumerate(configs)]
+
+    def _default(self, name: str) -> Metric:
+        declared = METRICS[name]
+        return Metric(name, self._compute(name, declared, {}, 0), declared.aggregation, declared.higher_is_better)
+
+    def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
+        named = config.name if isinstance(config.name, str) else getattr(config.name, "__name__", repr(config.name))
+        declared = METRICS.get(named) if isinstance(config.name, str) else None
+        compute: Callable[[Any], Any] = _never
+        if not processed:
+            compute = self._resolved(config, named, declared, number)
+        better = config.higher_is_better
+        if better is None and declared is not None:
+            better = declared.higher_is_better
+        aggregation = self._aggregation(config, named, declared, number)
+        return Metric(named, compute, aggregation.name if isinstance(aggregation, Aggregation) else aggregation, better)
+
+    def _resolved(
+        self, config: MetricConfig, named: str, declared: Declared | None, number: int
+    ) -> Callable[[Any], Any]:
+        if callable(config.name):
+            return _adapted(config.name, config.kwargs, named)
+        if declared is not None and self.output_type in declared.functions and not config.hf_evaluate:
+            return self._compute(named, declared, config.kwargs, number)
+        found = self.lookup(named) if self.output_type == GENERATE else None
+        if found is not None:
+            return _adapted(found, config.kwargs, named)
+        if declared is not None:
+            fix = f"it scores {', '.join(declared.functions)}"
+            raise self._problem(number, "metric", f"metric {named!r} does not score {self.output_type}", fix)
+        fitting = [name for name, other in METRICS.items() if self.output_type in other.functions]
+        raise self._problem(number, "metric", f"no metric is called {named!r}", did_you_mean(named, fitting))
+
+    def _compute(self, name: str, declared: Declared, kwargs: Mapping[str, Any], number: int) -> Callable[[Any], Any]:
+        function = declared.functions[self.output_type]
+        _need(declared.needs, self.place(number, "metric"), f"metric {name!r}")
+        known = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        used = {key: value for key, value in kwargs.items() if key in known}
+        for key in kwargs:
+            # lm-eval hands parameters to generation metrics only, so elsewhere it takes any
+            if key not in known and not (self.lenient and self.output_type != GENERATE):
+                raise self._problem(number, key, f"metric {name!r} has no parameter {key!r}", did_you_mean(key, known))
+        if self.output_type == GENERATE:
+            return lambda result: _over_answers(result, lambda answer: function(result.target, answer, **used))
+        return lambda result: function(result, **used)
+
+    def _aggregation(
+        self, config: MetricConfig, named: str, declared: Declared | None, number: int
+    ) -> Aggregation | Callable[..., Any]:
+        wanted = config.aggregation
+        if callable(wanted):
+            return wanted
+        if wanted is None:
+            if declared is None:
+                fix = "add `aggregation: mean`"
+                raise self._problem(number, "metric", f"metric {named!r} has no aggregation", fix)
+            wanted = declared.aggregation
+        if wanted not in AGGREGATIONS:
+            what = f"no aggregation is called {wanted!r}"
+            raise self._problem(number, "aggregation", what, did_you_mean(str(wanted), AGGREGATIONS))
+        found = AGGREGATIONS[str(wanted)]
+        _need(found.needs, self.place(number, "aggregation"), f"aggregation {found.name!r}")
+        return found
+
+    def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
+        return ConfigError([Problem(self.place(number, key), what, fix)])
+
+
+def _need(module: str | None, place: Place, what: str) -> None:
+    if module is not None and find_spec(module) is None:
+        fix = "pip install 'assay[metrics]'"
+        raise ConfigError([Problem(place, f"{what} needs {PACKAGES.get(module, module)}, which is not installed", fix)])
+
+
+def _never(result: Any) -> Any:  # noqa: ARG001
+    raise AssertionError("the task computes its own values")
+
+
+def _over_answers(result: GenResult, score: Callable[[Any], Any]) -> Any:
+    """The score of the answer; of several answers, the mean of their scores."""
+    if not isinstance(result.results, list):
+        return score(result.results)
+    scores = [score(answer) for answer in result.results]
+    if len(scores) == 1:
+        return scores[0]
+    if scores and isinstance(scores[0], Mapping):
+        return {key: sum(each[key] for each in scores) / len(scores) for key in scores[0]}
+    return sum(scores) / len(scores) if scores else 0.0
+
+
+def _adapted(function: Callable[..., Any], kwargs: Mapping[str, Any], named: str) -> Callable[[Any], Any]:
+    """A metric of somebody else's, called as it wants to be: with references and predictions, or with a pair.
+
+    Which of the two is read from its signature here, and never found out by trying.
+    """
+    by_name = _takes_references(function)
+
+    def score(reference: Any, answer: Any) -> Any:
+        if by_name:
+            return function(references=[reference], predictions=[answer], **kwargs)
+        return function([reference, answer])
+
+    def compute(result: GenResult) -> Any:
+        answer = result.results
+        if len(result.target) == 1:
+            return score(result.target[0], answer)
+        found = [score(reference, answer) for reference in result.target]
+        values = [each[named] if isinstance(each, Mapping) else each for each in found]
+        return 1.0 if any(values) else 0.0
+
+    return compute
+
+
+def _takes_references(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return True
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return takes_any or {"references", "predictions"} <= set(parameters)

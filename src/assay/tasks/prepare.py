@@ -1,0 +1,248 @@
+"""A task bound to its data, its prompts, its filters and its metrics: all that can fail before the first request does so here."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from assay.aggregate.functions import AGGREGATIONS, Aggregation
+from assay.config.task import FilterConfig, MetricConfig, TaskConfig
+from assay.errors import ConfigError, Place, Problem
+from assay.filters import build_pipeline
+from assay.filters.pipeline import DEFAULT
+from assay.plans.ask import (
+    choice_requests,
+    context_requests,
+    generation_params,
+    generation_requests,
+    likelihood_requests,
+    rolling_requests,
+)  # fmt: skip
+from assay.records import Failed, Loglikelihood, Request, Response, Sample
+from assay.samples.data import Split, columns_of, data_set
+from assay.samples.prompt import Chat, Prompter, Question
+from assay.samples.rows import DataError
+from assay.samples.templates import RenderError
+from assay.scorers.loop import Document, FilterScores, Scoring, grouped
+from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric
+from assay.tasks.documents import Splits, chosen, count, evaluated_split, examples
+from assay.tasks.metrics import Binder
+from assay.tasks.randomness import preserved_random
+from assay.tasks.resolve import resolved
+from assay.tasks.settings import Helpers, Settings
+from assay.tasks.task import Task
+
+KINDS = {GENERATE: "generate", CHOICE: "loglikelihood", LIKELIHOOD: "loglikelihood", ROLLING: "rolling"}
+
+
+def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
+    """The task, ready to be run; or a ConfigError that says what is wrong with it and where."""
+    place = task.fields.place("task") if "task" in task.fields else Place(f"task {task.name!r}")
+    try:
+        config = resolved(task.config, helpers.resolve)
+        if config.use_prompt is not None:
+            raise DataError("use_prompt is not supported: write the prompt as doc_to_text and doc_to_target")
+        config = _with_settings(config, settings)
+        folder = task.fields.origin("task").folder if "task" in task.fields else None
+        splits = Splits(data_set(config, folder=folder, data_dir=settings.data_dir), helpers.as_dataset)
+        made = _bound(task, config, splits, settings, helpers)
+        made.check_first()
+    except (DataError, RenderError) as error:
+        raise ConfigError([Problem(place, f"task {task.name!r}: {error}", "")]) from error
+    return made
+
+
+def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, helpers: Helpers) -> "PreparedTask":
+    shots = examples(config, config.num_fewshot or 0, splits, settings)
+    process = config.process_docs if callable(config.process_docs) else None
+    docs = splits.split(evaluated_split(config), process)
+    if len(docs) == 0:
+        raise DataError(f"the split {evaluated_split(config)!r} is empty")
+    prompter = Prompter(config, columns_of(docs), shots, settings.chat)
+    first = next(iter(docs))
+    prompter.multiple_inputs = _has_multiple_inputs(config, prompter, first)
+    several = isinstance(prompter.target(first), list)
+    if config.doc_to_choice is not None:
+        prompter.choices(first)  # for what a function may draw: lm-eval looks at text, target and choices once, too
+    return PreparedTask(
+        task, config, settings, docs, prompter, scoring(task, config, settings, helpers, several=several)
+    )
+
+
+def _with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
+    """The configuration under what the run says to every task."""
+    number = config.num_fewshot
+    if settings.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
+        number = settings.num_fewshot
+    repeats = settings.repeats if settings.repeats is not None and config.output_type == GENERATE else config.repeats
+    params = config.generation_kwargs
+    if config.output_type == GENERATE:
+        params = generation_params(params, config.fewshot_delimiter, settings.gen_kwargs)
+    return replace(config, num_fewshot=number or 0, repeats=repeats, generation_kwargs=params)
+
+
+def _has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[str, Any]) -> bool:
+    """Whether the choices stand in the context: lm-eval takes it so where doc_to_text gives the number of the right one."""
+    text = prompter.text(first)
+    return config.doc_to_choice is not None and isinstance(text, int) and not isinstance(text, bool)
+
+
+def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers, *, several: bool) -> Scoring:
+    """The filters of a task, each with its metrics."""
+    process = config.process_results if callable(config.process_results) and not settings.predict_only else None
+    lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
+    pipelines = []
+    for number, entry in enumerate(config.filter_list or (DEFAULT,)):
+        pipeline = build_pipeline(entry, _placer(task, "filter_list", number, "filter"), helpers.filters())
+        binder = Binder(config.output_type, _metric_placer(task, entry, number), helpers.find_metric, lenient=lenient)
+        own = entry.metric_list if entry.metric_list is not None else config.metric_list
+        if settings.predict_only:
+            own = (MetricConfig(name="bypass"),)
+        pipelines.append((pipeline, binder.bind(own, processed=process is not None)))
+    return Scoring(
+        output_type=config.output_type,
+        pipelines=pipelines,
+        process_results=process,
+        has_choices=config.doc_to_choice is not None,
+        multiple_targets=several or config.multiple_targets,
+    )
+
+
+def _placer(task: Task, *path: str | int) -> Callable[..., Place]:
+    """Where something in a list of the task's file stands."""
+
+    def place(*more: str | int) -> Place:
+        steps = [step for step in (*path, *more) if step != ""]
+        known = str(path[0]) in task.fields
+        return task.fields.place(*steps) if known else Place(f"task {task.name!r}, {'.'.join(map(str, steps))}")
+
+    return place
+
+
+def _metric_placer(task: Task, entry: FilterConfig, number: int) -> Callable[..., Place]:
+    return (
+        _placer(task, "filter_list", number, "metric_list")
+        if entry.metric_list is not None
+        else _placer(task, "metric_list")
+    )
+
+
+@dataclass
+class PreparedTask:
+    """A task that YAML describes, ready to be run."""
+
+    task: Task
+    config: TaskConfig
+    settings: Settings
+    docs: Split
+    prompter: Prompter
+    scoring: Scoring
+
+    @cached_property
+    def original(self) -> int:
+        return len(self.docs)
+
+    @cached_property
+    def size(self) -> int:
+        return count(self.docs, self.task.name, self.settings)
+
+    @property
+    def is_batch(self) -> bool:
+        return self.scoring.is_batch
+
+    @property
+    def repeats(self) -> int:
+        return self.config.repeats
+
+    @property
+    def num_fewshot(self) -> int:
+        return self.config.num_fewshot or 0
+
+    @property
+    def version(self) -> object:
+        return (self.config.metadata or {}).get("version", "Yaml")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        chat = {"chat"} if self.settings.chat.template is not None else set()
+        return frozenset({KINDS[self.config.output_type], *chat})
+
+    def samples(self) -> Iterator[Sample]:
+        self.prompter.restart()
+        for doc_id, doc in chosen(self.docs, self.task.name, self.settings):
+            yield self.sample(doc_id, doc)
+
+    def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
+        question = self.prompter.question(doc)
+        gold = self.prompter.text(doc) if self.prompter.multiple_inputs else question.target
+        return Sample(doc_id, doc, self._requests(question), question.target, gold, question.choices, question.prefix)
+
+    def _requests(self, question: Question) -> list[Request]:
+        kind = self.config.output_type
+        if kind == GENERATE:
+            return generation_requests(question.contexts[0], self.config.generation_kwargs or {}, self.config.repeats)
+        if kind == LIKELIHOOD:
+            return self._repeated(likelihood_requests(question.contexts[0], question.target))
+        if kind == ROLLING:
+            return self._repeated(rolling_requests(question.target))
+        choices = question.choices
+        if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
+            raise RenderError(f"doc_to_choice must give a list of texts, and gave {choices!r:.80}")
+        if self.prompter.multiple_inputs:
+            requests = context_requests(question.contexts, question.target, self._delimiter)
+        else:
+            requests = choice_requests(question.contexts[0], choices, self._delimiter)
+        if self._unconditional:
+            requests += [Loglikelihood("", f"{self._delimiter}{choice}") for choice in choices]
+        return self._repeated(requests)
+
+    def _repeated(self, requests: list[Request]) -> list[Request]:
+        return (
+            [request for request in requests for _ in range(self.config.repeats)]
+            if self.config.repeats > 1
+            else requests
+        )
+
+    @cached_property
+    def _delimiter(self) -> str:
+        """Between context and choice; after a chat template only behind a prefix that does not bring its own space."""
+        prefix = self.config.gen_prefix
+        if self.settings.chat.template is None or (prefix and not prefix[-1].isspace()):
+            return self.config.target_delimiter
+        return ""
+
+    @cached_property
+    def _unconditional(self) -> bool:
+        return any(metric.name == "acc_mutual_info" for metric in self._metrics())
+
+    def document(self, sample: Sample, responses: Sequence[Response]) -> Document:
+        return Document(sample, grouped(sample.requests, responses, self.config.repeats))
+
+    def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
+        return self.scoring.score(documents)
+
+    def _metrics(self) -> Iterator[Metric]:
+        return (metric for _, metrics in self.scoring.pipelines for metric in metrics)
+
+    def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
+        found = next((each.aggregation for each in self._metrics() if each.name == metric), None)
+        return AGGREGATIONS[found] if isinstance(found, str) else found
+
+    def higher_is_better(self) -> Mapping[str, bool | None]:
+        return {metric.name: metric.higher_is_better for metric in self._metrics()}
+
+    def described(self) -> Mapping[str, object]:
+        """What the task says and what the run made of it, without what is absent."""
+        values = dict(self.task.fields) or {"task": self.task.name}
+        made = {
+            "num_fewshot": self.num_fewshot,
+            "repeats": self.repeats,
+            "generation_kwargs": self.config.generation_kwargs,
+        }
+        return {**values, **{key: value for key, value in made.items() if value is not None}}
+
+    def check_first(self) -> None:
+        """Build the first sample, to find out what cannot work; the chat template is left to when there is a model."""
+        with preserved_random():
+            bare = replace(self, prompter=replace(self.prompter, chat=Chat(system=self.prompter.chat.system)))
+            next(iter(bare.samples()), None)

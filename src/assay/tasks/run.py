@@ -1,0 +1,76 @@
+"""One task during a run: samples go out, responses come back, scores are noted in the order of the documents."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from assay.aggregate.board import Board
+from assay.records import Failed, Response, Sample
+from assay.runs.samples import Kept
+from assay.scorers.loop import Document, FilterScores
+from assay.tasks.runnable import Runnable
+
+Keep = Callable[[Kept], None]
+
+
+@dataclass
+class TaskRun:
+    """A task at work. `keep` is handed every sample when it is done, in order.
+
+    Plans end in any order; what ends early waits, so that sums and files come out the same every time. A task whose
+    filters must see all documents at once is scored when all have ended.
+    """
+
+    runnable: Runnable
+    keep: Keep | None = None
+    board: Board = field(default_factory=Board)
+    _started: int = 0
+    _next: int = 0
+    _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
+    _together: list[Document] = field(default_factory=list)
+
+    def samples(self) -> Iterator[tuple[int, Sample]]:
+        """The samples to ask about, each with its number."""
+        for sample in self.runnable.samples():
+            self._started += 1
+            yield self._started - 1, sample
+
+    def end(self, number: int, sample: Sample, responses: Sequence[Response]) -> None:
+        """Take the responses to a sample."""
+        self._waiting[number] = (sample, responses)
+        while self._next in self._waiting:
+            self._take(*self._waiting.pop(self._next))
+            self._next += 1
+
+    def finish(self) -> None:
+        """Score what could only be scored together."""
+        if self._together:
+            for document, scores in zip(self._together, self.runnable.score(self._together), strict=True):
+                self._note(document, scores)
+            self._together = []
+
+    def _take(self, sample: Sample, responses: Sequence[Response]) -> None:
+        self.board.documents += 1
+        failure = next((response for response in responses if isinstance(response, Failed)), None)
+        if failure is not None:
+            self._fail(sample, failure.reason)
+            return
+        document = self.runnable.document(sample, responses)
+        if self.runnable.is_batch:
+            self._together.append(document)
+        else:
+            [scores] = self.runnable.score([document])
+            self._note(document, scores)
+
+    def _note(self, document: Document, scores: list[FilterScores] | Failed) -> None:
+        if isinstance(scores, Failed):
+            self._fail(document.sample, scores.reason, document.responses)
+            return
+        for filtered in scores:
+            self.board.add(filtered.filter, filtered.values)
+        if self.keep is not None:
+            self.keep(Kept(document.sample, document.responses, scores, self.runnable.repeats))
+
+    def _fail(self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = ()) -> None:
+        self.board.fail(reason)
+        if self.keep is not None:
+            self.keep(Kept(sample, responses, (), self.runnable.repeats, reason))

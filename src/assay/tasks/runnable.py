@@ -1,0 +1,62 @@
+"""What a task is to a run: documents, samples, scores."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from assay.aggregate.functions import Aggregation
+from assay.records import Failed, Response, Sample
+from assay.scorers.loop import Document, FilterScores
+from assay.tasks.task import Task
+
+
+class Runnable(Protocol):
+    """A task, bound to its data. Every kind of task is one of these; the run knows nothing else of them."""
+
+    @property
+    def task(self) -> Task: ...
+    @property
+    def original(self) -> int:
+        """How many documents there are, evaluated or not."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many of them are evaluated."""
+        ...
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether its documents can only be scored all together."""
+        ...
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The kinds of request it makes: generate, loglikelihood, rolling, chat."""
+        ...
+
+    @property
+    def repeats(self) -> int: ...
+
+    @property
+    def num_fewshot(self) -> int: ...
+
+    @property
+    def version(self) -> object: ...
+
+    def samples(self) -> Iterator[Sample]:
+        """The evaluated documents with what is asked about each, one at a time."""
+        ...
+
+    def document(self, sample: Sample, responses: Sequence[Response]) -> Document: ...
+
+    def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]: ...
+
+    def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
+        """How the values of a metric become one number; None where nobody said."""
+        ...
+
+    def higher_is_better(self) -> Mapping[str, bool | None]: ...
+
+    def described(self) -> Mapping[str, object]:
+        """Its configuration, for the record."""
+        ...

@@ -1,0 +1,38 @@
+"""What a run says to all of its tasks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.records import Function
+from assay.samples.prompt import Chat
+
+
+@dataclass(frozen=True, slots=True)
+class Helpers:
+    """How helper code is reached: what a `!function` is, how rows look to it, and what it calls by name.
+
+    The room `compat` supplies these; tasks need not know how.
+    """
+
+    resolve: Callable[[Function], Any]
+    as_dataset: Callable[[Sequence[Mapping[str, Any]]], Any]
+    find_metric: Callable[[str], Callable[..., Any] | None]
+    filters: Callable[[], Mapping[str, Callable[..., Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the tasks of a run are set up."""
+
+    num_fewshot: int | None = None
+    repeats: int | None = None
+    gen_kwargs: Mapping[str, object] = field(default_factory=dict)
+    limit: float | None = None
+    sample: int | None = None
+    samples: Mapping[str, Sequence[int]] | None = None
+    chat: Chat = field(default_factory=Chat)
+    fewshot_seed: int | None = 1234
+    data_dir: str | None = None
+    predict_only: bool = False
+    like_lm_eval: bool = False
