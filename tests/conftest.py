@@ -72,8 +72,8 @@ def lm_eval_folder() -> Path:
 
 A_TASK = """
     task: {name}
-    dataset_path: json
-    dataset_kwargs: {{data_files: {{test: rows.jsonl}}}}
+    dataset_path: some/data
+    dataset_name: main
     test_split: test
     output_type: multiple_choice
     doc_to_text: question

@@ -31,11 +31,11 @@ TASK_TYPOS = [
     ("no, which YAML reads as false", "task: t\ndataset_name: no\n", "2:15", "must be text, not false", "in quotes"),
     ("a number below its range", "task: t\nnum_fewshot: -1\n", "2:14", "must be at least 0", ""),
     ("no repeats", "task: t\nrepeats: 0\n", "2:10", "must be at least 1", ""),
-    ("a metric's key", "task: t\nmetric_list:\n  - metrc: acc\n", "3:5", "key 'metric' is missing", "metrc"),
+    ("a metric's key", "task: t\nmetric_list:\n  - metrc: acc\n", "3:5", "unknown key 'metrc'", "did you mean 'metric'"),
     ("a key beside a metric", "task: t\nmetric_list:\n  - metric: acc\n    agregation: mean\n", "4:5", "agregation", "aggregation"),
     ("a mapping for a list", "task: t\nmetric_list: {metric: acc}\n", "2:14", "metric_list must be a list", ""),
     ("a filter's key", "task: t\nfilter_list:\n  - nmae: x\n    filter: []\n", "3:5", "unknown key 'nmae'", "name"),
-    ("a step's key", "task: t\nfilter_list:\n  - name: x\n    filter: [{fuction: regex}]\n", "4:14", "'function'", "fuction"),
+    ("a step's key", "task: t\nfilter_list:\n  - name: x\n    filter: [{fuction: regex}]\n", "4:15", "unknown key 'fuction'", "did you mean 'function'"),
     ("a few-shot key", "task: t\nfewshot_config:\n  smapler: first_n\n", "3:3", "unknown key 'smapler'", "sampler"),
     ("a generation key", "task: t\ngeneration_kwargs:\n  max_gen_tok: 5\n", "3:3", "max_gen_tok", "max_gen_toks"),
     ("a function without a module", "task: t\nprocess_docs: !function utils\n", "2:15", "malformed !function", "utils.process_docs"),
@@ -73,7 +73,7 @@ def test_every_problem_of_every_file_is_told_at_once(manage: Callable[..., TaskM
     manager = manage(
         {
             "a.yaml": "task: a\ndoc_to_txt: q\nnum_fewshot: x\n",
-            "b.yaml": "task: b\ninclude: gone.yaml\nrepeats: 0\n",
+            "b.yaml": "task: b\ninclude: gone.yaml\nrepeats: 0\ndataset_path: d\n",
             "c.yaml": "task: c\n  bad: [\n",
         }
     )
@@ -121,7 +121,7 @@ def test_merge_keys_and_anchors_work() -> None:
         (b"task: \xff\xfe\xfa", "not readable as text"),
         (b"task: [", "parsing"),
         (b"a: 1\n\tb: 2\n", "tab character"),
-        (b"a: !unknown x\n", "could not determine a constructor"),
+        (b"a: !unknown x\n", "unknown tag '!unknown'"),
         (b"a: &x [*x]\n", "refers to itself"),
         (b"a: 2024-99-99\n", "cannot be read"),
         (b"a: 1\n---\nb: 2\n", "expected a single document"),

@@ -45,8 +45,8 @@ class ConfigError(AssayError):
     """A file, a flag or an argument says something that cannot be accepted, or names what does not exist."""
 
 
-def nearest(name: str, options: Iterable[str], count: int = 5) -> list[str]:
-    """The options most like `name`, best first; none when nothing is near.
+def nearest(name: str, options: Iterable[str], count: int = 5, *, floor: float = 0.6) -> list[str]:
+    """The options most like `name`, best first; those less like it than `floor` are left out.
 
     >>> nearest("mmlu_anatmy", ["mmlu_anatomy", "mmlu_astronomy", "gsm8k"], count=1)
     ['mmlu_anatomy']
@@ -60,8 +60,8 @@ def nearest(name: str, options: Iterable[str], count: int = 5) -> list[str]:
     for option in options:
         matcher.set_seq1(option.casefold())
         within = bool(wanted) and wanted in option.casefold()
-        floor = 0.3 if within else 0.6
-        if matcher.real_quick_ratio() >= floor and matcher.quick_ratio() >= floor and matcher.ratio() >= floor:
+        least = min(floor, 0.3) if within else floor
+        if matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least and matcher.ratio() >= least:
             ranked.append((-(matcher.ratio() + 0.3 * within), option))
     return [option for _, option in sorted(ranked)[:count]]
 
@@ -76,4 +76,4 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     near = nearest(name, known, count=1)
     if near:
         return f"did you mean {near[0]!r}?"
-    return "use one of: " + ", ".join(known) if 0 < len(known) <= 12 else ""
+    return "use one of: " + ", ".join(known) if 0 < len(known) <= 12 else "see the reference for what is known"

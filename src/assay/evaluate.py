@@ -1,205 +1,321 @@
-"""The whole flow, in the order it happens."""
+"""The whole flow, in the order it happens: tasks, data, model, requests, scores, numbers, files."""
 
 import asyncio
+import dataclasses
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from assay.aggregate.board import Row
-from assay.aggregate.estimate import Estimate
-from assay.compat import HelperCode
-from assay.compat.class_task import ClassTask
-from assay.config.group import AggMetricConfig
-from assay.engine import Ended, Engine, Started
-from assay.errors import ConfigError, Problem
-from assay.groups import Group
-from assay.groups.mean import TaskScore, mean_of_tasks
+from assay.catalog.functions import functions_in, module_file
+from assay.compat.prepare import prepare_tasks
+from assay.config.arguments import parse_arguments
+from assay.config.decode import decode
+from assay.config.fields import Fields, Origin
+from assay.config.run import RunConfig
+from assay.config.source import digest
+from assay.engine import Counts, Ended, Engine, Started
+from assay.errors import ConfigError, Place, Problem
+from assay.groups.results import bottom_up, group_rows
+from assay.models.load import load_model
 from assay.models.protocol import Model
 from assay.plans.ask import ask
+from assay.runs.folder import RunFolder, environment, open_run
 from assay.runs.journal import Journal
-from assay.runs.results import GroupResult, TaskResult, lm_eval_results
+from assay.runs.redact import redacted
+from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
-from assay.tasks import Task, TaskManager
-from assay.tasks.prepare import prepare
-from assay.tasks.randomness import seed_random
+from assay.samples.rows import digest_file
+from assay.tasks import TaskManager
+from assay.tasks.preflight import check_model, check_samples, refuse_unsafe
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Settings
 
-Loaded = Mapping[str, Any]
+Watch = Callable[["Run"], None]
+"""Told now and then how far a run is."""
+
+NOT_SPEC = ("output_path", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks", "model_args", "include_path",
+            "data_dir", "use_cache", "verbosity", "batch_size", "max_batch_size", "device", "max_failed", "include_defaults",
+            "cache_requests", "rewrite_requests_cache", "delete_requests_cache", "check_integrity", "model")  # fmt: skip
+"""Options that results do not depend on, or that are told by what they led to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a run is made, beside which tasks and which model."""
-
-    settings: Settings = field(default_factory=Settings)
-    bootstrap_iters: int = 100_000
-    log_samples: bool = True
-    random_seed: int | None = 0
-    numpy_seed: int | None = 1234
-    lm_eval_folder: str | None = None
-
-
-def evaluate_tasks(model: Model, loaded: Loaded, options: Options) -> dict[str, Any]:
-    """Evaluate loaded tasks and groups; the result is the content of results.json."""
-    runnables = prepared(loaded["tasks"].values(), options)
-    kept: dict[str, list[Kept]] = {name: [] for name in loaded["tasks"]}
-    runs = [TaskRun(each, kept[each.task.name].append if options.log_samples else None) for each in runnables]
-    journal = Journal(None)
-    asyncio.run(drive(model, journal, runs))
-    tasks = [task_result(run, options) for run in runs]
-    groups = group_results(loaded["groups"], {task.name: task for task in tasks}, options)
-    results = lm_eval_results(tasks, groups)
-    if options.log_samples:
-        results["samples"] = {name: sample_log(several, name, options) for name, several in kept.items()}
-    return results
-
-
-def prepared(tasks: Any, options: Options) -> list[Runnable]:
-    """Every task bound to its data. All problems of all tasks are raised together."""
-    seed_random(options.random_seed, options.numpy_seed)
-    helper = HelperCode(options.settings.data_dir, options.lm_eval_folder)
-    made: list[Runnable] = []
-    problems: list[Problem] = []
-    for task in tasks:
-        if not options.settings.like_lm_eval:  # a task draws the same numbers whatever stands before it
-            seed_random(options.random_seed, options.numpy_seed)
-        try:
-            made.append(_runnable(task, options.settings, helper))
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigError(problems)
-    return made
-
-
-def _runnable(task: Task, settings: Settings, helper: HelperCode) -> Runnable:
-    if task.config.class_ is not None:
-        return ClassTask.of(task, settings, helper.resolve(task.config.class_))
-    return prepare(task, settings, helper.helpers())
-
-
-async def drive(model: Model, journal: Journal, runs: Sequence[TaskRun]) -> None:
-    """Ask everything; scores are noted as responses land."""
-
-    def plans() -> Iterator[Started]:
-        for run in runs:
-            for number, sample in run.samples():
-                name = f"{run.runnable.task.name}\0{sample.doc_id}".encode()
-                yield Started((run, number, sample), name, ask(sample.requests))
-
-    def end(ended: Ended) -> None:
-        run, number, sample = ended.what
-        run.end(number, sample, ended.responses)
-
-    await Engine(model, journal).run(plans(), end)
-    for run in runs:
-        run.finish()
-
-
-def task_result(run: TaskRun, options: Options) -> TaskResult:
-    task, runnable = run.runnable.task, run.runnable
-    rows = run.board.estimates(
-        runnable.aggregation, bootstrap_iters=options.bootstrap_iters, like_lm_eval=options.settings.like_lm_eval
-    )
-    return TaskResult(
-        name=task.name,
-        alias=task.alias,
-        rows=rows,
-        scored=run.board.scored,
-        failed=run.board.failed,
-        original=runnable.original,
-        num_fewshot=runnable.num_fewshot,
-        version=runnable.version,
-        higher_is_better=runnable.higher_is_better(),
-        config=runnable.described(),
-    )
-
-
-def group_results(groups: Mapping[str, Group[Task]], tasks: Mapping[str, TaskResult], options: Options) -> list[GroupResult]:
-    """The numbers of every group, members before the groups that contain them."""
-    return [_group_result(group, tasks, options) for group in _bottom_up(groups.values())]
-
-
-def _bottom_up(groups: Any) -> list[Group[Task]]:
-    ordered: dict[int, Group[Task]] = {}
-
-    def visit(group: Group[Task]) -> None:
-        if id(group) not in ordered:
-            for child in group.children:
-                if isinstance(child, Group):
-                    visit(child)
-            ordered[id(group)] = group
-
-    for group in groups:
-        visit(group)
-    return list(ordered.values())
-
-
-def _group_result(group: Group[Task], tasks: Mapping[str, TaskResult], options: Options) -> GroupResult:
-    leaves = [task.name for task in group.get_all_tasks()]
-    entries = group.config.aggregate_metric_list
-    rows: dict[Row, Estimate] = {}
-    for entry in entries or ():
-        for filter_name in _filters(entry, leaves, tasks):
-            row = Row(entry.metric, filter_name)
-            found = {
-                name: TaskScore(estimate.value, estimate.stderr, tasks[name].scored)
-                for name in leaves
-                if (estimate := tasks[name].rows.get(row)) is not None
-            }
-            like = options.settings.like_lm_eval
-            score = mean_of_tasks(leaves, found, by_size=bool(entry.weight_by_size), like_lm_eval=like)
-            if score is not None:
-                rows[row] = Estimate(score.value, score.stderr, score.size)
-    size = sum(tasks[name].scored for name in leaves)
-    return GroupResult(group.name, group.alias, group.child_names, rows if entries else None, size, group.version)
-
-
-def _filters(entry: AggMetricConfig, leaves: Sequence[str], tasks: Mapping[str, TaskResult]) -> list[str]:
-    if entry.filter_list is None:
-        return sorted({row.filter for name in leaves for row in tasks[name].rows if row.metric == entry.metric})
-    return [entry.filter_list] if isinstance(entry.filter_list, str) else list(entry.filter_list)
-
-
-def sample_log(kept: Sequence[Kept], name: str, options: Options) -> list[dict[str, Any]]:
-    """The samples of a task as lm-eval logs them: filter by filter."""
-    asked = (options.settings.samples or {}).get(name) if options.settings.like_lm_eval else None
-    records = [
-        list(lm_eval_records(each, asked[number] if asked else each.sample.doc_id)) for number, each in enumerate(kept)
-    ]
-    count = max(map(len, records), default=0)
-    return [several[index] for index in range(count) for several in records if index < len(several)]
-
-
-def simple_evaluate(  # noqa: PLR0913  # lm-eval's signature
-    model: Model,
-    tasks: Any,
-    num_fewshot: int | None = None,
-    limit: float | None = None,
-    samples: Mapping[str, Sequence[int]] | None = None,
-    bootstrap_iters: int = 100_000,
-    log_samples: bool = True,
-    system_instruction: str | None = None,
-    apply_chat_template: bool | str = False,
-    fewshot_as_multiturn: bool = True,
-    gen_kwargs: Mapping[str, object] | None = None,
-    predict_only: bool = False,
-    confirm_run_unsafe_code: bool = False,
-    include_path: Any = None,
-    data_dir: str | None = None,
-    compat: str | None = None,
-    task_manager: TaskManager | None = None,
+def simple_evaluate(
+    model: Model | str, model_args: object = None, tasks: object = None, **options: Any
 ) -> dict[str, Any]:
-    like_lm_eval = compat == "lm-eval"
-    manager = task_manager or TaskManager(include_path=include_path, compat=compat)
-    template: Callable[..., str] | None = model.chat_template if apply_chat_template else None
-    chat = Chat(template, fewshot_as_multiturn, system_instruction)
-    settings = Settings(
-        num_fewshot=num_fewshot, gen_kwargs=gen_kwargs or {}, limit=limit, samples=samples, chat=chat, data_dir=data_dir,
-        predict_only=predict_only, like_lm_eval=like_lm_eval,
-    )  # fmt: skip
-    options = Options(settings, bootstrap_iters, log_samples)
-    return evaluate_tasks(model, manager.load(tasks), options)
+    """Evaluate a model on tasks; the result is the content of results.json, with `samples` where they are logged.
+
+    `model` is a model object or a name of `assay ls models`. `options` are those of lm-eval's function of this name, and
+    `include_path`, `data_dir`, `compat`, `output_path`, `repeats`, `sample`, `force`, `max_failed`: see RunConfig.
+    """
+    manager: TaskManager | None = options.pop("task_manager", None)
+    options.pop("evaluation_tracker", None)  # what it would write is in the folder of the run
+    given = {"log_samples": True, **options, "tasks": _listed(tasks), "model_args": model_args}
+    config = run_config({**given, **({"model": model} if isinstance(model, str) else {})})
+    run = Run(
+        config,
+        manager or task_manager(config),
+        None if isinstance(model, str) else model,
+        keep_samples=config.log_samples,
+    )
+    run.prepare()
+    return run.execute()
+
+
+def evaluate(lm: Model, task_dict: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """Evaluate a model on tasks that were loaded already: what `TaskManager.load` returns."""
+    items = [*task_dict["tasks"].values(), *task_dict.get("groups", {}).values()]
+    return simple_evaluate(lm, tasks=items, **{"fewshot_as_multiturn": False, **options})
+
+
+def run_config(options: Mapping[str, object]) -> RunConfig:
+    """The configuration of a run, checked: every wrong option at once."""
+    problems: list[Problem] = []
+    given = {key: value for key, value in options.items() if value is not None or key == "bootstrap_iters"}
+    config = decode(RunConfig, Fields.of(given, Origin("run")), problems)
+    if config is None or problems:
+        raise ConfigError(problems)
+    if not config.tasks:
+        raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])
+    if config.limit is not None and config.samples is not None:
+        raise ConfigError([Problem(Place("limit"), "limit and samples exclude each other", "give one of them")])
+    return _with_seeds(config)
+
+
+def _with_seeds(config: RunConfig) -> RunConfig:
+    """The four seeds, where they are given as one option: one for all, three, or four."""
+    if config.seed is None:
+        return config
+    seeds = [config.seed] * 4 if isinstance(config.seed, int) else list(config.seed)
+    seeds = seeds * 4 if len(seeds) == 1 else [*seeds, 1234] if len(seeds) == 3 else seeds
+    if len(seeds) != 4:
+        raise ConfigError(
+            [Problem(Place("seed"), f"takes 1, 3 or 4 numbers, not {len(seeds)}", "python,numpy,torch,few-shot")]
+        )
+    names = ("random_seed", "numpy_random_seed", "torch_random_seed", "fewshot_random_seed")
+    return dataclasses.replace(config, seed=None, **dict(zip(names, seeds, strict=True)))
+
+
+def task_manager(config: RunConfig) -> TaskManager:
+    """The manager that knows the tasks of a run."""
+    arguments = parse_arguments(config.model_args, "model_args")
+    facts = {**redacted(arguments), **parse_arguments(config.metadata or None, "metadata")}
+    return TaskManager(None, config.include_path, config.include_defaults, facts, config.compat)
+
+
+def _listed(tasks: object) -> list[object]:
+    return [tasks] if isinstance(tasks, str | Mapping) else list(tasks or [])  # type: ignore[call-overload]
+
+
+@dataclass
+class Run:
+    """A run: what was asked for, and what has become of it so far."""
+
+    config: RunConfig
+    manager: TaskManager
+    model: Model | None = None
+    watch: Watch | None = None
+    keep_samples: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    loaded: Mapping[str, Any] = field(default_factory=dict)
+    tasks: list[TaskRun] = field(default_factory=list)
+    broken: dict[str, str] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    folder: RunFolder | None = None
+    started: float = field(default_factory=time.time)
+
+    @property
+    def like_lm_eval(self) -> bool:
+        return self.config.compat == "lm-eval"
+
+    def prepare(self) -> None:
+        """Everything that can fail, before the model is loaded."""
+        self.loaded = self.manager.load(self.config.tasks)  # type: ignore[arg-type]  # checked there
+        tasks = self.loaded["tasks"]
+        refuse_unsafe(tasks.values(), confirmed=self.config.confirm_run_unsafe_code)
+        check_samples(self.config.samples, tasks)
+        prepared, self.broken = prepare_tasks(tasks.values(), self._settings(), self.config)
+        if not prepared:
+            raise ConfigError([Problem(Place(f"task {name!r}"), reason) for name, reason in self.broken.items()])
+        self.tasks = [TaskRun(each) for each in prepared]
+
+    def execute(self) -> dict[str, Any]:
+        """Ask, score and count; the result is the content of results.json."""
+        model = self.ready_model()
+        check_model(model, [run.runnable for run in self.tasks])
+        kept: dict[str, list[Kept]] = {}
+        try:
+            if self.config.output_path is not None:
+                self.folder = open_run(
+                    Path(self.config.output_path), self._spec(model), self._facts(model), force=self.config.force
+                )
+            for run in self.tasks:
+                run.keep = self._keeper(run.runnable.task.name, kept)
+            asyncio.run(self._drive(model, self.folder.journal if self.folder is not None else Journal(None)))
+            results = self._results(kept)
+            if self.folder is not None:
+                written = {key: value for key, value in results.items() if key != "samples"}
+                self.folder.finish(written, results["assay"]["status"])
+        finally:
+            if self.folder is not None:
+                self.folder.close()
+        return results
+
+    def ready_model(self) -> Model:
+        if self.model is None:
+            self.model = load_model(self.config.model, parse_arguments(self.config.model_args, "model_args"))
+        return self.model
+
+    def _settings(self) -> Settings:
+        config = self.config
+        chat = Chat(
+            self._template if config.apply_chat_template else None,
+            config.fewshot_as_multiturn,
+            config.system_instruction,
+        )
+        return Settings(
+            num_fewshot=config.num_fewshot,
+            repeats=config.repeats,
+            gen_kwargs=parse_arguments(config.gen_kwargs, "gen_kwargs"),
+            limit=config.limit,
+            sample=config.sample,
+            samples=config.samples,  # type: ignore[arg-type]  # check_samples has looked
+            chat=chat,
+            fewshot_seed=config.fewshot_random_seed,
+            data_dir=config.data_dir,
+            predict_only=config.predict_only,
+            like_lm_eval=self.like_lm_eval,
+        )
+
+    def _template(self, messages: list[dict[str, str]], opened: bool) -> str:
+        return self.ready_model().chat_template(messages, opened)
+
+    async def _drive(self, model: Model, journal: Journal) -> None:
+        """Ask everything; scores are noted as responses land."""
+
+        def plans() -> Iterator[Started]:
+            for run in self.tasks:
+                name = run.runnable.task.name.encode()
+                for number, sample in run.samples():
+                    yield Started((run, number, sample), b"%s\0%d" % (name, sample.doc_id), ask(sample.requests))
+
+        def end(ended: Ended) -> None:
+            run, number, sample = ended.what
+            run.end(number, sample, ended.responses)
+
+        engine = Engine(model, journal, self._notice)
+        self.counts = engine.counts
+        await engine.run(plans(), end)
+        for run in self.tasks:
+            run.finish()
+
+    def _notice(self, counts: Counts) -> None:  # noqa: ARG002  # they are ours
+        if self.folder is not None:
+            self.folder.beat_now_and_then()
+        if self.watch is not None:
+            self.watch(self)
+
+    def _results(self, kept: Mapping[str, Sequence[Kept]]) -> dict[str, Any]:
+        """The numbers of every task and group, in lm-eval's layout, with our own account beside them."""
+        tasks = {run.runnable.task.name: self._task_result(run) for run in self.tasks}
+        groups = [self._group_result(group, tasks) for group in bottom_up(self.loaded["groups"].values())]
+        results = lm_eval_results(list(tasks.values()), groups)
+        if self.keep_samples:
+            results["samples"] = {name: self._sample_log(name, several) for name, several in kept.items()}
+        account = accounts(list(tasks.values()), self.broken, dataclasses.asdict(self.counts), self.config.max_failed)
+        return {**results, "config": self._described(), "date": self.started, "assay": account}
+
+    def _task_result(self, run: TaskRun) -> TaskResult:
+        task, runnable, iterations = run.runnable.task, run.runnable, self.config.bootstrap_iters or 0
+        return TaskResult(
+            name=task.name,
+            alias=task.alias,
+            rows=run.board.estimates(runnable.aggregation, bootstrap_iters=iterations, like_lm_eval=self.like_lm_eval),
+            scored=run.board.scored,
+            documents=run.board.documents,
+            failed=run.board.failed,
+            original=runnable.original,
+            num_fewshot=runnable.num_fewshot,
+            version=runnable.version,
+            higher_is_better=runnable.higher_is_better(),
+            config=runnable.described(),
+        )
+
+    def _group_result(self, group: Any, tasks: Mapping[str, TaskResult]) -> GroupResult:
+        aggregates = group.config.aggregate_metric_list
+        rows = group_rows(group, tasks, like_lm_eval=self.like_lm_eval) if aggregates else None
+        size = sum(tasks[task.name].scored for task in group.get_all_tasks() if task.name in tasks)
+        return GroupResult(group.name, group.alias, group.child_names, rows, size, group.version)
+
+    def _keeper(self, name: str, kept: dict[str, list[Kept]]) -> Callable[[Kept], None] | None:
+        """What takes the samples of a task: the folder, the caller, both or nobody."""
+        kept[name] = []
+        takers = [kept[name].append] if self.keep_samples else []
+        if self.folder is not None:
+            takers.append(
+                self.folder.keeper(name, self.config.log_samples, lambda n, doc_id: self._logged_id(name, n, doc_id))
+            )
+        if len(takers) < 2:
+            return takers[0] if takers else None
+        return lambda each: [take(each) for take in takers] and None
+
+    def _sample_log(self, name: str, kept: Sequence[Kept]) -> list[dict[str, Any]]:
+        """The samples of a task as lm-eval logs them: filter by filter."""
+        records = [list(lm_eval_records(k, self._logged_id(name, n, k.sample.doc_id))) for n, k in enumerate(kept)]
+        filters = max(map(len, records), default=0)
+        return [several[number] for number in range(filters) for several in records if number < len(several)]
+
+    def _logged_id(self, name: str, number: int, doc_id: int) -> int:
+        """The number a document is logged under: its own; or lm-eval's, which takes `samples` in the order given."""
+        asked: Any = (self.config.samples or {}).get(name)
+        return int(asked[number]) if self.like_lm_eval and asked else doc_id
+
+    def _spec(self, model: Model) -> dict[str, Any]:
+        """All that the results of this run depend on."""
+        options = {
+            f.name: getattr(self.config, f.name) for f in dataclasses.fields(self.config) if f.name not in NOT_SPEC
+        }
+        tasks = {run.runnable.task.name: task_digest(run.runnable) for run in self.tasks}
+        return {
+            "model": model.identity,
+            "tasks": tasks,
+            **{key: value for key, value in options.items() if value is not None},
+        }
+
+    def _facts(self, model: Model) -> dict[str, Any]:
+        """What is noted about a run beside what it depends on."""
+        arguments = parse_arguments(self.config.model_args, "model_args")
+        named = {"name": model.name, "identity": model.identity, "args": redacted(arguments)}
+        return {"model": named, "environment": environment(), **self.facts}
+
+    def _described(self) -> dict[str, Any]:
+        """The section `config` of lm-eval's results."""
+        config = self.config
+        return {
+            "model": self.ready_model().name if self.model is not None else config.model,
+            "model_args": redacted(parse_arguments(config.model_args, "model_args")),
+            "batch_size": config.batch_size,
+            "batch_sizes": [],
+            "device": config.device,
+            "use_cache": config.use_cache,
+            "limit": config.limit,
+            "bootstrap_iters": config.bootstrap_iters,
+            "gen_kwargs": parse_arguments(config.gen_kwargs, "gen_kwargs") or None,
+            "random_seed": config.random_seed,
+            "numpy_seed": config.numpy_random_seed,
+            "torch_seed": config.torch_random_seed,
+            "fewshot_seed": config.fewshot_random_seed,
+        }
+
+
+def task_digest(runnable: Runnable) -> str:
+    """A name for all that a task is: its settings, its helper modules, its data."""
+    settings = {key: str(value) for key, value in runnable.described().items()}
+    modules = {
+        file for function in functions_in(dict(runnable.task.fields)) if (file := module_file(function)).is_file()
+    }
+    parts = [repr(sorted(settings.items())), *sorted(digest_file(file) for file in modules), runnable.fingerprint]
+    return digest("\n".join(parts).encode())

@@ -102,3 +102,20 @@ class Sample(NamedTuple):
     gold: object
     choices: Sequence[str] | None = None
     prefix: str = ""
+
+
+class ScoreKey(NamedTuple):
+    """What a number is about: a metric, of the answers that a filter leaves."""
+
+    metric: str
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value computed from n documents; without a standard error, `reason` says why there is none."""
+
+    value: float
+    stderr: float | None
+    n: int
+    reason: str = ""

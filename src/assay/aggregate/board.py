@@ -3,30 +3,24 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from assay.aggregate.estimate import Estimate, estimate
+from assay.aggregate.estimate import estimate
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
-
-
-class Row(NamedTuple):
-    """A row of results: a metric under a filter."""
-
-    metric: str
-    filter: str
+from assay.records import Estimate, ScoreKey
 
 
 @dataclass(slots=True)
 class Board:
     """Values by metric and filter, one per document that was scored, in the order of the documents."""
 
-    values: dict[Row, list[Any]] = field(default_factory=dict)
+    values: dict[ScoreKey, list[Any]] = field(default_factory=dict)
     failed: Counter[str] = field(default_factory=Counter)
     documents: int = 0
 
     def add(self, filter: str, values: Mapping[str, Any]) -> None:
         for metric, value in values.items():
-            row = Row(metric, filter)
+            row = ScoreKey(metric, filter)
             if row in self.values:
                 self.values[row].append(value)
             else:
@@ -41,8 +35,12 @@ class Board:
         return max((len(values) for values in self.values.values()), default=0)
 
     def estimates(
-        self, aggregation: Callable[[str], Aggregation | Callable[..., Any] | None], *, bootstrap_iters: int, like_lm_eval: bool
-    ) -> dict[Row, Estimate]:
+        self,
+        aggregation: Callable[[str], Aggregation | Callable[..., Any] | None],
+        *,
+        bootstrap_iters: int,
+        like_lm_eval: bool,
+    ) -> dict[ScoreKey, Estimate]:
         """The number of each row. A metric nobody declared an aggregation for is averaged."""
         return {
             row: estimate(

@@ -2,25 +2,15 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation, Values, mean, total
+from assay.records import Estimate
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
 CHUNK = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value computed from n documents; without a standard error, `reason` says why there is none."""
-
-    value: float
-    stderr: float | None
-    n: int
-    reason: str = ""
 
 
 def estimate(

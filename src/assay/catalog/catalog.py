@@ -11,7 +11,7 @@ from assay.catalog.expand import Expander
 from assay.catalog.include import Reader
 from assay.catalog.index import Index, indexed
 from assay.catalog.roots import IncludePath, Root, all_roots
-from assay.catalog.selection import Selection, Selector, Spec, looks_like_path, paths_of, split_specs
+from assay.catalog.selection import Selection, Selector, Spec, split_specs
 from assay.config.fields import Fields
 from assay.errors import Problem
 
@@ -46,19 +46,17 @@ class Catalog:
         return self.index.names(*kinds)
 
     def match(self, patterns: Iterable[str]) -> list[str]:
-        """Every name that one of the patterns matches, sorted."""
-        patterns = list(patterns)
-        return [name for name in self.names("task", "group", "tag") if any(fnmatchcase(name, p) for p in patterns)]
+        """Every name that one of the patterns matches, sorted; `glob@format` gives names with the format."""
+        wanted = [pattern.partition("@") for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
+        names = self.names("task", "group", "tag")
+        return sorted({f"{name}{at}{asked}" for base, at, asked in wanted for name in names if fnmatchcase(name, base)})
 
-    def select(
-        self, specs: Spec | Iterable[Spec], overrides: Overrides | None = None, *, thorough: bool = False
-    ) -> Selection:
+    def select(self, specs: object, overrides: Overrides | None = None, *, thorough: bool = False) -> Selection:
         """What is asked for, as nodes. A problem is collected, not raised: the caller decides what it stops.
 
         `thorough` looks again at what the index found right, for the sake of its notes.
         """
         wanted = split_specs(specs)
-        self._add_roots_for(wanted)
         selection = self._select(wanted, overrides or {}, thorough)
         if self._stale:
             del self.index
@@ -66,41 +64,45 @@ class Catalog:
             self._stale = set()
         return selection
 
-    def read(self, entry: Entry, *, thorough: bool = False) -> tuple[Fields, list[Problem]]:
+    def read(self, entry: Entry, *, thorough: bool = False, index: Index | None = None) -> tuple[Fields, list[Problem]]:
         """All that a file says, includes merged in, and what is wrong with it."""
-        merged = self._reader.merged(entry.path, lenient=self.index.origins[entry.path].is_lenient(entry.path))
-        changed = {path for path, digest in merged.files.items() if self.index.digest_of(path) != digest}
+        index = index or self.index
+        merged = self._reader.merged(entry.path, lenient=index.origins[entry.path].is_lenient(entry.path))
+        changed = {path for path, digest in merged.files.items() if index.digest_of(path) != digest}
         self._stale |= changed
         problems = [*merged.problems]
         if thorough or entry.error or changed:
-            problems += check_fields(merged.fields)
-        problems += [clash.problem() for clash in self.index.clashes if entry in (clash.first, clash.second)]
+            problems += check_fields(merged.fields, entry.path)
+        if any(entry in (clash.first, clash.second) for clash in index.clashes):
+            problems += [
+                clash.problem(merged.fields) for clash in index.clashes if entry in (clash.first, clash.second)
+            ]
         return merged.fields, problems
 
     def _select(self, wanted: list[Spec], overrides: Overrides, thorough: bool) -> Selection:
         self._reader = Reader()
         problems: list[Problem] = []
 
-        def read(entry: Entry) -> Fields:
-            fields, wrong = self.read(entry, thorough=thorough)
-            problems.extend(wrong)
-            return fields
+        def expander(index: Index) -> Expander:
+            def read(entry: Entry) -> Fields:
+                fields, wrong = self.read(entry, thorough=thorough, index=index)
+                problems.extend(wrong)
+                return fields
 
-        selection = Selector(Expander(self.index, self._reader, read), overrides).select(wanted)
-        return Selection(selection.nodes, tuple(dict.fromkeys((*problems, *selection.problems))))
+            return Expander(index, self._reader, read)
 
-    def _add_roots_for(self, wanted: list[Spec]) -> None:
-        """Files and folders that are named by path join the roots, and with them what lies beside them."""
-        for spec in wanted:
-            if isinstance(spec, str) and looks_like_path(spec.partition("@")[0]):
-                for path in paths_of(spec.partition("@")[0]):
-                    self._add_root_of(path)
+        def beside(path: Path) -> Expander:
+            index = self._index_beside(path)
+            return expander(index) if index is not self.index else usual
 
-    def _add_root_of(self, path: Path) -> None:
+        usual = expander(self.index)
+        selection = Selector(usual, beside, overrides).select(wanted)
+        return Selection(selection.nodes, tuple(dict.fromkeys((*problems, *selection.problems))), selection.ways)
+
+    def _index_beside(self, path: Path) -> Index:
+        """The index with what lies beside a file, or in a folder, that was asked for by path: there, it wins."""
         folder = path if path.is_dir() else path.parent
-        known = any(
-            Path(root.path) == folder or (root.deep and folder.is_relative_to(root.path)) for root in self._roots
-        )
-        if folder.is_dir() and not known:
-            self._roots.append(Root(str(folder), "tasks", lenient=self.lenient, deep=path.is_dir()))
-            self.__dict__.pop("index", None)
+        if any(folder == Path(r.path) or (r.deep and folder.is_relative_to(r.path)) for r in self._roots):
+            return self.index
+        root = Root(str(folder), "tasks", lenient=self.lenient, deep=path.is_dir())
+        return Index([*self.index.parts, (root, indexed(root, stale=self._stale))])

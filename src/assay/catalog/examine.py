@@ -10,6 +10,7 @@ from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.config.group import GroupConfig
 from assay.config.option import yaml_keys
+from assay.config.source import Source
 from assay.config.task import TaskConfig
 from assay.errors import Problem, nearest
 
@@ -23,8 +24,9 @@ def examine(path: str, reader: Reader, *, lenient: bool) -> tuple[Entry, Merged]
     """What the index keeps of a file, and what was read to know it. Nothing in it is executed."""
     merged = reader.merged(path, lenient=lenient)
     fields = merged.fields
-    serious = [problem for problem in (*merged.problems, *check_fields(fields)) if problem.serious]
-    kind, name = kind_of(fields), declared_name(fields)
+    found = dict.fromkeys((*merged.problems, *check_fields(fields, path)))
+    serious = [problem for problem in found if problem.serious]
+    kind, name = kind_of(fields, path), declared_name(fields)
     if serious and (not name or name_problem(name)):
         kind, name = "broken", path.rpartition("/")[2].rpartition(".")[0]
     more = f" (and {len(serious) - 1} more)" if len(serious) > 1 else ""
@@ -40,13 +42,18 @@ def examine(path: str, reader: Reader, *, lenient: bool) -> tuple[Entry, Merged]
     return entry, merged
 
 
-def kind_of(fields: Fields) -> Kind:
-    """What a file is, by its keys; the same rule as lm-eval's, and `format`."""
+def kind_of(fields: Fields, path: str | None = None) -> Kind:
+    """What a file is, by its keys; the same rule as lm-eval's, and `format`.
+
+    A file that has its name only from a file it includes is a template, too; lm-eval takes it for that other task.
+    """
     if "class" in fields or is_legacy_task(fields):
         return "task"
     for kind in ("group", "task", "format"):
         if kind in fields:
-            return kind
+            origin = fields.origin(kind)
+            borrowed = path is not None and isinstance(origin.source, Source) and origin.source.file != path
+            return "template" if borrowed and not origin.lenient else kind
     return "template"
 
 
@@ -62,37 +69,53 @@ def declared_name(fields: Fields) -> str:
     return name.partition("@")[0] if isinstance(name, str) else ""
 
 
-def check_fields(fields: Fields) -> list[Problem]:
+def check_fields(fields: Fields, path: str | None = None) -> list[Problem]:
     """Everything wrong with the keys and values of one file, includes merged in."""
     problems: list[Problem] = []
-    kind = kind_of(fields)
+    kind = kind_of(fields, path)
     if kind == "task":
         _check_task(fields, problems)
     elif kind == "group":
         check_group(fields, problems)
     elif kind == "format":
-        decode(FormatConfig, fields, problems)
+        decode(FormatConfig, fields, problems, known=("include",))
     else:
         _check_template(fields, problems)
-    if kind in ("task", "group", "format"):
-        wrong = name_problem(fields[kind])
-        if wrong:
-            problems.append(Problem(fields.place(kind), f"the name {fields[kind]!r} {wrong}", "choose another name"))
+    if kind in ("task", "format"):
+        _check_name(fields, kind, problems)
     return problems
 
 
+def _check_name(fields: Fields, key: str, problems: list[Problem]) -> None:
+    name = fields[key]
+    wrong = name_problem(name)
+    if not wrong and key != "task" and "@" in str(name):
+        wrong = "contains '@', which is for asking: `name@format`"
+    if not wrong and isinstance(name, str) and name.endswith("@"):
+        wrong = "ends with '@' and names no format"
+    if wrong and isinstance(name, str):
+        tolerated = fields.origin(key).lenient and not name_problem(name.replace(" ", "_"))
+        what = f"the name {name!r} {wrong}"
+        problems.append(Problem(fields.place(key), what, "choose another name", serious=not tolerated))
+
+
 def _check_task(fields: Fields, problems: list[Problem]) -> None:
-    decode(TaskConfig, fields, problems, known=("group", "task_list"))
+    decode(TaskConfig, fields, problems, known=("group", "task_list", "include"))
+    for number, tag in enumerate(_as_list(fields.get("tag"))):
+        wrong = name_problem(tag)
+        if wrong and isinstance(tag, str):
+            place = fields.place("tag", *([number] if isinstance(fields["tag"], list) else []))
+            problems.append(Problem(place, f"the tag {tag!r} {wrong}", "choose another tag"))
     if "group" in fields:
         fix = f"write `tag: {fields['group']}`, or list the task in a group file"
         lenient = fields.origin("group").lenient
-        problems.append(
-            Problem(fields.place("group", key=True), "a task file cannot have `group`", fix, serious=not lenient)
-        )
+        place = fields.place("group", key=True)
+        problems.append(Problem(place, "a task file cannot have `group`", fix, serious=not lenient))
 
 
 def check_group(fields: Fields, problems: list[Problem]) -> None:
     """A group's own keys, the defaults it has for its members, and its members."""
+    _check_name(fields, "group", problems)
     check(GroupConfig, fields, problems, known=(*TASK_KEYS, "include"))
     check(TaskConfig, fields.without(*GROUP_KEYS, "include"), problems, known=GROUP_KEYS)
     if "tag" in fields:
@@ -112,6 +135,7 @@ def _check_member(member: Fields, group: Fields, number: int, problems: list[Pro
         check_group(member, problems)
     elif "task" in member:
         check(TaskConfig, member, problems, known=(*GROUP_KEYS, "include"))
+        _check_name(member, "task", problems)
     else:
         near = nearest("task", map(str, member), count=1) or nearest("group", map(str, member), count=1)
         fix = f"{near[0]!r} looks like it" if near else "write `task: name`, or `group: name` with `task: [...]`"
@@ -128,20 +152,22 @@ def _check_template(fields: Fields, problems: list[Problem]) -> None:
 
 
 def name_problem(name: object) -> str:
-    """What keeps a text from being the name of a task or group; empty when nothing does.
+    """What keeps a text from being the name of a task, group or tag; empty when nothing does.
 
     >>> name_problem("mmlu_anatomy"), name_problem("../evil")
     ('', "contains '/'")
     """
     if not isinstance(name, str):
         return "is not text"
-    name = name.partition("@")[0]
-    if not name or len(name) > 200:
-        return "is empty" if not name else "is longer than 200 characters"
-    if name[0] in ".~-":
-        return f"begins with {name[0]!r}" if "/" not in name else "contains '/'"
-    odd = _ODD.search(name)
-    return f"contains {odd.group()!r}" if odd else ""
+    bare = name.removeprefix("tag:").partition("@")[0] if name.startswith("tag:") else name.partition("@")[0]
+    if not bare or len(bare) > 200:
+        return "is empty" if not bare else "is longer than 200 characters"
+    odd = _ODD.search(bare)
+    if odd:
+        return f"contains {odd.group()!r}"
+    if bare[0] in ".~-":
+        return f"begins with {bare[0]!r}"
+    return "ends like the name of a file" if bare.endswith((".yaml", ".yml")) else ""
 
 
 _ODD = re.compile(r"::|[\s/\\,*?\[\]\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")

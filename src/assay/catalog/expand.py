@@ -67,7 +67,7 @@ class Expander:
             node = self._of_entry(entry, wanted, settings, trail)
             return [node] if node is not None else []
         if wanted.base in self.index.tags:
-            below = settings.overridden(wanted.written.only(DEFAULT_KEYS), wanted.format)
+            below = settings.overridden(wanted.written.only(DEFAULT_KEYS), wanted.format, wanted.place)
             tagged = [Reference(name, wanted.place) for name in self.index.tags[wanted.base]]
             return [node for reference in tagged for node in self.named(reference, below, trail)]
         self._not_found(wanted)
@@ -103,7 +103,7 @@ class Expander:
     def _listed(self, name: str, place: Callable[[], Place], settings: Settings, trail: Trail) -> list[Node]:
         # A place is looked up only where something is wrong: a group may list ten thousand names.
         known = name in self.index.named and name not in trail
-        return self.named(Reference(name, Place("?") if known else place()), settings, trail)
+        return self.named(Reference(name, Place("?") if known and "@" not in name else place()), settings, trail)
 
     def _written(self, written: Fields, parent: str, settings: Settings, trail: Trail) -> Iterator[Member]:
         key = "group" if "group" in written else "task"
@@ -130,7 +130,7 @@ class Expander:
             return None
         is_group = entry.kind == "group"
         overrides = wanted.written.only(DEFAULT_KEYS if is_group else OVERRIDE_KEYS)
-        below = settings.overridden(overrides, wanted.format)
+        below = settings.overridden(overrides, wanted.format, wanted.place)
         key = (entry.path, below)
         if key not in self._known:
             self._known[key] = self._group_entry(entry, below, trail) if is_group else self._task_entry(entry, below)
@@ -140,8 +140,15 @@ class Expander:
     def _task_entry(self, entry: Entry, settings: Settings) -> Node:
         fields = self.read(entry)
         suffix = str(fields.get("task", "")).partition("@")[2]
+        asked = settings.chosen_format
         return TaskNode(
-            entry.name, settings.over(fields), True, suffix or None, settings.chosen_format, pristine=settings.is_empty
+            name=entry.name,
+            fields=settings.over(fields),
+            registered=True,
+            written_format=suffix or None,
+            chosen_format=asked,
+            format_place=settings.format_place if asked else fields.place("task") if suffix else None,
+            pristine=settings.is_empty,
         )
 
     def _group_entry(self, entry: Entry, settings: Settings, trail: Trail) -> Node | None:
@@ -160,7 +167,8 @@ class Expander:
         name = f"{parent}::{reference.base}" if parent else reference.base
         fields = settings.around(reference.written)
         chosen = settings.commanded_format or reference.format or settings.format
-        return [TaskNode(name, fields, False, None, chosen)]
+        place = settings.format_place if settings.commanded_format else reference.place
+        return [TaskNode(name, fields, registered=False, chosen_format=chosen, format_place=place)]
 
     def _with_includes(self, written: Fields) -> Fields:
         if "include" not in written:
@@ -177,10 +185,10 @@ class Expander:
             )
             return
         known = self.index.tags if wanted.only_tag else {**self.index.named, **self.index.tags}
-        near = nearest(wanted.base, known)
+        near = nearest(wanted.base, known, floor=0.3)
         fix = "did you mean " + ", ".join(near) + "?" if near else "`assay ls` lists every name"
         if wanted.written:
-            fix += " An inline task needs a dataset_path or a class."
+            fix += "; or give an inline task its dataset_path"
         what = f"no {'tag' if wanted.only_tag else 'task, group or tag'} is called {wanted.base!r}"
         self.problems.append(Problem(wanted.place, what, fix))
 

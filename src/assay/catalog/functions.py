@@ -39,7 +39,15 @@ def module_file(function: Function) -> Path:
 def check_function(function: Function) -> Problem | None:
     """What is wrong with a function's name, found by reading its module and running nothing."""
     file = module_file(function)
-    if not file.is_file():
+    try:
+        is_there = file.is_file()
+    except OSError as error:
+        return Problem(
+            function.place,
+            f"module {function.module[:60]!r} cannot be looked for: {error.strerror}",
+            "correct its name",
+        )
+    if not is_there:
         if importlib.util.find_spec(function.module.partition(".")[0]) is not None:
             return None  # an installed module: to look inside would be to run it
         near = nearest(file.stem, [path.stem for path in file.parent.glob("*.py")], count=1)

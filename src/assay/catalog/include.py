@@ -106,8 +106,8 @@ class _Reading:
                 if not os.path.isfile(path):  # noqa: PTH113  # hot; a pipe would be waited for without end
                     raise FileNotFoundError(2, "no such regular file", path)
                 return self.reader.source(path, keep=asked is not None, lenient=self.lenient)
-        except OSError as error:
-            self.files[path] = ""
+        except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+            self.files[path.replace("\0", "?")] = ""
             place = asked() if asked is not None else Place(path)
             self.problems.append(_unreadable(path, place, error, included=asked is not None))
             return None
@@ -119,13 +119,17 @@ class _Reading:
         return None
 
 
-def _unreadable(path: str, place: Place, error: OSError, *, included: bool) -> Problem:
+def _unreadable(path: str, place: Place, error: OSError | ValueError, *, included: bool) -> Problem:
+    if isinstance(error, ValueError):
+        return Problem(place, f"the path {path!r} is none: {error}", "give a path relative to this file")
     if not included:
         return Problem(place, f"the file cannot be read: {error.strerror or error}", "check its permissions")
     if not isinstance(error, FileNotFoundError):
         return Problem(
             place, f"the included file {path} cannot be read: {error.strerror or error}", "check its permissions"
         )
+    if "\\" in path:
+        return Problem(place, f"no file {path} to include", "write `/` between the parts of a path")
     folder, _, name = path.rpartition("/")
     try:
         near = nearest(name, os.listdir(folder), count=1)  # noqa: PTH208  # names are wanted, not paths

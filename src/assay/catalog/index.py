@@ -11,6 +11,7 @@ from assay.catalog.cache import Snapshot
 from assay.catalog.entries import Entry
 from assay.catalog.roots import Root
 from assay.catalog.scan import Stamp, is_config, scan, stamps
+from assay.config.fields import Fields
 from assay.errors import Place, Problem
 
 
@@ -85,10 +86,17 @@ class Clash:
     second: Entry
     lenient: bool
 
-    def problem(self) -> Problem:
+    def problem(self, fields: Fields | None = None) -> Problem:
+        """What to say of it; `fields` of the second file give the exact place."""
         what = f"{self.second.kind} {self.second.name!r} is also defined in {self.first.path}"
         fix = "the first one counts, as in lm-eval" if self.lenient else "rename one of them"
-        return Problem(Place(self.second.path), what, fix, serious=not self.lenient)
+        here = (
+            fields is not None
+            and self.second.kind in fields
+            and fields.place(self.second.kind).file == self.second.path
+        )
+        place = fields.place(self.second.kind) if here and fields is not None else Place(self.second.path)
+        return Problem(place, what, fix, serious=not self.lenient)
 
 
 class Index:

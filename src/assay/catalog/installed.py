@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.catalog.store import keep, recall, stamp_of
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import Place, Problem
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -18,7 +18,10 @@ NAME = "installed.json"
 
 
 def installed_folders() -> list[tuple[str, str]]:
-    """The folders, each with what brings it. Remembered until something is installed or removed."""
+    """The folders, each with what brings it; empty where that names none that exists.
+
+    Remembered until something is installed or removed.
+    """
     stamp = stamp_of(__file__, *sys.path)
     body = recall(NAME, stamp)
     if body is not None:
@@ -35,7 +38,7 @@ def _search() -> Iterator[tuple[str, str]]:
     if lm_eval is not None:
         yield "lm_eval", str(lm_eval)
     for plugin in sorted(entry_points(group=PLUGIN_GROUP), key=lambda plugin: plugin.name):
-        yield f"plugin {plugin.name}", str(plugin_folder(plugin))
+        yield f"plugin {plugin.name}", plugin_folder(plugin)
 
 
 def lm_eval_tasks() -> Path | None:
@@ -49,14 +52,17 @@ def lm_eval_tasks() -> Path | None:
     return next((path.resolve() for path in (folder, *_package_folders("lm_eval", "tasks")) if path.is_dir()), None)
 
 
-def plugin_folder(plugin: "EntryPoint") -> Path:
-    """The folder that a plug-in names as `package.folder`."""
+def plugin_folder(plugin: "EntryPoint") -> str:
+    """The folder that a plug-in names as `package.folder`; empty where there is none."""
     package, *parts = plugin.module.split(".")
     found = next((folder for folder in _package_folders(package, *parts) if folder.is_dir()), None)
-    if found is None:
-        what = f"no folder {plugin.value!r}, which this plug-in names as its tasks"
-        raise ConfigError([Problem(Place(f"plug-in {plugin.name!r}"), what, "reinstall or uninstall the plug-in")])
-    return found.resolve()
+    return str(found.resolve()) if found is not None else ""
+
+
+def broken_plugins() -> list[Problem]:
+    """The plug-ins whose folder does not exist. They bring nothing, and stop nothing."""
+    what, fix = "this plug-in names a folder of tasks that does not exist", "reinstall or uninstall it"
+    return [Problem(Place(origin), what, fix) for origin, folder in installed_folders() if not folder]
 
 
 def _package_folders(package: str, *parts: str) -> Iterator[Path]:

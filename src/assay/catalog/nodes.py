@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from assay.catalog.include import NO_FIELDS
 from assay.config.fields import Fields
+from assay.errors import Place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,6 +21,7 @@ class TaskNode:
     registered: bool
     written_format: str | None = None
     chosen_format: str | None = None
+    format_place: Place | None = None
     pristine: bool = False
 
 
@@ -50,6 +52,7 @@ class Settings:
     command: Fields = field(default_factory=lambda: NO_FIELDS)
     format: str | None = None
     commanded_format: str | None = None
+    format_place: Place | None = None
 
     def over(self, fields: Fields) -> Fields:
         """A registered task's fields under all of these."""
@@ -63,11 +66,12 @@ class Settings:
         """The settings for the members of a group that has `defaults`."""
         return replace(self, defaults=self.defaults | defaults) if defaults else self
 
-    def overridden(self, overrides: Fields, format: str | None) -> "Settings":
-        """The settings for a member that its list mentions with `overrides` or in a format."""
+    def overridden(self, overrides: Fields, format: str | None, place: Place) -> "Settings":
+        """The settings for a member that its list mentions, at `place`, with `overrides` or in a format."""
         if not overrides and format is None:
             return self
-        return replace(self, overrides=self.overrides | overrides, format=format or self.format)
+        where = place if format is not None and self.commanded_format is None else self.format_place
+        return replace(self, overrides=self.overrides | overrides, format=format or self.format, format_place=where)
 
     @property
     def is_empty(self) -> bool:

@@ -35,15 +35,27 @@ def default_roots() -> Iterator[Root]:
     """What is there without asking: what is bundled, then what installed packages bring."""
     yield Root(str(Path(__file__).resolve().parent.parent / "bundled"), "bundled")
     for origin, folder in installed_folders():
-        yield Root(folder, origin)
+        if folder:
+            yield Root(folder, origin)
 
 
 def included_roots(include_path: IncludePath, *, lenient: bool) -> Iterator[Root]:
     """The user's folders, in their order; one that does not exist is an error, never skipped."""
     for written in split_paths(include_path):
-        folder = Path(written).expanduser().resolve()
-        if not folder.is_dir():
-            what = f"no folder {written!r}" if not folder.exists() else f"{written!r} is not a folder"
+        try:
+            folder = Path(written).expanduser().resolve()
+            what = (
+                ""
+                if folder.is_dir()
+                else f"{written!r} is not a folder"
+                if folder.exists()
+                else f"no folder {written!r}"
+            )
+        except (OSError, ValueError, RuntimeError) as error:
+            what = f"{written!r} cannot be opened: {error}"
+        if not what and not os.access(folder, os.R_OK | os.X_OK):
+            what = f"the folder {written!r} may not be read"
+        if what:
             raise ConfigError([Problem(Place("include_path"), what, "give the folder that holds the task files")])
         yield Root(str(folder), "include_path", lenient=lenient)
 

@@ -52,13 +52,20 @@ def _read_folder(folder: str, found: dict[str, Stamp]) -> tuple[list[str], list[
         with os.scandir(handle) as entries:
             for entry in entries:
                 name = entry.name
-                if name.endswith(("yaml", "yml")) and not entry.is_dir():
+                if name.endswith(("yaml", "yml")) and not _is_dir(entry):
                     found[f"{folder}/{name}"] = _stamp(entry)
-                elif name not in _SKIPPED and not name.startswith(".") and entry.is_dir():
+                elif name not in _SKIPPED and not name.startswith(".") and _is_dir(entry):
                     (linked if entry.is_symlink() else inner).append(f"{folder}/{name}")
     finally:
         os.close(handle)
     return inner, linked
+
+
+def _is_dir(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads to itself
 
 
 def _identity(folder: str) -> tuple[int, int]:

@@ -3,8 +3,8 @@
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -24,79 +24,89 @@ TASKS = Place("tasks")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was selected, in order, and everything that was wrong on the way."""
+    """What was selected, in order, and everything that was wrong on the way.
+
+    `ways` says, by the id of a node, through which group it was asked for: `a::b` came by `a`.
+    """
 
     nodes: tuple[Node, ...]
     problems: tuple[Problem, ...]
+    ways: Mapping[int, str] = field(default_factory=dict)
 
 
-def split_specs(specs: "str | os.PathLike[str] | Spec | Iterable[Spec]") -> list[Spec]:
+def split_specs(specs: object) -> list[Spec]:
     """The single things asked for: texts are split at commas and spaces, unless the whole text is a path that exists.
 
     >>> split_specs(["a, b", "c d"])
     ['a', 'b', 'c', 'd']
     """
-    if isinstance(specs, os.PathLike):
-        return [os.fspath(specs)]
-    several = [specs] if isinstance(specs, str | Mapping | Entry) else list(specs)
+    several = [specs] if isinstance(specs, str | Mapping | Entry | os.PathLike) else specs
+    if not isinstance(several, Iterable):
+        raise TypeError(f"tasks must be names, paths or configurations, not {type(specs).__name__}")
     found: list[Spec] = []
     for spec in several:
-        if not isinstance(spec, str):
-            found.append(os.fspath(spec) if isinstance(spec, os.PathLike) else spec)
-        elif looks_like_path(spec) and Path(spec).expanduser().exists():
+        if isinstance(spec, os.PathLike):
+            found.append(f"{os.fspath(spec)}" if os.sep in os.fspath(spec) else f".{os.sep}{os.fspath(spec)}")
+        elif isinstance(spec, str):
+            found += [spec] if looks_like_path(spec) and _exists(spec) else [p for p in re.split(r"[,\s]+", spec) if p]
+        elif isinstance(spec, Mapping | Entry):
             found.append(spec)
         else:
-            found += [part for part in re.split(r"[,\s]+", spec) if part]
+            raise TypeError(f"tasks must be names, paths or configurations, not {type(spec).__name__}")
     return found
 
 
 def looks_like_path(spec: str) -> bool:
     """Whether a text means a file or folder. A bare word never does, so nothing depends on the working directory.
 
-    >>> looks_like_path("mmlu"), looks_like_path("./mmlu"), looks_like_path("my.yaml")
-    (False, True, True)
+    >>> looks_like_path("mmlu"), looks_like_path("./mmlu"), looks_like_path("my.yaml"), looks_like_path(".")
+    (False, True, True, True)
     """
-    return os.sep in spec or "/" in spec or spec.endswith((".yaml", ".yml")) or spec.startswith(("~", ".."))
+    is_file = spec.endswith((".yaml", ".yml"))
+    return os.sep in spec or "/" in spec or is_file or spec.startswith("~") or spec in (".", "..")
+
+
+def _exists(spec: str) -> bool:
+    try:
+        return Path(spec).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 def paths_of(spec: str) -> list[Path]:
-    """The files and folders a path means; a pattern may mean several."""
-    path = Path(spec).expanduser()
-    if path.exists() or not glob.has_magic(spec):
-        return [path.resolve()]
-    return [Path(found).resolve() for found in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207  # patterns may be absolute
+    """The files and folders a path means; a pattern may mean several. What cannot be a path raises OSError."""
+    try:
+        path = Path(spec).expanduser()
+        if path.exists() or not glob.has_magic(spec):
+            return [path.resolve()]
+        return [Path(found).resolve() for found in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
+    except (ValueError, RuntimeError) as error:
+        raise OSError(str(error)) from error
 
 
 class Selector:
-    """Selects from one state of the catalog."""
+    """Selects from one state of the catalog. `beside` gives an expander that also knows what lies beside a path."""
 
-    def __init__(self, expander: Expander, overrides: Mapping[str, Mapping[str, object]]) -> None:
+    def __init__(
+        self, expander: Expander, beside: Callable[[Path], Expander], overrides: Mapping[str, Mapping[str, object]]
+    ) -> None:
         self.expander = expander
         self.index = expander.index
         self.problems = expander.problems
+        self.ways: dict[int, str] = {}
+        self._beside = beside
         self._overrides = overrides
         self._unused = set(overrides)
 
     def select(self, specs: Iterable[Spec]) -> Selection:
         nodes = [node for spec in specs for node in self._spec(spec)]
         for name in sorted(self._unused):
-            fix = (
-                f"did you mean {near[0]!r}?"
-                if (near := nearest(name, self._overrides)) and near[0] != name
-                else "name what is loaded"
-            )
-            self.problems.append(Problem(Place("overrides"), f"{name!r} was not asked for", fix))
-        return Selection(tuple(nodes), tuple(dict.fromkeys(self.problems)))
+            self.problems.append(Problem(Place("overrides"), f"{name!r} was not asked for", "name what is loaded"))
+        return Selection(tuple(nodes), tuple(dict.fromkeys(self.problems)), self.ways)
 
     def _spec(self, spec: Spec) -> list[Node]:
         if isinstance(spec, str):
-            base, _, asked = spec.partition("@")
-            settings = Settings(command=self._command(spec), commanded_format=asked or None)
-            if looks_like_path(base):
-                return [node for path in paths_of(base) for node in self._path(path, settings)]
-            if "::" in base:
-                return self._descend(base.split("::"), settings)
-            return self._name(base, settings)
+            return self._text(spec)
         if isinstance(spec, Entry):
             return self.expander.entry(spec, Settings())
         fields = Fields.of(dict(spec), Origin("configuration"))
@@ -108,20 +118,32 @@ class Selector:
             return []
         return self.expander.inline(fields, Settings())
 
+    def _text(self, spec: str) -> list[Node]:
+        base, at, asked = spec.partition("@")
+        if at and (not asked or "::" in asked):
+            fix = "write the format last: `group::task@format`" if asked else "write `name@format`, or the name alone"
+            self.problems.append(Problem(TASKS, f"{spec!r} has no format after '@'", fix))
+            return []
+        settings = Settings(command=self._command(spec), commanded_format=asked or None)
+        if looks_like_path(base):
+            return self._path(base, settings)
+        if "::" in base:
+            return self._descend(base.split("::"), settings)
+        return self._name(base, settings)
+
     def _command(self, spec: str) -> Fields:
         if spec not in self._overrides:
             return NO_FIELDS
         self._unused.discard(spec)
-        return Fields.of(self._overrides[spec], Origin(f"overrides[{spec!r}]"))
+        fields = Fields.of(self._overrides[spec], Origin(f"overrides[{spec!r}]"))
+        return fields.without("task", "group")
 
     def _name(self, name: str, settings: Settings) -> list[Node]:
         if not glob.has_magic(name):
             return self.expander.named(Reference(name, TASKS), settings)
         found = self.matching(name)
         if not found:
-            near = nearest(name.strip("*?"), self.index.names("task", "group", "tag"))
-            fix = "did you mean " + ", ".join(near) + "?" if near else "`assay ls` lists every name"
-            self.problems.append(Problem(TASKS, f"no name matches {name!r}", fix))
+            self._nothing(f"no name matches {name!r}", name.strip("*?"), self.index.names("task", "group", "tag"))
         return [node for each in found for node in self.expander.named(Reference(each, TASKS), settings)]
 
     def matching(self, pattern: str) -> list[str]:
@@ -131,69 +153,129 @@ class Selector:
         return [name for name in self.index.names("task", "group", "tag") if fnmatchcase(name, pattern)]
 
     def _descend(self, steps: list[str], settings: Settings) -> list[Node]:
-        """What a path through groups leads to; only the branch it takes is expanded."""
-        top = self.index.named.get(steps[0])
-        if top is None or top.kind != "group":
-            if top is None:
-                return self.expander.named(Reference(steps[0], TASKS), settings)
-            self.problems.append(
-                Problem(TASKS, f"{steps[0]!r} is a {top.kind}, not a group", f"ask for {steps[0]!r} alone")
-            )
-            return []
-        fields = self.expander.read(top)
-        members = list(self.expander.members(fields, top.name, settings, (top.name,)))
-        found = [member for member in members if _is_called(member.name, steps[1])]
-        if not found:  # perhaps a task that a tag in the list stands for
-            found = [member for member in members if member.name.removeprefix("tag:") in self.index.tags]
-        nodes = [node for member in found for node in member.expand()]
-        return list(self._within(nodes, steps[1:], top.name))
+        """What a path through groups leads to. A step may also skip levels: `mmlu::mmlu_anatomy` finds it below a subgroup."""
+        starts = self._name(steps[0], settings)
+        is_tag = steps[0].startswith("tag:") or (steps[0] not in self.index.named and steps[0] in self.index.tags)
+        if is_tag:
+            return self._below(starts, steps[1:], steps[0])
+        found: list[Node] = []
+        for start in starts:
+            if isinstance(start, GroupNode):
+                found += self._below(start.children, steps[1:], start.name, quiet=len(starts) > 1)
+            elif not glob.has_magic(steps[0]):
+                self.problems.append(
+                    Problem(TASKS, f"{steps[0]!r} is a task, not a group", f"ask for {steps[0]!r} alone")
+                )
+                return []
+        if len(starts) > 1 and not found:
+            self._nothing(f"nothing below {steps[0]!r} is called {'::'.join(steps[1:])!r}", steps[1], [])
+        return list({id(node): node for node in found}.values())
 
-    def _within(self, nodes: Iterable[Node], steps: list[str], parent: str) -> Iterator[Node]:
+    def _below(self, nodes: Iterable[Node], steps: list[str], parent: str, *, quiet: bool = False) -> list[Node]:
         there = list(nodes)
-        matched = [node for node in there if _is_called(node.name, steps[0])]
-        if not matched:
-            near = nearest(steps[0], [node.name.rpartition("::")[2] for node in there])
-            fix = "did you mean " + ", ".join(near) + "?" if near else f"`assay show {parent}` draws its members"
-            self.problems.append(Problem(TASKS, f"{parent!r} has no member {steps[0]!r}", fix))
+        matched = _called(there, steps[0])
+        if not matched and not quiet:
+            names = dict.fromkeys(node.name.rpartition("::")[2] for node in _everything(there))
+            self._nothing(
+                f"{parent!r} has no member {steps[0]!r}", steps[0], names, f"`assay show {parent}` draws its members"
+            )
+        found: list[Node] = []
         for node in matched:
             if len(steps) == 1:
-                yield node
+                self.ways.setdefault(id(node), parent)
+                found.append(node)
             elif isinstance(node, GroupNode):
-                yield from self._within(node.children, steps[1:], node.name)
+                found += self._below(node.children, steps[1:], node.name, quiet=quiet or len(matched) > 1)
             else:
                 self.problems.append(
                     Problem(TASKS, f"{node.name!r} is a task and has no members", "end the path there")
                 )
+        if len(steps) > 1 and len(matched) > 1 and not found and not quiet:
+            self._nothing(f"nothing below {parent!r} is called {'::'.join(steps)!r}", steps[-1], [])
+        return found
 
-    def _path(self, path: Path, settings: Settings) -> list[Node]:
-        """What a file holds; or of a folder, whatever no group of that folder contains."""
+    def _path(self, written: str, settings: Settings) -> list[Node]:
+        """What files and folders hold; a pattern may mean several."""
+        try:
+            paths = paths_of(written)
+            nodes = [node for path in paths for node in self._file_or_folder(path, settings)]
+        except OSError as error:
+            self.problems.append(
+                Problem(Place(written), f"cannot be opened: {error.strerror or error}", "check the path")
+            )
+            return []
+        if not paths:
+            self.problems.append(Problem(Place(written), "no file matches this pattern", "check the path"))
+        return nodes
+
+    def _file_or_folder(self, path: Path, settings: Settings) -> list[Node]:
+        if not path.exists():
+            self.problems.append(Problem(Place(str(path)), "there is no such file", "check the path"))
+            return []
+        expander = self._beside(path)
         if path.is_dir():
-            inside = [entry for entry in self.index.named.values() if Path(entry.path).is_relative_to(path)]
-            members = {name for entry in inside for name in entry.members}
-            chosen = [entry for entry in inside if entry.name not in members]
-            self.problems += [
-                _broken(entry.error) for entry in self.index.broken if Path(entry.path).is_relative_to(path)
-            ]
-            if not chosen:
-                self.problems.append(
-                    Problem(Place(str(path)), "no task or group in this folder", "see `assay validate` for it")
-                )
+            chosen = list(_tops([e for e in expander.index.entries() if Path(e.path).is_relative_to(path)]))
         else:
-            chosen = [entry for entry in self.index.entries() if entry.path == str(path)]
-            self.problems += [_broken(entry.error) for entry in chosen if entry.kind == "broken"]
-            chosen = [entry for entry in chosen if entry.kind in ("task", "group")]
-            if not chosen and not self.problems:
-                what = "there is no such file" if not path.exists() else "the file holds no task or group"
-                self.problems.append(Problem(Place(str(path)), what, "give a YAML file with `task` or `group`"))
-        return [node for entry in chosen for node in self.expander.entry(entry, settings)]
+            chosen = [entry for entry in expander.index.entries() if entry.path == str(path)]
+        for entry in chosen:
+            if entry.kind in ("broken", "format"):
+                expander.read(entry)  # for what is wrong with it
+        usable = [entry for entry in chosen if entry.kind in ("task", "group")]
+        if not chosen or (not usable and path.is_file() and chosen[0].kind == "template"):
+            what = "the file holds no task or group" if path.is_file() else "no task or group in this folder"
+            expander.problems.append(Problem(Place(str(path)), what, "give YAML files with `task` or `group`"))
+        nodes = [node for entry in usable for node in expander.entry(entry, settings)]
+        if expander.problems is not self.problems:
+            self.problems += expander.problems
+        return nodes
+
+    def _nothing(
+        self, what: str, name: str, known: Iterable[str], otherwise: str = "`assay ls` lists every name"
+    ) -> None:
+        near = nearest(name, known, floor=0.3)
+        self.problems.append(Problem(TASKS, what, "did you mean " + ", ".join(near) + "?" if near else otherwise))
+
+
+def _tops(entries: list[Entry]) -> Iterator[Entry]:
+    """The entries that no group among them contains; and of groups that contain each other in a circle, all."""
+    named = {entry.name: entry for entry in entries if entry.kind in ("task", "group")}
+    members = {name for entry in named.values() for name in entry.members}
+    tops = [
+        entry
+        for entry in entries
+        if entry.kind in ("broken", "format") or (entry.name in named and entry.name not in members)
+    ]
+    reached: set[str] = set()
+    waiting = [entry.name for entry in tops if entry.name in named]
+    while waiting:
+        name = waiting.pop()
+        if name in named and name not in reached:
+            reached.add(name)
+            waiting += named[name].members
+    yield from tops
+    yield from (entry for name, entry in named.items() if name not in reached)
+
+
+def _called(nodes: list[Node], pattern: str) -> list[Node]:
+    """The nodes a step of a path means: members of that name; else those deeper down; `name#2` is the second of them."""
+    name, _, number = pattern.partition("#")
+    matched = [node for node in nodes if _is_called(node.name, name)]
+    if not matched:
+        matched = [node for node in _everything(nodes) if _is_called(node.name, name)]
+    unique = list({id(node): node for node in matched}.values())
+    return unique[int(number) - 1 : int(number)] if number.isdigit() else unique
+
+
+def _everything(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Nodes and all below them, level by level."""
+    level, seen = list(nodes), set[int]()
+    while level:
+        new = [node for node in level if id(node) not in seen]
+        seen |= {id(node) for node in new}
+        yield from new
+        level = [child for node in new if isinstance(node, GroupNode) for child in node.children]
 
 
 def _is_called(name: str, pattern: str) -> bool:
-    """Whether a node or member is what a step of a path says: by its full name, or by the last part of it."""
-    bare = name.partition("@")[0].removeprefix("tag:")
-    return fnmatchcase(bare, pattern) or fnmatchcase(bare.rpartition("::")[2], pattern)
-
-
-def _broken(error: str) -> Problem:
-    place, _, what = error.partition(": ")
-    return Problem(Place(place), what)
+    """Whether a node is what a step of a path says: by its full name, or by the last part of it."""
+    return fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("::")[2], pattern)

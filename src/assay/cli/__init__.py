@@ -34,11 +34,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from assay.cli.output import tell
+    from assay.cli.output import prepare_streams, tell
     from assay.errors import AssayError
 
+    prepare_streams()
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
     except AssayError as error:
         for problem in error.problems:
             tell(str(problem))
@@ -46,5 +49,9 @@ def _run(options: argparse.Namespace) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        tell(f"{error.filename or 'output'}: {error.strerror or error}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
     except KeyboardInterrupt:
         return 130

@@ -71,7 +71,7 @@ def _write_names(index: Index, kinds: tuple[str, ...]) -> int:
 
 
 def _line(name: str, error: str) -> str:
-    return printable(f"{name}\tbroken: {error}" if error else name)
+    return printable(f"{name}\tbroken: {error}" if error else name).replace("\n", "\\n")
 
 
 def _tell_broken(names: list[str]) -> None:

@@ -1,17 +1,21 @@
 """`assay new`: a starter that works as it is, with a comment for everything one may want to change."""
 
 import argparse
+import re
 from pathlib import Path
 
 from assay.catalog.examine import name_problem
 from assay.cli.output import say
 from assay.errors import ConfigError, Place, Problem
 
+WORDS = ("yes", "no", "on", "off", "true", "false", "null", "y", "n")
+"""What YAML does not read as text unless it is quoted."""
+
 TASK = """\
 # A task turns each row of a data set into a request, and the answer into scores.
 # Check it:   assay validate {name}.yaml
 # Look at it: assay show {name}.yaml
-task: {name}
+task: {written}
 # task_alias: {name}              # the name shown in tables
 tag: [my_tasks]                    # select it with others: --tasks my_tasks
 
@@ -49,8 +53,8 @@ GROUP = """\
 # A group shows its members under one name, and may have numbers of its own.
 # Check it:   assay validate {name}.yaml
 # Look at it: assay show {name}.yaml
-group: {name}
-group_alias: {name}                # the name shown in tables
+group: {written}
+group_alias: {written}                # the name shown in tables
 task:
   # - some_task                    # a task, group or tag by name: `assay ls`
   # - task: other_task             # ... with changes for this group
@@ -83,12 +87,21 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    wrong = name_problem(options.name) or ("contains '@'" if "@" in options.name else "")
+    wrong = name_problem(options.name) or (
+        "" if re.fullmatch(r"[\w.-]+", options.name) else "has signs other than _ . -"
+    )
     if wrong:
         raise ConfigError([Problem(Place("new"), f"the name {options.name!r} {wrong}", "use letters, digits and _")])
     folder = Path(options.dir)
+    written = (
+        options.name
+        if re.fullmatch(r"[A-Za-z]\w*", options.name) and options.name.lower() not in WORDS
+        else repr(options.name)
+    )
     texts = {
-        folder / f"{options.name}.yaml": (TASK if options.kind == "task" else GROUP).format(name=options.name),
+        folder / f"{options.name}.yaml": (TASK if options.kind == "task" else GROUP).format(
+            name=options.name, written=written
+        ),
         folder / f"{options.name}.jsonl": ROWS,
     }
     for path in texts:

@@ -1,9 +1,13 @@
 """How commands speak: plain when piped, with colour on a terminal, and never with somebody else's escapes."""
 
+import io
 import json
+import math
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from assay.records import Function
 
@@ -17,6 +21,15 @@ def printable(text: str) -> str:
     'a\\\\x1b[31mb'
     """
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+def prepare_streams() -> None:
+    """See to it that anything can be written: where the terminal knows a letter not, its number is written."""
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  # lives as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def is_terminal() -> bool:
@@ -47,6 +60,8 @@ def plain(value: object) -> object:
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value) if isinstance(value, Function) else repr(value)

@@ -4,11 +4,12 @@ import argparse
 import os
 from collections.abc import Iterator
 
-from assay.catalog.functions import FunctionLoader, functions_in
+from assay.catalog.functions import functions_in
 from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import counted, plain, say, say_columns, say_json, tell
+from assay.compat import HelperCode
 from assay.config.fields import Fields
-from assay.errors import ConfigError
+from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import Loaded
@@ -27,24 +28,37 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if not options.name.strip():
+        raise ConfigError([Problem(Place("show"), "no name was given", "`assay ls` lists every name")])
     manager = task_manager(options)
     loaded, problems = manager.attempt([options.name])
     serious = [problem for problem in problems if problem.serious]
+    for problem in dict.fromkeys(problems):
+        tell(str(problem) if problem.serious else f"{problem} (note)")
     if serious and not loaded["tasks"] and not loaded["groups"]:
-        raise ConfigError(serious)
-    for problem in problems:
-        tell(str(problem))
+        return 2
     if options.json:
         say_json(_described(manager, options.name, loaded))
-    elif loaded["groups"]:
-        _show_group(next(iter(loaded["groups"].values())), options.depth)
-    elif len(loaded["tasks"]) == 1:
-        _show_task(manager, next(iter(loaded["tasks"].values())), render=options.render)
     else:
-        say(f"{options.name}: {counted(len(loaded['tasks']), 'task')}")
-        for name in loaded["tasks"]:
-            say(f"  {name}")
+        _show_all(manager, loaded, options)
     return 1 if serious else 0
+
+
+def _show_all(manager: TaskManager, loaded: Loaded, options: argparse.Namespace) -> None:
+    """Groups as trees, a single task with all its settings, several tasks by name."""
+    tops = [group for group in loaded["groups"].values() if not group.parents]
+    inside = {id(task) for group in tops for task in group.get_all_tasks()}
+    alone = [task for task in loaded["tasks"].values() if id(task) not in inside]
+    for number, group in enumerate(tops):
+        if number:
+            say()
+        _show_group(group, options.depth)
+    if len(alone) == 1 and not tops:
+        _show_task(manager, alone[0], render=options.render)
+    elif alone:
+        say(f"{options.name}: {counted(len(alone), 'task')}" if not tops else f"\nand {counted(len(alone), 'task')}")
+        for task in alone:
+            say(f"  {task.name}")
 
 
 def _show_task(manager: TaskManager, task: Task, *, render: bool) -> None:
@@ -92,11 +106,16 @@ def _rewritten(task: Task) -> Iterator[tuple[str, object]]:
 
 
 def _show_functions(task: Task) -> None:
-    loader = FunctionLoader()
+    """What each function is. This runs the modules they are in."""
+    helper = HelperCode()
     say("\nfunctions:")
     rows = []
     for function in functions_in(dict(task.fields)):
-        found = loader.load(function)
+        try:
+            found = helper.resolve(function)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # helper code may do anything when it is run
+            rows.append((str(function), f"cannot be loaded: {type(error).__name__}: {error}"))
+            continue
         code = getattr(found, "__code__", None)
         rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(found)))
     say_columns(("named", "is"), rows)
@@ -133,7 +152,7 @@ def _title(node: "Group[Task] | Task", alias: str | None) -> str:
     shown = alias or node.alias
     title = node.name if shown == node.name else f"{node.name} ({shown})"
     if isinstance(node, Group):
-        metrics = [entry.metric for entry in node.config.aggregate_metric_list or ()]
+        metrics = [entry.metric_name for entry in node.config.aggregate_metric_list or ()]
         return title + (f"  [{', '.join(metrics)}]" if metrics else "")
     return title
 

@@ -4,6 +4,7 @@ import argparse
 
 from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import counted, say, say_json
+from assay.compat.evaluate_names import find_metric
 from assay.tasks.validate import validate
 
 
@@ -17,7 +18,7 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     manager = task_manager(options)
-    problems = validate(manager, [*options.names, *(options.tasks or [])] or None)
+    problems = validate(manager, [*options.names, *(options.tasks or [])] or None, find_metric)
     serious = sum(problem.serious for problem in problems)
     if options.json:
         say_json(

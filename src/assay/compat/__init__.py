@@ -1,3 +1,3 @@
 """The names that helper code written for lm-eval imports, mapped to ours; seen by helper modules only."""
 
-from assay.compat.helpers import HelperCode as HelperCode
+from assay.compat.modules import HelperCode as HelperCode

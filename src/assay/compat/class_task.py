@@ -8,6 +8,7 @@ from typing import Any
 
 from assay.aggregate.functions import Aggregation
 from assay.config.task import TaskConfig
+from assay.errors import Place
 from assay.filters import build_pipeline
 from assay.filters.pipeline import DEFAULT
 from assay.plans.ask import generation_params
@@ -18,6 +19,7 @@ from assay.samples.fewshot import Leaks, Sampler, default_sampler
 from assay.samples.templates import template
 from assay.scorers.loop import Document, FilterScores, Scoring, grouped
 from assay.tasks.documents import chosen, count
+from assay.tasks.randomness import preserved_random
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task as OurTask
 
@@ -82,9 +84,7 @@ class _Base:
     CONFIG: Any = None
     _data_dir: str | None = None
 
-    def __init__(
-        self, data_dir: Any = None, cache_dir: Any = None, download_mode: Any = None, config: Any = None
-    ) -> None:  # noqa: ARG002
+    def __init__(self, *_: Any, config: Any = None, **__: Any) -> None:
         self._config = Config(config or self.CONFIG or {})
         metadata = self._config.metadata
         if isinstance(metadata, Mapping) and "version" in metadata:
@@ -164,7 +164,7 @@ class _Base:
         self._pool = list(docs) if docs is not None else []
         self._choose: Sampler = default_sampler(self._pool, seed, Leaks(one_more=True, always=True))
 
-    def fewshot_context(
+    def fewshot_context(  # noqa: PLR0913  # lm-eval's signature
         self, doc: Any, num_fewshot: int, system_instruction: str | None = None, apply_chat_template: bool = False,
         fewshot_as_multiturn: bool = False, chat_template: Any = None, gen_prefix: str | None = None, **_: Any,
     ) -> Any:  # fmt: skip
@@ -191,11 +191,10 @@ class _Base:
         if kind == "multiple_choice":
             texts = [f"{self._config.target_delimiter}{choice}" for choice in self.doc_to_choice(doc)]
             return [Instance("loglikelihood", doc, (ctx, text), number, **kwargs) for number, text in enumerate(texts)]
-        arguments = {
-            "loglikelihood": lambda: (ctx, self.doc_to_target(doc)),
-            "loglikelihood_rolling": lambda: (self.doc_to_target(doc),),
-            "generate_until": lambda: (ctx, dict(self._config.generation_kwargs)),
-        }[str(kind)]()
+        arguments: tuple[Any, ...] = (ctx, dict(self._config.generation_kwargs or {}))
+        if kind != "generate_until":
+            target = self.doc_to_target(doc)
+            arguments = (ctx, target) if kind == "loglikelihood" else (target,)
         return Instance(str(kind), doc, arguments, 0, **kwargs)
 
     def process_results(self, doc: Any, results: Any) -> dict[str, Any]:
@@ -288,6 +287,12 @@ class ClassTask:
 
     is_batch = False
     repeats = 1
+    fingerprint = ""
+
+    def check_first(self) -> None:
+        """Build the first sample, to find out what cannot work."""
+        if self.settings.chat.template is None:
+            next(self.samples(), None)
 
     @property
     def num_fewshot(self) -> int:
@@ -300,13 +305,15 @@ class ClassTask:
     def version(self) -> object:
         return self.made.VERSION
 
-    @property
+    @cached_property
     def needs(self) -> frozenset[str]:
-        first = next(self.samples(), None)
+        with preserved_random():
+            first = next(self.samples(), None)
         kinds = {Generate: "generate", Loglikelihood: "loglikelihood", Rolling: "rolling"}
         return frozenset(kinds[type(request)] for request in (first.requests if first else ()))
 
     def samples(self) -> Iterator[Sample]:
+        self.made.set_fewshot_seed(self.settings.fewshot_seed)
         chat = self.settings.chat
 
         def templated(messages: Any, add_generation_prompt: bool = True) -> str:
@@ -333,7 +340,7 @@ class ClassTask:
 
     @cached_property
     def _scoring(self) -> Scoring:
-        pipeline = build_pipeline(DEFAULT, lambda *_: None)  # type: ignore[arg-type, return-value]
+        pipeline = build_pipeline(DEFAULT, lambda *_: Place("class"))
         return Scoring(str(self.made.OUTPUT_TYPE), [(pipeline, ())], process_results=self.made.process_results)
 
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:

@@ -81,7 +81,7 @@ class Dataset:
     def __repr__(self) -> str:
         return f"Dataset({{\n    features: {self._columns},\n    num_rows: {len(self._rows)}\n}})"
 
-    def map(
+    def map(  # noqa: PLR0913  # Hugging Face's signature
         self,
         function: Callable[..., Any],
         with_indices: bool = False,
@@ -274,7 +274,8 @@ def _generator(seed: int | None, generator: Any) -> Any:
     if generator is not None:
         return generator
     if seed is None:  # as Hugging Face does: from the state of numpy's global numbers, which moves on by one
-        _, words, position, *_rest = np.random.get_state()
+        state: Any = np.random.get_state()
+        words, position = state[1], state[2]
         seed = int(words[position]) if position < 624 else int(words[0])
         np.random.random()
     return np.random.default_rng(seed)

@@ -94,13 +94,18 @@ def _datasets(data_dir: str | None) -> dict[str, Any]:
             return Dataset(found.split(split))
         return DatasetDict({each: Dataset(found.split(each)) for each in found.available()})
 
-    anything = type("Anything", (), {"__init__": lambda self, *args, **kwargs: None})
     return {
         "__version__": "4.0.0", "Dataset": Dataset, "DatasetDict": DatasetDict, "load_dataset": load_dataset,
-        "concatenate_datasets": concatenate_datasets, "Features": dict, "Value": anything, "Sequence": anything,
-        "ClassLabel": anything, "Image": anything, "Audio": anything, "IterableDataset": Dataset,
+        "concatenate_datasets": concatenate_datasets, "Features": dict, "Value": Anything, "Sequence": Anything,
+        "ClassLabel": Anything, "Image": Anything, "Audio": Anything, "IterableDataset": Dataset,
         "disable_progress_bars": lambda *_: None, "enable_progress_bars": lambda *_: None,
     }  # fmt: skip
+
+
+class Anything:
+    """A feature of a data set: only its being there matters."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
 
 
 def weighted_f1_score(items: Sequence[tuple[Any, Any]]) -> float:

@@ -39,9 +39,18 @@ class Report:
     def add(self, path: Path, what: str, fix: str = "", *, key: bool = False, serious: bool = True) -> None:
         self.problems.append(Problem(self._place(path, key), what, fix, serious))
 
-    def mistyped(self, path: Path, what: str, fix: str = "") -> None:
-        """A value of the wrong type. lm-eval does not look at types, so its own files are only told about it."""
-        self.add(path, what, fix, serious=not self.lenient)
+    def mistyped(self, path: Path, value: object, kind: str, readers: "Mapping[str, Read]") -> Any:
+        """Report a value of the wrong type; returns what is used instead.
+
+        lm-eval does not look at types. So in its own files nothing where something should be means the default, and one
+        scalar for another is kept; what cannot work is refused there, too.
+        """
+        wanted = " or ".join(dict.fromkeys(WORDS[known] for known in readers if known != "null"))
+        scalars = not {kind, *readers} & {"list", "map", "function", "other"}
+        tolerated = self.lenient and (kind == "null" or scalars)
+        what = f"{_name(path)} must be {wanted}, not {_shown(value, kind)}"
+        self.add(path, what, _remedy(value, kind, readers), serious=not tolerated)
+        return DEFAULT if kind == "null" else value
 
     def remark(self, path: Path, inner: Path, what: str, fix: str) -> None:
         """What a field's own check says of its value, or of a key inside it."""
@@ -49,7 +58,10 @@ class Report:
 
 
 Read = Callable[[Any, Path, Report], Any]
-"""Reads one value; what does not fit is reported and comes back as it was."""
+"""Reads one value; what does not fit is reported, and comes back as it was or as DEFAULT."""
+
+DEFAULT = object()
+"""Stands for a value that is not given."""
 
 
 def decode(record: type[R], fields: Fields, problems: list[Problem], *, known: Sequence[str] = ()) -> R | None:
@@ -102,15 +114,23 @@ def _read_mapping(
     for key, value in mapping.items():
         slot = shape.slots.get(key)
         if slot is not None:
-            values[slot.attribute] = slot.read(value, (*path, key), report)
+            read = slot.read(value, (*path, key), report)
+            if read is not DEFAULT:
+                values[slot.attribute] = read
         elif shape.rest is not None:
             _report_near_miss(key, record, (*path, key), report)
             rest[key] = value
-        elif key not in known:
+        elif key not in known and not _stands_for_missing(str(key), mapping, shape):
             report.add((*path, key), f"unknown key {key!r}", did_you_mean(str(key), [*shape.slots, *known]), key=True)
     if shape.rest is not None and rest:
         values[shape.rest] = {**(values.get(shape.rest) or {}), **rest}
     return values
+
+
+def _stands_for_missing(key: str, mapping: Mapping[str, object], shape: "Shape") -> bool:
+    """Whether a key is the slip that a missing required key is reported with: one slip, one problem."""
+    absent = [required for required in shape.required if required not in mapping]
+    return any(nearest(required, [key], count=1) for required in absent)
 
 
 def _missing(
@@ -119,7 +139,10 @@ def _missing(
     absent = [key for key, attribute in shape_of(record).required.items() if attribute not in values]
     for key in absent:
         near = nearest(key, (str(other) for other in mapping if other not in shape_of(record).slots), count=1)
-        report.add(path, f"key {key!r} is missing", f"{near[0]!r} looks like it" if near else f"add `{key}:`")
+        if near:
+            report.add((*path, near[0]), f"unknown key {near[0]!r}", f"did you mean {key!r}?", key=True)
+        else:
+            report.add(path, f"key {key!r} is missing", f"add `{key}:`")
     return bool(absent)
 
 
@@ -162,17 +185,13 @@ def _reader(hint: Any, metadata: Mapping[str, Any]) -> Read:
     readers = _readers(hint)
     if metadata.get("many"):
         readers = _one_or_many(readers)
-    wanted = " or ".join(dict.fromkeys(WORDS[kind] for kind in readers if kind != "null"))
     check = metadata.get("check")
 
     def read(value: Any, path: Path, report: Report) -> Any:
         kind = kind_of(value)
         found = readers.get(kind)
         if found is None:
-            report.mistyped(
-                path, f"{_name(path)} must be {wanted}, not {_shown(value, kind)}", _remedy(value, kind, readers)
-            )
-            return value
+            return report.mistyped(path, value, kind, readers)
         result = found(value, path, report)
         if check is not None:
             for inner, what, fix in check(value):
@@ -253,12 +272,15 @@ def _nested(record: type) -> Read:
 
 
 def _name(path: Path) -> str:
-    return next((str(step) for step in reversed(path) if isinstance(step, str)), "the value")
+    key = next((str(step) for step in reversed(path) if isinstance(step, str)), "the value")
+    return f"an entry of {key}" if path and isinstance(path[-1], int) else key
 
 
 def _shown(value: Any, kind: str) -> str:
     if kind in ("null", "list", "map", "function"):
         return WORDS[kind]
+    if kind == "other":
+        return f"the {type(value).__name__} {value}"
     return {"str": "the text ", "bool": ""}.get(kind, "the number ") + (
         repr(value) if kind == "str" else str(value).lower()
     )

@@ -49,7 +49,12 @@ class Fields(Mapping[str, object]):
 
     @classmethod
     def of(cls, values: Mapping[str, object], origin: Origin) -> "Fields":
-        return cls(values, dict.fromkeys(values, origin))
+        texts = (
+            values
+            if all(isinstance(key, str) for key in values)
+            else {str(key): value for key, value in values.items()}
+        )
+        return cls(texts, dict.fromkeys(texts, origin))
 
     def __getitem__(self, key: str) -> object:
         return self._values[key]

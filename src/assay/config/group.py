@@ -14,7 +14,7 @@ Member = str | Mapping[str, object]
 class AggMetricConfig:
     """One entry of `aggregate_metric_list`: a number for the group from the numbers of its members."""
 
-    metric: str = option("The members' metric.")
+    metric: str | Function = option("The members' metric: its name, or the function it is.")
     aggregation: str | Function = option("How the members' values become one.", "mean")
     weight_by_size: bool = option("Weigh members by their number of samples (micro average).", True)
     filter_list: str | tuple[str, ...] | Mapping[str, object] | None = option(
@@ -23,6 +23,10 @@ class AggMetricConfig:
     higher_is_better: bool | None = option("Whether more is better; as the members say when absent.", None)
     name: str | None = option("The name of the row; the metric's when absent.", None)
     kwargs: Mapping[str, object] | None = option("Parameters of the aggregation.", None)
+
+    @property
+    def metric_name(self) -> str:
+        return self.metric if isinstance(self.metric, str) else self.metric.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

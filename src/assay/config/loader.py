@@ -3,12 +3,13 @@
 YAML 1.1 as PyYAML's safe loader reads it (so `no` is false and `1_000` a number, as in lm-eval), plus `!function`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
 
-from assay.errors import Place, Problem
+from assay.errors import Place, Problem, nearest
 from assay.records import Function
 
 MAX_BYTES = 64 * 2**20
@@ -35,9 +36,10 @@ def load(data: bytes, file: str, *, lenient: bool) -> tuple[object, tuple[Proble
     except yaml.YAMLError as error:
         loader.problems.append(_unreadable(error, data, file))
     except (ValueError, RecursionError) as error:
-        line, column = locate(compose(data), (), key=False)
-        fix = "put what is meant as text in quotes"
-        loader.problems.append(Problem(Place(file, line, column), f"a value cannot be read: {error}", fix))
+        place = _culprit(data, file) or Place(file, 1, 1)
+        loader.problems.append(
+            Problem(place, f"a value cannot be read: {error}", "put what is meant as text in quotes")
+        )
     finally:
         loader.dispose()
     return value, tuple(loader.problems)
@@ -109,6 +111,22 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depen
 _Loader.add_constructor("!function", _Loader.construct_function)
 
 
+def _culprit(data: bytes, file: str) -> Place | None:
+    """Where the first scalar stands that cannot be read by itself: a date that is none, a number with letters."""
+    loader, waiting = _Loader(data, file, True), [compose(data)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, yaml.ScalarNode):
+            try:
+                loader.construct_object(node)
+            except (ValueError, yaml.YAMLError):
+                return loader.place(node)
+        elif isinstance(node, yaml.CollectionNode):
+            parts = [part for child in node.value for part in (child if isinstance(child, tuple) else (child,))]
+            waiting += reversed(parts)
+    return None
+
+
 def _too_much(data: bytes, file: str) -> Problem | None:
     if len(data) > MAX_BYTES:
         return Problem(Place(file), f"larger than {MAX_BYTES >> 20} MiB", "keep data in jsonl or parquet files")
@@ -162,11 +180,25 @@ def _descend(node: Any, step: str | int) -> tuple[Any, Any] | None:
     """The key node and the value node that `step` leads to; for a list, the value twice."""
     if isinstance(node, yaml.MappingNode):
         for key, value in reversed(node.value):  # the last of two equal keys is the one that counts
-            if isinstance(key, yaml.ScalarNode) and key.value == str(step):
+            if isinstance(key, yaml.ScalarNode) and str(step) in (key.value, _spelt(key)):
                 return key, value
-    elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        merged = [value for key, value in node.value if getattr(key, "value", None) == "<<"]
+        return next((found for each in merged if (found := _descend_merged(each, step)) is not None), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], node.value[step]
     return None
+
+
+def _descend_merged(node: Any, step: str | int) -> tuple[Any, Any] | None:
+    several = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    return next((found for each in several if (found := _descend(each, step)) is not None), None)
+
+
+def _spelt(key: Any) -> str:
+    """A key as Python spells it: `on` is True, `~` is None."""
+    if key.tag.endswith(":bool"):
+        return str(key.value.lower() in ("yes", "on", "true"))
+    return "None" if key.tag.endswith(":null") else str(key.value)
 
 
 def _unreadable(error: yaml.YAMLError, data: bytes, file: str) -> Problem:
@@ -178,5 +210,9 @@ def _unreadable(error: yaml.YAMLError, data: bytes, file: str) -> Problem:
         mark = error.problem_mark or error.context_mark
         place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
         what = " ".join(part for part in (error.context, error.problem) if part)
+        tag = re.search(r"constructor for the tag '(![^']*)'", what)
+        if tag:
+            fix = "did you mean `!function`?" if nearest(tag.group(1), ["!function"]) else "only `!function` is known"
+            return Problem(place, f"unknown tag {tag.group(1)!r}", fix)
         return Problem(place, what or "not valid YAML", "correct the YAML here")
     return Problem(Place(file), f"not valid YAML: {error}", "correct the YAML")

@@ -1,15 +1,30 @@
 """How a record of this room declares one of its YAML keys."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 from assay.errors import nearest
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-"""The empty mapping, as a default: frozen, so that every record may share it."""
+
+class _Nothing(Mapping[str, Any]):
+    """The empty mapping: it cannot change, so every record may share it, and it can be copied and pickled."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+NOTHING: Mapping[str, Any] = _Nothing()
 
 Remark = tuple[tuple[str | int, ...], str, str]
 """Where inside a value, what is wrong there, how to fix it."""

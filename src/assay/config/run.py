@@ -1,46 +1,77 @@
 """What a run may be asked to do: lm-eval's flags under their names, from a file, the command line or Python."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from assay.config.option import NOTHING, option
+from assay.config.option import NOTHING, Remark, option
+
+
+def _positive(value: object) -> Iterator[Remark]:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
+        yield (), f"must be above 0, not {value}", "leave it out to evaluate everything"
+
+
+def _count(value: object) -> Iterator[Remark]:
+    if isinstance(value, int) and value < 0:
+        yield (), f"must be at least 0, not {value}", ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """One run: which tasks, which model, how, and where the results go."""
 
-    tasks: tuple[str | Mapping[str, object], ...] = option(
-        "Names, globs, tags, groups, paths, files, folders.", (), many=True
-    )
-    model: str = option("The model's backend.", "hf")
-    model_args: Mapping[str, object] = option("Arguments of the backend.", NOTHING)
-    num_fewshot: int | None = option("Examples before each question.", None)
-    repeats: int | None = option("How many times each generation is asked.", None)
-    batch_size: int | str = option("Requests at once, or `auto`.", 1)
-    max_batch_size: int | None = option("The most that `auto` may choose.", None)
-    device: str | None = option("Where a local model runs.", None)
-    gen_kwargs: Mapping[str, object] = option("Parameters of generation, over those of the tasks.", NOTHING)
-    limit: float | None = option("The first so many samples of a task, or below 1 a share of them.", None)
-    samples: Mapping[str, object] | None = option("Indices of samples, by task.", None)
-    output_path: str | None = option("The folder of the run.", None)
-    log_samples: bool = option("Write the samples in lm-eval's layout too.", False)
-    include_path: tuple[str, ...] = option("Folders with further tasks.", (), many=True)
-    include_defaults: bool = option("Know the bundled tasks, lm_eval's and those of plug-ins.", True)
-    compat: Literal["lm-eval"] | None = option("Reproduce another system where it errs.", None)
-    data_dir: str | None = option("A folder where data sets are looked for first.", None)
-    use_cache: str | None = option("A folder of responses that are kept across runs.", None)
+    tasks: tuple[object, ...] = option("Names, globs, tags, groups, paths, files, folders.", (), many=True)
+    model: str = option("The model's backend.", "embedded")
+    model_args: str | Mapping[str, object] | None = option("Arguments of the backend.", None)
+    # how the tasks are asked
+    num_fewshot: int | None = option("Examples before each question.", None, check=_count)
+    repeats: int | None = option("How many times each generation is asked.", None, check=_positive)
+    gen_kwargs: str | Mapping[str, object] | None = option("Parameters of generation, over those of the tasks.", None)
     system_instruction: str | None = option("The system message.", None)
     apply_chat_template: bool | str = option("Use the model's chat template, or one of its templates by name.", False)
-    fewshot_as_multiturn: bool | None = option("Examples as turns of a conversation.", None)
+    fewshot_as_multiturn: bool = option("Examples as turns of a conversation.", True)
+    # which documents
+    limit: float | None = option(
+        "The first so many documents of a task; below 1, a share of them.", None, check=_positive
+    )
+    sample: int | None = option("A random subset of so many documents, the same every time.", None, check=_positive)
+    samples: Mapping[str, object] | None = option("Numbers of documents, by task.", None)
+    # where things are
+    include_path: tuple[str, ...] | None = option("Folders with further tasks.", None, many=True)
+    include_defaults: bool = option("Know the bundled tasks, lm_eval's and those of plug-ins.", True)
+    data_dir: str | None = option("A folder where data sets are looked for first.", None)
+    output_path: str | None = option("The folder of the run.", None)
+    force: bool = option("Move another run in that folder aside.", False)
+    log_samples: bool = option("Write the samples in lm-eval's layout, too.", False)
+    use_cache: str | None = option("A folder of responses that are kept across runs.", None)
+    # the model
+    batch_size: int | str | None = option("Requests at once, or `auto`.", None)
+    max_batch_size: int | None = option("The most that `auto` may choose.", None)
+    device: str | None = option("Where a local model runs.", None)
+    trust_remote_code: bool = option("Run code that comes with a model.", False)
+    # scoring
+    compat: Literal["lm-eval"] | None = option("Reproduce another system where it errs.", None)
+    bootstrap_iters: int | None = option("Draws of a bootstrap; 0 for no standard errors.", 100_000, check=_count)
     predict_only: bool = option("Ask and write down, but do not score.", False)
+    max_failed: float = option("The share of failed documents above which a row counts as incomplete.", 0.01)
+    confirm_run_unsafe_code: bool = option("Run code that a model wrote.", False)
+    # seeds
+    seed: tuple[int | None, ...] | int | None = option(
+        "Seeds for python, numpy, torch and few-shot, in this order.", None
+    )
+    random_seed: int | None = option("Seed of Python's random numbers, which helper code may draw from.", 0)
+    numpy_random_seed: int | None = option("Seed of numpy's.", 1234)
+    torch_random_seed: int | None = option("Seed of torch's.", 1234)
+    fewshot_random_seed: int | None = option("Seed of the choice of examples.", 1234)
+    # what is shown
     write_out: bool = option("Show the first prompts.", False)
     show_config: bool = option("Show the configuration of every task.", False)
-    seed: tuple[int | None, ...] | int | None = option(
-        "Seeds for python, numpy, torch and few-shot.", (0, 1234, 1234, 1234)
-    )
-    bootstrap_iters: int = option("Draws of a bootstrap.", 100_000)
-    trust_remote_code: bool = option("Run code that comes with a model.", False)
-    confirm_run_unsafe_code: bool = option("Run code that a model wrote.", False)
-    metadata: Mapping[str, object] = option("Facts handed to every task.", NOTHING)
+    dry_run: bool = option("Show what would be asked, and ask nothing.", False)
+    metadata: str | Mapping[str, object] | None = option("Facts handed to every task.", NOTHING)
+    # accepted for lm-eval's sake: what they are for is not needed here
+    cache_requests: bool | str = option("No effect: requests are built in less time than a cache takes.", False)
+    rewrite_requests_cache: bool = option("No effect.", False)
+    delete_requests_cache: bool = option("No effect.", False)
+    check_integrity: bool = option("No effect: `assay validate` checks.", False)
+    verbosity: str | None = option("No effect: configure logging.", None)

@@ -112,6 +112,8 @@ class StandardGroup(Group[TaskT]):
     def add_child(self, child: Node[TaskT], *, alias: str | None = None) -> None:
         if isinstance(child, Group):
             self._refuse_circle(child)
+        elif not hasattr(child, "add_to_group"):
+            raise TypeError(f"group {self.name!r} takes tasks and groups, not {type(child).__name__}")
         if alias is not None:
             self.member_aliases[child.name] = alias
         if not any(known is child for known in self.children):
@@ -122,10 +124,24 @@ class StandardGroup(Group[TaskT]):
             child.parents.append(self)
 
     def _refuse_circle(self, child: Group[TaskT]) -> None:
-        if child is self or any(group is self for group in child.get_all_groups()):
-            way = f"{self.name} → {child.name}" + ("" if child is self else f" → … → {self.name}")
-            what = f"groups contain each other in a circle: {way}"
+        way = _way(child, self)
+        if way is not None:
+            what = "groups contain each other in a circle: " + " → ".join([self.name, *way])
             raise ConfigError([Problem(Place(f"group {self.name!r}"), what, "take one member out")])
+
+
+def _way(start: Group[TaskT], end: Group[TaskT]) -> list[str] | None:
+    """The names on the shortest way down from one group to another; None where there is none."""
+    ways, seen = [[start]], {id(start)}
+    while ways:
+        way = ways.pop(0)
+        if way[-1] is end:
+            return [group.name for group in way]
+        for child in way[-1].children:
+            if isinstance(child, Group) and id(child) not in seen:
+                seen.add(id(child))
+                ways.append([*way, child])
+    return None
 
 
 class TagGroup(StandardGroup[TaskT]):

@@ -51,7 +51,9 @@ def pooled_stderr(scores: Sequence[TaskScore], *, by_size: bool) -> float | None
     sizes = [score.size for score in scores]
     if sum(sizes) == len(sizes):
         return None
-    variance = sum((size - 1) * error**2 * size for size, error in zip(sizes, errors, strict=True)) / (sum(sizes) - len(sizes))
+    variance = sum((size - 1) * error**2 * size for size, error in zip(sizes, errors, strict=True)) / (
+        sum(sizes) - len(sizes)
+    )
     return math.sqrt(variance / sum(sizes))
 
 

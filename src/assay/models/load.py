@@ -14,7 +14,13 @@ def _dummy() -> Model:
     return Dummy()
 
 
-BACKENDS: dict[str, Callable[..., Model]] = {"dummy": _dummy}
+def _embedded(path: str | None = None) -> Model:
+    from assay.models.embedded import Embedded
+
+    return Embedded(path)
+
+
+BACKENDS: dict[str, Callable[..., Model]] = {"dummy": _dummy, "embedded": _embedded}
 """What `--model` may name; the parameters of each function are its `--model_args`."""
 
 

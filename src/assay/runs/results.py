@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.aggregate.board import Row
-from assay.aggregate.estimate import Estimate
+from assay.records import Estimate, ScoreKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +13,9 @@ class TaskResult:
 
     name: str
     alias: str
-    rows: Mapping[Row, Estimate]
+    rows: Mapping[ScoreKey, Estimate]
     scored: int
+    documents: int
     failed: Mapping[str, int]
     original: int
     num_fewshot: int
@@ -31,14 +31,17 @@ class GroupResult:
     name: str
     alias: str
     members: Sequence[str]
-    rows: Mapping[Row, Estimate] | None
+    rows: Mapping[ScoreKey, Estimate] | None
     size: int
     version: str
 
 
 def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) -> dict[str, Any]:
     """The results of tasks and groups; groups come with members before those that contain them."""
-    rows = {task.name: {"name": task.name, "alias": task.alias, "sample_len": task.scored, **_written(task.rows)} for task in tasks}
+    rows = {
+        task.name: {"name": task.name, "alias": task.alias, "sample_len": task.scored, **_written(task.rows)}
+        for task in tasks
+    }
     group_rows = {group.name: _group_row(group) for group in groups}
     aggregated = {group.name: group_rows[group.name] for group in groups if group.rows is not None}
     shots = {task.name: task.num_fewshot for task in tasks}
@@ -58,7 +61,7 @@ def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) 
     }
 
 
-def _written(rows: Mapping[Row, Estimate]) -> dict[str, Any]:
+def _written(rows: Mapping[ScoreKey, Estimate]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for (metric, filter_name), estimate in rows.items():
         found[f"{metric},{filter_name}"] = estimate.value
@@ -85,3 +88,44 @@ def _inherit(group: GroupResult, shots: dict[str, int], better: dict[str, dict[s
             merged[metric] = direction if merged.get(metric, direction) == direction else None
     if merged:
         better[group.name] = merged
+
+
+def accounts(
+    tasks: Sequence[TaskResult], broken: Mapping[str, str], counts: Mapping[str, int], max_failed: float
+) -> dict[str, Any]:
+    """What lm-eval's layout has no place for: what failed, how far that can move a number, why an error is missing."""
+    by_task = {task.name: _account(task, max_failed) for task in tasks}
+    failed = sum(account["failed"] for account in by_task.values())
+    incomplete = [name for name, account in by_task.items() if account["incomplete"]]
+    return {
+        "status": "complete" if not failed and not broken else "failed" if not tasks else "incomplete",
+        "failed": failed,
+        "incomplete": incomplete,
+        "broken": dict(broken),
+        "requests": dict(counts),
+        "tasks": by_task,
+    }
+
+
+def _account(task: TaskResult, max_failed: float) -> dict[str, Any]:
+    failed = sum(task.failed.values())
+    reasons = {f"{key.metric},{key.filter}": row.reason for key, row in task.rows.items() if row.reason}
+    return {
+        "documents": task.documents,
+        "scored": task.scored,
+        "failed": failed,
+        "reasons": dict(sorted(task.failed.items())),
+        "incomplete": failed > max_failed * max(task.documents, 1),
+        **({"bounds": _bounds(task, failed)} if failed else {}),
+        **({"no_stderr": reasons} if reasons else {}),
+    }
+
+
+def _bounds(task: TaskResult, failed: int) -> dict[str, list[float]]:
+    """For shares: what the number would be if all that failed were wrong, and if all were right."""
+    bounds = {}
+    for key, row in task.rows.items():
+        if isinstance(row.value, float) and 0 <= row.value <= 1 and row.n:
+            whole = row.n + failed
+            bounds[f"{key.metric},{key.filter}"] = [row.value * row.n / whole, (row.value * row.n + failed) / whole]
+    return bounds

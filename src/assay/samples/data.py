@@ -76,12 +76,12 @@ def _from_files(reader: str, kwargs: Mapping[str, Any], folder: str | None, data
             raise DataError(f"data_files has no split {split!r}; it has: {', '.join(map(str, by_split))}")
         several = by_split[split]
         paths = [several] if isinstance(several, str) else list(several)
-        return Rows([file for path in paths for file in _find(path, folder, data_dir)], kwargs)
+        return Rows([file for path in paths for file in find_files(path, folder, data_dir)], kwargs)
 
     return DataSet(reader, open_split, lambda: [str(split) for split in by_split])
 
 
-def _find(written: str, folder: str | None, data_dir: str | None) -> list[Path]:
+def find_files(written: str, folder: str | None, data_dir: str | None) -> list[Path]:
     """The files a path or pattern means: beside the YAML file first, then from the working directory, as lm-eval does."""
     if written.startswith("hf://datasets/"):
         if data_dir is None:

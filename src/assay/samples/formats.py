@@ -70,10 +70,13 @@ class Formatted:
     notes: tuple[str, ...]
 
 
-def formatted(config: TaskConfig, format: FormatConfig) -> Formatted:
-    """The task, asked in this format. What the task says about scoring stays as long as it still fits."""
+def formatted(config: TaskConfig, format: FormatConfig, *, any_output: bool = False) -> Formatted:
+    """The task, asked in this format. What the task says about scoring stays as long as it still fits.
+
+    `any_output`: the task does not say what is to be asked of the model, so nothing it says can be made for another way.
+    """
     place = Place(f"task {config.task!r} in format {format.format!r}")
-    fits = config.output_type == format.output_type
+    fits = any_output or config.output_type == format.output_type
     if config.process_results is not None and not fits:
         what = f"its process_results expects {config.output_type}, the format asks for {format.output_type}"
         raise ConfigError([Problem(place, what, "use a format with the same output_type")])
@@ -91,46 +94,55 @@ def formatted(config: TaskConfig, format: FormatConfig) -> Formatted:
         fewshot_delimiter=format.fewshot_delimiter,
         gen_prefix=format.gen_prefix if format.gen_prefix is not None else config.gen_prefix,
         scorer=format.scorer if format.scorer is not None else config.scorer,
-        metric_list=config.metric_list if fits and config.metric_list else format.metric_list,
-        filter_list=config.filter_list if fits and config.filter_list else format.filter_list,
+        metric_list=format.metric_list if format.metric_list is not None else config.metric_list if fits else None,
+        filter_list=format.filter_list if format.filter_list is not None else config.filter_list if fits else None,
         generation_kwargs=_generation(config, format),
     )
     return Formatted(changed, _notes(config, changed, format))
 
 
-def choose(fields: Fields, asked: str | None, known: Mapping[str, FormatConfig]) -> FormatConfig | None:
-    """The format of a task: the one asked for (`task@format`), else what its `formats` says, else none.
+def choose(
+    fields: Fields, asked: str | None, known: Mapping[str, FormatConfig], place: Place | None = None
+) -> FormatConfig | None:
+    """The format of a task: the one asked for (`task@format`, at `place`), else what its `formats` says, else none.
 
     `formats` is a name, a mapping with `type` and changes, or a table of such by name, whose first entry counts unless
     another is asked for.
     """
+    table = table_of(fields)
+    if table is not None and (asked or next(iter(table), None)) in table:
+        return from_table(fields, asked or next(iter(table)), known)
     said = fields.get("formats")
-    if isinstance(said, Mapping) and "type" not in said:
-        name = asked or next(iter(said), None)
-        if name in said:
-            return _from_table(fields, str(name), known)
-    elif asked is None and isinstance(said, Mapping):
+    if asked is None and isinstance(said, Mapping) and table is None:
         return _changed(fields, ("formats",), known)
-    elif asked is None and isinstance(said, str):
-        return _known(said, known, fields.place("formats"))
     if asked is None:
-        return None
-    table = said if isinstance(said, Mapping) and "type" not in said else {}
-    return _known(asked, known, Place(f"{fields.get('task')}@{asked}"), *table)
+        return _known(said, known, fields.place("formats")) if isinstance(said, str) else None
+    return _known(asked, known, place or Place(f"{fields.get('task')}@{asked}"), *(table or {}))
 
 
-def _from_table(fields: Fields, name: str, known: Mapping[str, FormatConfig]) -> FormatConfig:
-    said = fields["formats"]
-    entry = said[name] if isinstance(said, Mapping) else None
+def table_of(fields: Fields) -> dict[str, object] | None:
+    """The formats that a task has in a table, by name; None where its `formats` is no table."""
+    said = fields.get("formats")
+    return (
+        {str(name): entry for name, entry in said.items()} if isinstance(said, Mapping) and "type" not in said else None
+    )
+
+
+def from_table(fields: Fields, name: str, known: Mapping[str, FormatConfig]) -> FormatConfig:
+    """One format of a task's table."""
+    entry = (table_of(fields) or {}).get(name)
     if isinstance(entry, Mapping):
         return replace(_changed(fields, ("formats", name), known), format=name)
-    return replace(_known(entry if isinstance(entry, str) else name, known, fields.place("formats", name)), format=name)
+    place = fields.place("formats", name)
+    if entry is not None and not isinstance(entry, str):
+        raise ConfigError([Problem(place, f"format {name!r} must be a name or a mapping", "correct the value")])
+    return replace(_known(entry if isinstance(entry, str) else name, known, place), format=name)
 
 
 def _changed(fields: Fields, path: tuple[str, ...], known: Mapping[str, FormatConfig]) -> FormatConfig:
     written: object = fields[path[0]]
     for step in path[1:]:
-        written = written[step] if isinstance(written, Mapping) else {}
+        written = next(v for k, v in written.items() if str(k) == step) if isinstance(written, Mapping) else {}
     mapping = dict(written) if isinstance(written, Mapping) else {}
     return from_mapping(Fields.of(mapping, fields.origin(path[0]).within(*path)), known, default=path[-1])
 
@@ -138,13 +150,20 @@ def _changed(fields: Fields, path: tuple[str, ...], known: Mapping[str, FormatCo
 def from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: str) -> FormatConfig:
     """The format that `type` names, or else `default`, with the changes that stand beside it."""
     problems: list[Problem] = []
-    changes = decode(FormatConfig, fields, problems)
+    changes = decode(FormatConfig, fields, problems, known=("include",))
     base = fields.get("type", default)
     if base not in known:
         here = next((fields.origin(key).place() for key in fields), Place(default))
         place = fields.place("type") if "type" in fields else here
         fix = did_you_mean(str(base), known) if "type" in fields else "say with `type` which format it starts from"
         problems.append(Problem(place, f"no format is called {base!r}", fix))
+    if (
+        changes is not None
+        and isinstance(changes.choice_labels, str)
+        and changes.choice_labels not in ("letters", "numbers")
+    ):
+        fix = did_you_mean(changes.choice_labels, ["letters", "numbers"])
+        problems.append(Problem(fields.place("choice_labels"), f"no labels are called {changes.choice_labels!r}", fix))
     if problems or changes is None:
         raise ConfigError(problems)
     given = {key: getattr(changes, key) for key in yaml_keys(FormatConfig) if key in fields and key != "type"}
@@ -195,8 +214,9 @@ def _notes(before: TaskConfig, after: TaskConfig, format: FormatConfig) -> tuple
         for key in ("metric_list", "filter_list")
         if getattr(before, key) and getattr(after, key) != getattr(before, key)
     ]
-    return tuple(
-        f"{key} of {before.task!r} is made for {before.output_type}; format {format.format!r} asks for "
-        f"{after.output_type} and is scored in its own way"
-        for key in lost
+    why = (
+        f"is made for {before.output_type}; format {format.format!r} asks for {after.output_type} and is scored in its own way"
+        if before.output_type != after.output_type
+        else f"gives way to that of format {format.format!r}"
     )
+    return tuple(f"{key} of {before.task!r} {why}" for key in lost)

@@ -22,6 +22,16 @@ Choices = str | Function | Mapping[str, object] | tuple[object, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnOrText:
+    """What a text without markup means: the column of that name where a row has it, else itself."""
+
+    text: str
+
+    def __call__(self, row: Mapping[str, object]) -> object:
+        return row.get(self.text, self.text)
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """An expression, and what must be set before it can be used."""
 
@@ -60,6 +70,13 @@ def take_apart(text: object, choices: Choices, target: object, *, prefix: str, p
     derived: dict[str, Function] = {}
 
     def named(value: object, name: str) -> str | None:
+        if (
+            isinstance(value, str)
+            and not value.isidentifier()
+            and "{" not in value
+            and not value.strip().startswith("[")
+        ):
+            value = ColumnOrText(value)
         if isinstance(value, Function) or callable(value):
             derived[prefix + name] = value  # type: ignore[assignment]  # from Python, a plain callable serves as well
             return prefix + name
@@ -166,8 +183,11 @@ def _label(format: FormatConfig) -> str:
         return "loop.index"
     if isinstance(format.choice_labels, tuple | list):
         return f"{json.dumps(list(format.choice_labels), ensure_ascii=False)}[loop.index0]"
-    before = f'("{ALPHABET}"[loop.index0 // 26 - 1] if loop.index0 >= 26 else "")'  # after Z comes AA
-    return f'{before} ~ "{ALPHABET}"[loop.index0 % 26]'
+    return _LETTERS
+
+
+_LETTERS = f'("{ALPHABET}"[loop.index0 // 26 - 1] if loop.index0 >= 26 else "") ~ "{ALPHABET}"[loop.index0 % 26]'
+"""The letter of the choice that a loop is at; after Z comes AA."""
 
 
 def _loop(parts: Parts, body: str, delimiter: str) -> str:
@@ -193,22 +213,28 @@ def _settings(text: str, parts: Parts, format: FormatConfig) -> str:
 def _target(parts: Parts, format: FormatConfig) -> str:
     """The index of the right choice; or, to be generated, its label, or its words where choices have no label.
 
-    A target is an index if it is a number, else one of the choices, else an index in digits, else a label.
+    A target is an index if it is a number, else one of the choices, else an index in digits, else a label. One that is
+    none of these is an error when it is rendered: never the first choice.
     """
-    labelled = "{% if (" + _label(format) + ") | string == _t | string %}{{ loop.index0 }}{% endif %}"
+    labels = _label(format) if format.choice_labels is not None else _LETTERS
+    labelled = "{% if (" + labels + ") | string == _t | string %}{% set _n.i = loop.index0 %}{% endif %}"
     index = (
-        "{% if _t is number or _t is boolean %}{{ _t | int }}"
-        "{% elif _t in _c %}{{ _c.index(_t) }}"
-        "{% elif _t is string and _t.isdigit() %}{{ _t | int }}"
+        "{% set _n = namespace(i=-1) %}"
+        "{% if _t is boolean and _t in _c or _t is string and _t in _c %}{% set _n.i = _c.index(_t) %}"
+        "{% elif _t is number or _t is boolean %}{% set _n.i = _t | int %}"
+        "{% elif _t in _c %}{% set _n.i = _c.index(_t) %}"
+        "{% elif _t is string and _t.isdigit() %}{% set _n.i = _t | int %}"
         "{% else %}{% for _choice in _c %}" + labelled + "{% endfor %}{% endif %}"
     )
     head = (
         parts.target.setting + "{% set _c = " + str(parts.choices) + " %}{% set _t = " + parts.target.expression + " %}"
     )
+    known = "{% if _n.i >= 0 and _n.i < _c | length %}"
+    unknown = "{% else %}{{ the_target_is_none_of_the_choices }}{% endif %}"
     if format.output_type == "multiple_choice":
-        return head + index
-    chosen = "{% if loop.index0 == _i | int %}{{ " + _label(format) + " }}{% endif %}"
-    return head + "{% set _i %}" + index + "{% endset %}{% for _choice in _c %}" + chosen + "{% endfor %}"
+        return head + index + known + "{{ _n.i }}" + unknown
+    chosen = "{% if loop.index0 == _n.i %}{{ " + _label(format) + " }}{% endif %}"
+    return head + index + known + "{% for _choice in _c %}" + chosen + "{% endfor %}" + unknown
 
 
 def _refusal(place: Place, what: str, fix: str) -> ConfigError:

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,15 @@ def _parquet(file: Path, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]
     with parquet.ParquetFile(file) as table:
         for batch in table.iter_batches(batch_size=1024):
             yield from batch.to_pylist()
+
+
+def digest_file(file: Path) -> str:
+    """A name for the content of a file."""
+    made = blake2b(digest_size=16)
+    with file.open("rb") as data:
+        while block := data.read(1 << 20):
+            made.update(block)
+    return made.hexdigest()
 
 
 def _count_lines(file: Path) -> int:

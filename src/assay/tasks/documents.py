@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.config.source import digest
 from assay.config.task import FewshotConfig, TaskConfig
 from assay.samples.data import DataSet, Split
 from assay.samples.fewshot import SAMPLERS, Leaks, Pool, Sampler
 from assay.samples.prompt import Examples
-from assay.samples.rows import DataError
+from assay.samples.rows import DataError, digest_file
 from assay.tasks.settings import Settings
 
 
@@ -28,6 +29,14 @@ class Splits:
             rows = self.data.split(name)
             self._prepared[key] = rows if process_docs is None else _as_split(process_docs(self.as_dataset(rows)), name)
         return self._prepared[key]
+
+    def fingerprint(self) -> str:
+        """A name for the content of the splits that were used: of files by what is in them, of others by their name."""
+        parts = [self.data.name]
+        for name in sorted({name for name, _ in self._prepared}):
+            files = getattr(self.data.split(name), "files", None)
+            parts += [f"{name} {digest_file(file)}" for file in files] if files is not None else [name]
+        return digest("\n".join(parts).encode())
 
 
 def _as_split(made: Any, name: str) -> Split:

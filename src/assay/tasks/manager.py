@@ -1,9 +1,10 @@
 """Finds tasks by name and makes them objects, with their groups around them."""
 
+import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from assay.catalog.catalog import Catalog
 from assay.catalog.entries import Entry
@@ -16,7 +17,8 @@ from assay.config.group import GroupConfig
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem
 from assay.groups import Group, StandardGroup
-from assay.samples.formats import FORMATS, choose, formatted, from_mapping
+from assay.samples.formats import choose, formatted
+from assay.tasks.formats import KnownFormats
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.task import Task
 
@@ -69,15 +71,22 @@ class TaskManager:
         return self.catalog.names("tag")
 
     @cached_property
-    def formats(self) -> dict[str, FormatConfig]:
-        """Every format that `task@format` can name: the built-in ones and those of YAML files."""
-        known = dict(FORMATS)
-        for name, entry in sorted(self.catalog.index.formats.items()):
-            fields, problems = self.catalog.read(entry)
-            if any(problem.serious for problem in problems):
-                raise ConfigError(problems)
-            known[name] = from_mapping(fields, known, default="mcqa")
-        return known
+    def _formats(self) -> "KnownFormats":
+        return KnownFormats(self.catalog)
+
+    @property
+    def formats(self) -> Mapping[str, FormatConfig]:
+        """Every format that `task@format` can name: the built-in ones and those of YAML files that are whole."""
+        return self._formats.whole
+
+    @property
+    def format_problems(self) -> Sequence[Problem]:
+        """What is wrong with the formats of YAML files. A broken one troubles only who asks for it."""
+        return self._formats.problems
+
+    @property
+    def broken_formats(self) -> Mapping[str, Sequence[Problem]]:
+        return self._formats.broken
 
     def match_tasks(self, task_list: Iterable[str]) -> list[str]:
         """The names that the given names and globs match, sorted; those that match nothing are absent."""
@@ -89,7 +98,8 @@ class TaskManager:
         overrides: Mapping[str, Mapping[str, object]] | None = None,
     ) -> Loaded:
         """Load what is asked for, or raise a ConfigError with everything that is wrong with it."""
-        several = [specs] if isinstance(specs, str | Mapping | Entry | Task | Group) else list(specs)
+        single = isinstance(specs, str | Mapping | Entry | Task | Group | os.PathLike)
+        several: list[Any] = [specs] if single else list(specs)  # type: ignore[arg-type]
         objects = [spec for spec in several if isinstance(spec, Task | Group)]
         wanted = [spec for spec in several if not isinstance(spec, Task | Group)]
         loaded, problems = self.attempt(wanted, overrides)
@@ -104,7 +114,7 @@ class TaskManager:
 
     def attempt(
         self,
-        specs: Iterable[Spec],
+        specs: object,
         overrides: Mapping[str, Mapping[str, object]] | None = None,
         *,
         thorough: bool = False,
@@ -112,7 +122,7 @@ class TaskManager:
         """What can be loaded, and everything that is wrong; `thorough` looks again at what the index found right."""
         selection = self.catalog.select(specs, overrides, thorough=thorough)
         problems = list(selection.problems)
-        builder = _Builder(self, meanings(selection.nodes), problems)
+        builder = _Builder(self, meanings(selection.nodes, selection.ways), problems)
         built = [builder.build(node) for node in selection.nodes]
         return _flat(item for item in built if item is not None), problems
 
@@ -152,11 +162,16 @@ class _Builder:
         return self.built[id(meaning)]
 
     def _task(self, node: TaskNode, meaning: Meaning) -> Task | None:
-        config = decode(TaskConfig, node.fields, self.problems, known=("group", "task_list"))
-        if config is None:
+        wrong: list[Problem] = []
+        config = decode(TaskConfig, node.fields, wrong, known=("group", "task_list", "include"))
+        self.problems += wrong
+        if config is None or any(problem.serious for problem in wrong):
             return None
-        chosen = choose(node.fields, node.chosen_format or node.written_format, self.manager.formats)
-        change = formatted(config, chosen) if chosen is not None else None
+        asked = node.chosen_format or node.written_format
+        if asked in self.manager.broken_formats and asked not in self.manager.formats:
+            raise ConfigError(self.manager.broken_formats[str(asked)])
+        chosen = choose(node.fields, asked, self.manager.formats, node.format_place)
+        change = formatted(config, chosen, any_output="output_type" not in node.fields) if chosen is not None else None
         task = Task(self._with_metadata(change.config if change else config), name=meaning.key, fields=node.fields)
         task.notes = change.notes if change else ()
         task.alias = _alias(meaning, "task_alias") or (
@@ -176,9 +191,10 @@ class _Builder:
         own = [
             key for key in node.fields if key in ("group", "group_alias", "task", "aggregate_metric_list", "metadata")
         ]
-        config = decode(GroupConfig, node.fields.only(own), self.problems)
-        if config is None:
-            raise ConfigError(self.problems)
+        wrong: list[Problem] = []
+        config = decode(GroupConfig, node.fields.only(own), wrong)
+        if config is None or any(problem.serious for problem in wrong):
+            raise ConfigError(wrong)
         group: Group[Task] = StandardGroup(config)
         group.name, group.fields = meaning.key, node.fields
         group.alias = _alias(meaning, "group_alias") or (

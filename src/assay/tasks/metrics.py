@@ -8,7 +8,7 @@ from typing import Any
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.scorers.metrics import DEFAULTS, GENERATE, METRICS, Declared, Metric
+from assay.scorers.metrics import DEFAULTS, GENERATE, METRICS, Declared, Metric, pair
 from assay.scorers.results import GenResult
 
 Lookup = Callable[[str], Callable[..., Any] | None]
@@ -53,11 +53,19 @@ class Binder:
     ) -> Callable[[Any], Any]:
         if callable(config.name):
             return _adapted(config.name, config.kwargs, named)
-        if declared is not None and self.output_type in declared.functions and not config.hf_evaluate:
+        is_generation = self.output_type == GENERATE
+        if (
+            declared is not None
+            and self.output_type in declared.functions
+            and not (config.hf_evaluate and is_generation)
+        ):
             return self._compute(named, declared, config.kwargs, number)
-        found = self.lookup(named) if self.output_type == GENERATE else None
+        found = self.lookup(named) if is_generation else None
         if found is not None:
             return _adapted(found, config.kwargs, named)
+        if declared is not None and is_generation and callable(config.aggregation):
+            # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
+            return lambda result: pair(result.target, result.results)
         if declared is not None:
             fix = f"it scores {', '.join(declared.functions)}"
             raise self._problem(number, "metric", f"metric {named!r} does not score {self.output_type}", fix)

@@ -5,7 +5,7 @@ one name has come to mean several things — overrides differ — what is as reg
 called by the way they were reached: `group::task`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -24,13 +24,17 @@ class Meaning:
     parent: "Meaning | None" = None
     children: "tuple[Meaning, ...]" = field(default=())
     key: str = ""
+    way: str = ""
 
 
-def meanings(nodes: Iterable[Node]) -> dict[int, Meaning]:
-    """For every node of a selection, by id, what it means. Each meaning has a key that no other has."""
+def meanings(nodes: Iterable[Node], ways: Mapping[int, str] | None = None) -> dict[int, Meaning]:
+    """For every node of a selection, by id, what it means. Each meaning has a key that no other has.
+
+    `ways` says of nodes that were asked for by a path which group they were reached through.
+    """
     finder = _Finder()
     for node in nodes:
-        finder.visit(node)
+        finder.visit(node).way = (ways or {}).get(id(node), "")
     same_label: dict[str, list[Meaning]] = {}
     for meaning in finder.found:
         same_label.setdefault(meaning.label, []).append(meaning)
@@ -95,6 +99,8 @@ def _assign(meaning: Meaning, plain: set[int], taken: set[str]) -> None:
             _assign(meaning.parent, plain, taken)
         bare = meaning.label if meaning.nodes[0].registered else meaning.label.rpartition("::")[2]
         wanted = f"{meaning.parent.key}::{bare}"
+    elif id(meaning) not in plain and meaning.way:
+        wanted = f"{meaning.way}::{meaning.label}"
     meaning.key = wanted
     for number in count(2):
         if meaning.key not in taken:

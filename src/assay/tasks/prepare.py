@@ -36,23 +36,22 @@ KINDS = {GENERATE: "generate", CHOICE: "loglikelihood", LIKELIHOOD: "loglikeliho
 
 
 def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
-    """The task, ready to be run; or a ConfigError that says what is wrong with it and where."""
-    place = task.fields.place("task") if "task" in task.fields else Place(f"task {task.name!r}")
-    try:
-        config = resolved(task.config, helpers.resolve)
-        if config.use_prompt is not None:
-            raise DataError("use_prompt is not supported: write the prompt as doc_to_text and doc_to_target")
-        config = _with_settings(config, settings)
-        folder = task.fields.origin("task").folder if "task" in task.fields else None
-        splits = Splits(data_set(config, folder=folder, data_dir=settings.data_dir), helpers.as_dataset)
-        made = _bound(task, config, splits, settings, helpers)
-        made.check_first()
-    except (DataError, RenderError) as error:
-        raise ConfigError([Problem(place, f"task {task.name!r}: {error}", "")]) from error
+    """The task, ready to be run. What its file says wrongly is a ConfigError, what its data lacks a DataError."""
+    config = resolved(task.config, helpers.resolve)
+    if config.use_prompt is not None:
+        place = task.fields.place("use_prompt", key=True)
+        raise ConfigError([Problem(place, "use_prompt is not supported", "write doc_to_text and doc_to_target")])
+    config = _with_settings(config, settings)
+    key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
+    folder = task.fields.origin(key).folder if key is not None else None
+    splits = Splits(data_set(config, folder=folder, data_dir=settings.data_dir), helpers.as_dataset)
+    scored = scoring(task, config, settings, helpers)
+    made = _bound(task, config, splits, settings, scored)
+    made.check_first()
     return made
 
 
-def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, helpers: Helpers) -> "PreparedTask":
+def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, scored: Scoring) -> "PreparedTask":
     shots = examples(config, config.num_fewshot or 0, splits, settings)
     process = config.process_docs if callable(config.process_docs) else None
     docs = splits.split(evaluated_split(config), process)
@@ -64,9 +63,8 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, h
     several = isinstance(prompter.target(first), list)
     if config.doc_to_choice is not None:
         prompter.choices(first)  # for what a function may draw: lm-eval looks at text, target and choices once, too
-    return PreparedTask(
-        task, config, settings, docs, prompter, scoring(task, config, settings, helpers, several=several)
-    )
+    scored = replace(scored, multiple_targets=several or config.multiple_targets)
+    return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint())
 
 
 def _with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
@@ -87,7 +85,7 @@ def _has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[
     return config.doc_to_choice is not None and isinstance(text, int) and not isinstance(text, bool)
 
 
-def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers, *, several: bool) -> Scoring:
+def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> Scoring:
     """The filters of a task, each with its metrics."""
     process = config.process_results if callable(config.process_results) and not settings.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
@@ -104,7 +102,6 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
         pipelines=pipelines,
         process_results=process,
         has_choices=config.doc_to_choice is not None,
-        multiple_targets=several or config.multiple_targets,
     )
 
 
@@ -137,6 +134,7 @@ class PreparedTask:
     docs: Split
     prompter: Prompter
     scoring: Scoring
+    fingerprint: str = ""
 
     @cached_property
     def original(self) -> int:

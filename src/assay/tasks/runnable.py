@@ -43,6 +43,11 @@ class Runnable(Protocol):
     @property
     def version(self) -> object: ...
 
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the data does."""
+        ...
+
     def samples(self) -> Iterator[Sample]:
         """The evaluated documents with what is asked about each, one at a time."""
         ...

@@ -6,7 +6,7 @@ from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem
-from assay.groups import Group
+from assay.groups import Group, TagGroup
 
 
 class Task:
@@ -62,7 +62,8 @@ class Task:
         """Join a group; both know of it afterwards. Joining twice is joining once."""
         if any(known is group for known in self._groups):
             return
-        self._groups.append(group)
+        if not isinstance(group, TagGroup):  # a tag is noted as a tag
+            self._groups.append(group)
         group.add_child(self)
 
     def add_tag(self, tag: str) -> None:

@@ -1,41 +1,73 @@
 """Everything that can be known to be wrong without a model, a network or running any helper code."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateSyntaxError
 
 from assay.catalog.catalog import Catalog
-from assay.catalog.functions import check_function, functions_in
-from assay.catalog.selection import Spec
+from assay.catalog.functions import check_function, functions_in, module_file
+from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
-from assay.errors import Place, Problem
+from assay.config.format import FormatConfig
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.records import Function
+from assay.samples.data import READERS, find_files
+from assay.samples.fewshot import SAMPLERS
+from assay.samples.formats import from_table, table_of
+from assay.samples.rows import DataError
+from assay.samples.templates import is_template, template
 from assay.tasks.manager import TaskManager
+from assay.tasks.prepare import scoring
+from assay.tasks.resolve import resolved
+from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
 TEMPLATES = ("description", "doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix")
+FORMAT_TEXTS = ("instruction", "question_prefix", "answer_instruction", "answer_prompt", "gen_prefix")
+
+FindMetric = Callable[[str], Callable[..., Any] | None]
 
 
-def validate(manager: TaskManager, specs: "Iterable[Spec] | None" = None) -> list[Problem]:
-    """What is wrong with the tasks asked for, or with all there are; serious problems and mere notes, by place."""
+def validate(manager: TaskManager, specs: object = None, find_metric: FindMetric = lambda name: None) -> list[Problem]:  # noqa: ARG005
+    """What is wrong with the tasks asked for, or with all there are; serious problems and mere notes, by place.
+
+    `find_metric` knows metrics by name that are not in our own table.
+    """
     catalog = manager.catalog
-    everything = specs is None
-    wanted: list[Spec] = [*catalog.index.named.values()] if specs is None else list(specs)
+    wanted: object = [*catalog.index.named.values()] if specs is None else specs
     found, problems = manager.attempt(wanted, thorough=True)
-    problems += [problem for task in found["tasks"].values() for problem in check_task(task)]
-    if everything:
-        problems += _left_over(catalog)
+    for task in found["tasks"].values():
+        problems += check_task(task, manager.formats, find_metric)
+    if specs is None:
+        problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
+        problems += [
+            p for known in manager.formats.values() for p in _check_format(known, Place(f"format {known.format!r}"))
+        ]
     return sorted(dict.fromkeys(problems))
 
 
-def check_task(task: Task) -> Iterator[Problem]:
-    """What a task's functions and templates show without being run."""
-    for function in functions_in(dict(task.fields)):
-        problem = check_function(function)
-        if problem is not None:
-            yield problem
+def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: FindMetric) -> Iterator[Problem]:
+    """What a task shows without being run."""
+    functions = list(functions_in(dict(task.fields)))
+    broken = [problem for problem in map(check_function, functions) if problem is not None]
+    yield from broken
     yield from _check_templates(task.fields, (), task.fields)
     shots = task.fields.get("fewshot_config")
     if isinstance(shots, Mapping):
         yield from _check_templates(shots, ("fewshot_config",), task.fields)
+        sampler = shots.get("sampler", "default")
+        if isinstance(sampler, str) and sampler not in SAMPLERS:
+            place = task.fields.place("fewshot_config", "sampler")
+            yield Problem(place, f"no sampler is called {sampler!r}", did_you_mean(sampler, SAMPLERS))
+    yield from _check_formats(task.fields, formats)
+    yield from _check_data(task)
+    if not broken and task.config.class_ is None:
+        yield from _check_scoring(task, functions, find_metric)
     for note in task.notes:
         yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list of its own", serious=False)
 
@@ -43,21 +75,97 @@ def check_task(task: Task) -> Iterator[Problem]:
 def _check_templates(values: Mapping[str, object], path: tuple[str, ...], fields: Fields) -> Iterator[Problem]:
     for key in TEMPLATES:
         text = values.get(key)
-        wrong = template_error(text) if isinstance(text, str) and "{" in text else None
+        wrong = template_error(text) if isinstance(text, str) and is_template(text) else None
         if wrong:
             yield Problem(fields.place(*path, key), f"{key} is not a valid template: {wrong}", "correct the template")
 
 
 @cache
 def template_error(text: str) -> str | None:
-    """What keeps a text from being a Jinja template."""
-    from jinja2 import Environment, TemplateSyntaxError
-
+    """What keeps a text from being a template."""
     try:
-        Environment(autoescape=False).parse(text)  # nothing is rendered, and prompts are not HTML
+        template(text)
     except TemplateSyntaxError as error:
         return f"{error.message} (line {error.lineno} of the template)"
     return None
+
+
+def _check_formats(fields: Fields, formats: Mapping[str, FormatConfig]) -> Iterator[Problem]:
+    """Every format of a task's table, also those that nobody asks for now."""
+    for name in table_of(fields) or {}:
+        try:
+            yield from _check_format(from_table(fields, name, formats), fields.place("formats", name))
+        except ConfigError as error:
+            yield from error.problems
+
+
+def _check_format(format: FormatConfig, place: Place) -> Iterator[Problem]:
+    for key in FORMAT_TEXTS:
+        text = getattr(format, key)
+        wrong = template_error(text) if text else None
+        if wrong:
+            yield Problem(place, f"{key} of format {format.format!r} is not a valid template: {wrong}", "correct it")
+
+
+def _check_data(task: Task) -> Iterator[Problem]:
+    """Whether a task says where its data is, and whether files it names are there."""
+    config, fields = task.config, task.fields
+    lenient = any(fields.origin(key).lenient for key in fields)
+    if config.dataset_path is None and config.custom_dataset is None and config.class_ is None:
+        what, fix = f"task {task.name!r} says nothing about its data", "add dataset_path"
+        yield Problem(fields.place("task"), what, fix, serious=not lenient)
+    files: Any = (config.dataset_kwargs or {}).get("data_files")
+    if config.dataset_path not in READERS or files is None:
+        return
+    folder = fields.origin("dataset_kwargs").folder
+    for split, written in files.items() if isinstance(files, Mapping) else [("", files)]:
+        for path in [written] if isinstance(written, str) else list(written or []):
+            try:
+                if not path.startswith(("hf://", "http://", "https://")):
+                    find_files(path, folder, None)
+            except DataError as error:
+                place = fields.place("dataset_kwargs", "data_files", *([split] if split else []))
+                yield Problem(place, str(error), "put the file there, or correct its name", serious=not lenient)
+
+
+class _Unloaded:
+    """Stands for what helper code defines: nothing of it is run here, so anything may be true of it."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.__name__ = "function"
+
+    def apply(self, resps: Any, docs: Any) -> Any:  # noqa: ARG002  # the shape of a filter
+        return resps
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return self
+
+
+def _check_scoring(task: Task, functions: list[Function], find_metric: FindMetric) -> Iterator[Problem]:
+    """The names and parameters of filters, metrics and aggregations."""
+
+    def unloaded(function: Function) -> _Unloaded:
+        made = _Unloaded()
+        made.__name__ = function.name
+        return made
+
+    registered = {name: _Unloaded for function in functions for name in _registered_filters(str(module_file(function)))}
+    helpers = Helpers(unloaded, list, find_metric, lambda: registered)
+    config = resolved(replace(task.config, derived={}), unloaded)
+    try:
+        scoring(task, config, Settings(), helpers)
+    except ConfigError as error:
+        yield from error.problems
+
+
+@cache
+def _registered_filters(module: str) -> frozenset[str]:
+    """The filters that a helper module gives names to, as its text shows."""
+    try:
+        text = Path(module).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return frozenset()
+    return frozenset(re.findall(r"register_filter\(\s*[\"']([^\"']+)[\"']", text))
 
 
 def _left_over(catalog: Catalog) -> Iterator[Problem]:
@@ -65,9 +173,8 @@ def _left_over(catalog: Catalog) -> Iterator[Problem]:
     index = catalog.index
     for entry in index.entries():
         if entry.kind == "broken":
-            _, problems = catalog.read(entry, thorough=True)
-            yield from problems
+            yield from catalog.read(entry, thorough=True)[1]
         elif entry.kind == "template" and entry.path not in index.included:
             yield Problem(Place(entry.path), "is neither task nor group, and nothing includes it", "", serious=False)
     for clash in index.clashes:
-        yield clash.problem()
+        yield from catalog.read(clash.second, thorough=True)[1]

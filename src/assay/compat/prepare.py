@@ -1,0 +1,52 @@
+"""Every task of a run bound to its data, in the order in which lm-eval would do it."""
+
+from collections.abc import Iterable
+
+from assay.catalog.installed import installed_folders
+from assay.compat.class_task import ClassTask
+from assay.compat.modules import HelperCode
+from assay.config.run import RunConfig
+from assay.errors import ConfigError, Problem
+from assay.samples.rows import DataError
+from assay.samples.templates import RenderError
+from assay.tasks import Task
+from assay.tasks.prepare import prepare
+from assay.tasks.randomness import preserved_random, seed_random
+from assay.tasks.runnable import Runnable
+from assay.tasks.settings import Settings
+
+
+def prepare_tasks(
+    tasks: Iterable[Task], settings: Settings, config: RunConfig
+) -> tuple[list[Runnable], dict[str, str]]:
+    """The tasks that can be run, and of those that cannot because of their data, why.
+
+    What a task's file says wrongly is raised, of all tasks together; data that is missing troubles its task alone.
+    """
+    lm_eval = next((folder for origin, folder in installed_folders() if origin == "lm_eval"), None)
+    helper = HelperCode(settings.data_dir, lm_eval or None)
+    seed_random(config.random_seed, config.numpy_random_seed)
+    made: list[Runnable] = []
+    broken: dict[str, str] = {}
+    problems: list[Problem] = []
+    for task in tasks:
+        if not settings.like_lm_eval:  # a task draws the same numbers whatever stands before it
+            seed_random(config.random_seed, config.numpy_random_seed)
+        try:
+            made.append(_bound(task, settings, helper))
+        except (DataError, RenderError) as error:
+            broken[task.name] = str(error)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return made, broken
+
+
+def _bound(task: Task, settings: Settings, helper: HelperCode) -> Runnable:
+    if task.config.class_ is None:
+        return prepare(task, settings, helper.helpers())
+    made = ClassTask.of(task, settings, helper.resolve(task.config.class_))
+    with preserved_random():
+        made.check_first()
+    return made

@@ -1,0 +1,215 @@
+"""The folder of a run: opened once, resumed by opening it again, never mixed with another run's."""
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from assay.config.source import digest
+from assay.errors import AssayError, Place, Problem
+from assay.runs import journal
+from assay.runs.journal import Journal
+from assay.runs.lease import Lease
+from assay.runs.parquet import SampleWriter, file_name
+from assay.runs.samples import Kept, lm_eval_records
+
+MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
+
+
+class RunError(AssayError):
+    """A run's folder cannot be used as asked."""
+
+
+@dataclass
+class RunFolder:
+    """A run on disk. `spec` is all that results depend on: a folder holds one."""
+
+    path: Path
+    spec: Mapping[str, Any]
+    lease: Lease
+    journal: Journal
+    manifest: dict[str, Any]
+    resumed: bool = False
+    writers: dict[str, SampleWriter] = field(default_factory=dict)
+
+    def keeper(self, task: str, log: bool, doc_ids: Callable[[int, int], int]) -> Callable[[Kept], None]:
+        """What takes the samples of a task: into Parquet, and if asked into lm-eval's lines, too."""
+        writer = self.writers[task] = SampleWriter(self.path / SAMPLES, task)
+        lines = LineWriter(self.path / f"samples_{file_name(task)}.jsonl", doc_ids) if log else None
+
+        def keep(kept: Kept) -> None:
+            writer.add(kept)
+            if lines is not None:
+                lines.add(kept)
+
+        if lines is not None:
+            self._lines.append(lines)
+        return keep
+
+    _lines: list["LineWriter"] = field(default_factory=list)
+    _beaten: float = 0.0
+
+    def beat_now_and_then(self) -> None:
+        if time.monotonic() - self._beaten > 5.0:
+            self.lease.beat()
+            self._beaten = time.monotonic()
+
+    def finish(self, results: Mapping[str, Any], status: str) -> None:
+        """Put samples, results and manifest in place."""
+        for writer in self.writers.values():
+            writer.close()
+        for lines in self._lines:
+            lines.close()
+        write_json(self.path / RESULTS, results)
+        write_json(self.path / MANIFEST, {**self.manifest, "status": status, "finished": time.time()})
+
+    def close(self) -> None:
+        self.journal.close()
+        self.lease.release()
+
+
+class LineWriter:
+    """Samples as lm-eval writes them, one line each; filter by filter, as there."""
+
+    def __init__(self, path: Path, doc_ids: Callable[[int, int], int]) -> None:
+        self.path = path
+        self._doc_ids = doc_ids
+        self._parts: dict[str, Any] = {}
+        self._number = 0
+
+    def add(self, kept: Kept) -> None:
+        for record in lm_eval_records(kept, self._doc_ids(self._number, kept.sample.doc_id)):
+            part = self._parts.get(record["filter"])
+            if part is None:
+                part = self._parts[record["filter"]] = self._part(len(self._parts)).open("wb")
+            part.write(orjson.dumps(_as_logged(record), default=str, option=orjson.OPT_NON_STR_KEYS) + b"\n")
+        self._number += 1
+
+    def close(self) -> None:
+        for part in self._parts.values():
+            part.close()
+        with self._part("whole").open("wb") as whole:
+            for number in range(len(self._parts)):
+                with self._part(number).open("rb") as part:
+                    while block := part.read(1 << 20):
+                        whole.write(block)
+                self._part(number).unlink()
+        self._part("whole").replace(self.path)
+
+    def _part(self, name: object) -> Path:
+        return self.path.with_name(f"{self.path.name}.{name}.part")
+
+
+def _as_logged(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record in the shape of lm-eval's files: arguments by number, responses as texts."""
+    named = {
+        f"gen_args_{n}": {f"arg_{m}": value for m, value in enumerate(each)}
+        for n, each in enumerate(record["arguments"])
+    }
+    return {
+        **record,
+        "target": str(record["target"]),
+        "arguments": named,
+        "resps": _as_texts(record["resps"]),
+        "filtered_resps": _as_texts(record["filtered_resps"]),
+    }
+
+
+def _as_texts(value: Any) -> Any:
+    return [_as_texts(each) for each in value] if isinstance(value, list | tuple) else str(value)
+
+
+def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, force: bool) -> RunFolder:
+    """The folder of a run: new, or the same run to be gone on with. Another run's folder is refused, or moved aside."""
+    spec = json.loads(orjson.dumps(spec, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS))
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        known = _read(path / MANIFEST)
+        if known is not None and known.get("spec") != spec:
+            if not force:
+                raise RunError([_other_run(path, known.get("spec") or {}, spec)])
+            Lease(path).release()  # not from under a run that is going on
+            path.rename(path.with_name(f"{path.name}.old-{time.strftime('%Y%m%d-%H%M%S')}"))
+            path.mkdir(parents=True)
+            known = None
+        elif known is None and any(entry.name != "run.lock" for entry in path.iterdir()):
+            raise RunError(
+                [Problem(Place(str(path)), "the folder holds other things and no run", "choose a new folder")]
+            )
+        lease = Lease(path)
+        manifest = known or {
+            "format": 1,
+            "created": time.time(),
+            **facts,
+            "spec": spec,
+            "spec_digest": digest(orjson.dumps(spec)),
+        }
+        write_json(path / MANIFEST, {**manifest, "status": "running"})
+        return RunFolder(path, spec, lease, Journal(path / journal.NAME), manifest, resumed=known is not None)
+    except OSError as error:
+        what = f"the folder of the run cannot be written: {error.strerror or error}"
+        raise RunError([Problem(Place(str(path)), what, "choose another --output_path")]) from error
+
+
+def _other_run(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Problem:
+    differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+    shown = "; ".join(f"{key}: {_short(before.get(key))} there, {_short(now.get(key))} here" for key in differing[:4])
+    fix = "choose another --output_path, or --force to move the old run aside"
+    return Problem(Place(str(path)), f"the folder holds another run ({shown})", fix)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a file in one move; what cannot be JSON is written as text."""
+    part = path.with_name(f".{path.name}.part")
+    options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+    part.write_bytes(orjson.dumps(value, default=str, option=options) + b"\n")
+    part.replace(path)
+
+
+def environment() -> dict[str, Any]:
+    """What a run was made with: versions, the state of the code around it, the machine."""
+    packages = ("assay", "numpy", "pyarrow", "jinja2", "torch", "transformers", "tokenizers", "datasets", "sacrebleu")
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {"python": platform.python_version(), "platform": platform.platform(), "packages": found, "git": git_state()}
+
+
+def git_state() -> dict[str, Any] | None:
+    """The commit of the working directory and whether it has changes; None where there is no repository."""
+    try:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=10)
+        dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"commit": head.stdout.strip(), "dirty": bool(dirty.stdout.strip())}
+
+
+def is_writable(path: Path) -> bool:
+    """Whether a folder can be made or written there."""
+    existing = next((each for each in (path, *path.parents) if each.exists()), None)
+    return existing is not None and os.access(existing, os.W_OK)

@@ -1,0 +1,76 @@
+"""One run, one owner: who works in a folder, and whether that process still lives."""
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from assay.errors import AssayError, Place, Problem
+
+try:
+    import fcntl
+except ImportError:  # where there is none, the heartbeat alone must do
+    fcntl = None  # type: ignore[assignment]
+
+NAME = "run.lock"
+STALE_SECONDS = 60.0
+
+
+class FolderInUse(AssayError):
+    """Another process works in this folder."""
+
+
+class Lease:
+    """The right to work in a folder. The system takes it back when the process ends, however it ends.
+
+    Locks do not reach across machines that share a disk, so there is a heartbeat, too: one that has stopped for a
+    minute does not count.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+        self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        owner = self._owner()
+        if not self._lock() or self._lives_elsewhere(owner):
+            os.close(self._handle)
+            raise FolderInUse(
+                [Problem(Place(str(folder)), f"another run works in this folder{_named(owner)}", "wait for it")]
+            )
+        self.beat()
+
+    def beat(self) -> None:
+        """Say that this process lives."""
+        data = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "time": time.time()}).encode()
+        os.pwrite(self._handle, data, 0)
+        os.ftruncate(self._handle, len(data))
+
+    def release(self) -> None:
+        self.path.unlink(missing_ok=True)
+        os.close(self._handle)
+
+    def _lock(self) -> bool:
+        if fcntl is None:
+            return True
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def _owner(self) -> dict[str, Any]:
+        try:
+            found = json.loads(os.pread(self._handle, 4096, 0) or b"{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @staticmethod
+    def _lives_elsewhere(owner: dict[str, Any]) -> bool:
+        elsewhere = owner.get("host") not in (None, socket.gethostname())
+        return elsewhere and time.time() - float(owner.get("time", 0)) < STALE_SECONDS
+
+
+def _named(owner: dict[str, Any]) -> str:
+    return f" (process {owner.get('pid')} on {owner.get('host')})" if owner else ""

@@ -1,0 +1,51 @@
+"""Secrets stay at the door: what is written down of a command or of arguments has none."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+HIDDEN = "***"
+_SECRET = r"(?:api[_-]?key|apikey|key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?|bearer)"
+_NAME = re.compile(rf"(?:^|[_\-.]){_SECRET}s?$", re.IGNORECASE)
+_PAIR = re.compile(rf"((?:^|[\s,;&?{{\"'_\-.]){_SECRET}s?[\"']?\s*[=:]\s*[\"']?)([^\s,;&\"'}}]+)", re.IGNORECASE)
+_URL_USER = re.compile(r"(\w+://)[^/\s@]+@")
+_KNOWN = re.compile(r"\b(?:sk|hf|ghp|gho|xox[abp])[-_][A-Za-z0-9_\-]{8,}")
+_BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
+
+NOT_SECRET = frozenset({"prefix_token_id", "think_end_token", "custom_prefix_token_id", "add_bos_token", "eot_token"})
+"""Arguments of models that only sound like a secret."""
+
+
+def redacted_text(text: str) -> str:
+    """A text without keys, passwords in URLs and what is named like a secret.
+
+    >>> redacted_text("model=x,api_key=abc123,base_url=http://me:pw@host/v1")
+    'model=x,api_key=***,base_url=http://***@host/v1'
+    """
+    text = _URL_USER.sub(rf"\1{HIDDEN}@", text)
+    text = _BEARER.sub(rf"\1{HIDDEN}", text)
+    text = _PAIR.sub(rf"\1{HIDDEN}", text)
+    return _KNOWN.sub(HIDDEN, text)
+
+
+def redacted(value: Any, name: str = "") -> Any:
+    """A value without secrets; `name` is what it is called."""
+    if name and name not in NOT_SECRET and _NAME.search(name) and value is not None:
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {str(key): redacted(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(inner) for inner in value]
+    return redacted_text(value) if isinstance(value, str) else value
+
+
+def redacted_command(arguments: Sequence[str]) -> list[str]:
+    """A command line without secrets: also where a flag and its value stand apart."""
+    hidden, made = False, []
+    for argument in arguments:
+        made.append(HIDDEN if hidden else redacted_text(argument))
+        name = argument.lstrip("-")
+        hidden = (
+            argument.startswith("--") and "=" not in argument and bool(_NAME.search(name)) and name not in NOT_SECRET
+        )
+    return made

@@ -1,0 +1,53 @@
+"""What can be known to fail before anything is asked: of tasks, and of a model for these tasks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.models.protocol import Model
+from assay.tasks.runnable import Runnable
+from assay.tasks.task import Task
+
+MEANING = {
+    "generate": "generate text",
+    "loglikelihood": "give log-likelihoods",
+    "rolling": "give the log-likelihood of whole texts",
+    "chat": "apply a chat template",
+}
+
+
+def refuse_unsafe(tasks: Iterable[Task], *, confirmed: bool) -> None:
+    """Tasks that execute what the model writes run only when that was asked for."""
+    unsafe = [task for task in tasks if task.config.unsafe_code]
+    if unsafe and not confirmed:
+        names = ", ".join(task.name for task in unsafe[:5])
+        what = f"scoring executes code that the model writes ({names})"
+        raise ConfigError([Problem(Place("tasks"), what, "give --confirm_run_unsafe_code if that is what you want")])
+
+
+def check_model(model: Model, tasks: Sequence[Runnable]) -> None:
+    """Refuse tasks that need what the model cannot do, all of them at once."""
+    problems = []
+    for task in tasks:
+        for need in sorted(task.needs):
+            if not getattr(model.can, need):
+                what = f"task {task.task.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
+                way = f"ask for {task.task.name}@generate" if need == "loglikelihood" else "choose another model"
+                problems.append(Problem(Place("model"), what, way))
+    if problems:
+        raise ConfigError(problems)
+
+
+def check_samples(samples: Mapping[str, object] | None, tasks: Iterable[str]) -> None:
+    """`samples` speaks of tasks that are there, and gives lists of whole numbers."""
+    known, problems = list(tasks), []
+    for name, numbers in (samples or {}).items():
+        if name not in known:
+            problems.append(
+                Problem(Place("samples"), f"no task of this run is called {name!r}", did_you_mean(name, known))
+            )
+        elif not isinstance(numbers, list | tuple) or not all(isinstance(n, int) and n >= 0 for n in numbers):
+            problems.append(
+                Problem(Place(f"samples.{name}"), "must be a list of numbers of documents", "write [0, 5, 7]")
+            )
+    if problems:
+        raise ConfigError(problems)

@@ -1,0 +1,415 @@
+"""What people really write: every one of these once made a command end in a traceback, or pass for right."""
+
+import copy
+import dataclasses
+import itertools
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assay import ConfigError, GroupConfig, StandardGroup, TagGroup, Task, TaskConfig, TaskManager
+from assay.tasks.validate import validate
+from conftest import Write, a_task
+
+Manage = Callable[..., TaskManager]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+WRONG_VALUES = {
+    "an empty tag": a_task("t") + "tag:\n",
+    "a number as a tag": a_task("t") + "tag: 5\n",
+    "a date as a tag": a_task("t") + "tag: 2020-01-01\n",
+    "a list with a number as tags": a_task("t") + "tag: [1]\n",
+    "metadata of a task that is a number": a_task("t") + "metadata: 1.0\n",
+    "metadata of a group that is a number": "group: t\ntask: [ok]\nmetadata: 1.0\n",
+    "metadata of a group that is a list": "group: t\ntask: [ok]\nmetadata:\n  - version: 1.0\n",
+    "an aggregate that is a word": "group: t\ntask: [ok]\naggregate_metric_list: acc\n",
+    "a format by number": a_task("t") + "formats: {1: mcqa, 2: nosuch}\n",
+    "few-shot settings that are a word": a_task("t") + "fewshot_config: abc\n",
+    "an include with a NUL": 'task: t\ninclude: "a\\0b.yaml"\n',
+    "an include of numbers": "task: t\ninclude: {1: 2}\n",
+    "a function with a name without end": f"task: t\ndataset_path: d\nprocess_docs: !function {'x' * 5000}.f\n",
+    "a key that YAML reads as a truth": "task: t\ndataset_path: d\non: 2\n",
+}
+
+
+@pytest.mark.parametrize("name", WRONG_VALUES)
+@pytest.mark.parametrize("compat", [None, "lm-eval"])
+def test_a_wrong_value_is_told_and_the_rest_works(name: str, compat: str | None, manage: Manage) -> None:
+    manager = manage({"wrong.yaml": WRONG_VALUES[name], "ok.yaml": a_task("ok")}, compat=compat)
+    said = [problem for problem in validate(manager) if "wrong.yaml:" in str(problem.place)]
+    assert said, name
+    if compat is None:
+        assert any(problem.serious and problem.place.line > 0 for problem in said), said
+        if name not in ("a format by number", "a function with a name without end"):  # those show when they are used
+            with pytest.raises(ConfigError):
+                manager.load("t")
+    assert list(manager.load("ok")["tasks"]) == ["ok"]
+
+
+@pytest.mark.parametrize("text", list(WRONG_VALUES.values()))
+def test_no_command_ends_in_a_traceback(text: str, write: Write, run_assay: Run) -> None:
+    folder = write({"wrong.yaml": text, "ok.yaml": a_task("ok")})
+    for command in (("ls",), ("show", "t"), ("validate",)):
+        said = run_assay(*command, "--no_defaults", "--include_path", folder)
+        assert "Traceback" not in said.stderr, said.stderr
+    assert "ok" in run_assay("ls", "--no_defaults", "--include_path", folder).stdout.split()
+
+
+def test_links_that_lead_to_each_other_or_to_themselves(write: Write) -> None:
+    folder = write({"ok.yaml": a_task("ok")})
+    (folder / "a").symlink_to(folder / "b")
+    (folder / "b").symlink_to(folder / "a")
+    (folder / "self.yaml").symlink_to(folder / "self.yaml")
+    assert TaskManager(include_path=folder, include_defaults=False).load("ok")["tasks"]
+
+
+def test_a_broken_format_troubles_only_who_asks_for_it(manage: Manage) -> None:
+    manager = manage(
+        {
+            "ok.yaml": a_task("ok"),
+            "a.yaml": "format: one\ntype: mqca\n",
+            "b.yaml": "format: two\nquestion_prefx: x\n",
+            "c.yaml": "format: three\ntype: one\n",
+            "d.yaml": "format: mcqa\n",
+        }
+    )
+    assert manager.load("ok@cloze")["tasks"]
+    said = [str(problem) for problem in validate(manager) if problem.serious]
+    assert [Path(line.split(":")[0]).name for line in said] == ["a.yaml", "b.yaml", "c.yaml", "d.yaml"]
+    with pytest.raises(ConfigError, match="no format is called 'mqca'"):
+        manager.load("ok@one")
+
+
+def test_a_format_may_start_from_any_other_and_circles_are_refused(manage: Manage) -> None:
+    manager = manage(
+        {
+            "ok.yaml": a_task("ok"),
+            "a.yaml": 'format: afmt\ntype: zfmt\nanswer_prompt: "A:"\n',
+            "z.yaml": 'format: zfmt\ntype: cloze\nquestion_prefix: "Z "\n',
+            "x.yaml": "format: x\ntype: y\n",
+            "y.yaml": "format: y\ntype: x\n",
+        }
+    )
+    assert manager.formats["afmt"].question_prefix == "Z "
+    assert manager.formats["afmt"].answer_prompt == "A:"
+    assert any("in a circle" in problem.what for problem in manager.format_problems)
+
+
+def test_every_entry_of_a_table_of_formats_is_checked(manage: Manage) -> None:
+    table = '{a: mcqa, b: nosuch, c: {type: mcqa, instruction: "{{ bad"}, d: {type: mcqa, choice_labels: roman}}'
+    said = [problem.what for problem in validate(manage({"t.yaml": a_task("t", formats=table)})) if problem.serious]
+    assert len(said) == 3
+    assert "no format is called 'nosuch'" in said[0]
+    assert "not a valid template" in said[1]
+    assert "no labels are called 'roman'" in said[2]
+
+
+def test_a_circle_of_groups_is_told_when_a_folder_is_asked_for(write: Write) -> None:
+    folder = write({"a.yaml": "group: a\ntask: [b]\n", "b.yaml": "group: b\ntask: [a, t]\n", "t.yaml": a_task("t")})
+    with pytest.raises(ConfigError, match="circle"):
+        TaskManager(include_defaults=False).load(str(folder))
+
+
+@pytest.mark.parametrize(
+    "asked", ["./nope/*.yaml", "./nope.yaml", "~nobody-of-that-name/x.yaml", "./" + "x" * 5000, "./a\0b.yaml"]
+)
+def test_a_path_that_leads_nowhere_is_an_error(asked: str, manage: Manage) -> None:
+    with pytest.raises(ConfigError):
+        manage({"ok.yaml": a_task("ok")}).load(asked)
+
+
+def test_a_path_through_a_tag_leads_to_its_tasks(manage: Manage) -> None:
+    manager = manage({"a.yaml": a_task("a", tag="x"), "b.yaml": a_task("b", tag="x")})
+    for asked in ("x::a", "tag:x::a"):
+        assert list(manager.load(asked)["tasks"]) == ["a"]
+    with pytest.raises(ConfigError, match="'x' has no member 'nonsense'"):
+        manager.load("x::nonsense")
+
+
+def test_paths_may_have_globs_in_every_part(manage: Manage) -> None:
+    manager = manage(
+        {
+            "a.yaml": a_task("a"), "b.yaml": a_task("b"), "g1.yaml": "group: g1\ntask: [a]\n",
+            "g2.yaml": "group: g2\ntask: [b]\n", "top.yaml": "group: top\ntask: [g1, g2]\n",
+        }
+    )  # fmt: skip
+    assert list(manager.load("top::*::a")["tasks"]) == ["a"]
+    assert list(manager.load("g*::b")["tasks"]) == ["b"]
+    with pytest.raises(ConfigError):
+        manager.load("top::*::zzz")
+
+
+@pytest.mark.parametrize("name", ["../../etc/x", "/abs", "", "x::y", "sp ace", "x\\e[31m", "tag:", "x.yaml"])
+@pytest.mark.parametrize("member", ['{{task: "{0}", dataset_path: d}}', '{{group: "{0}", task: [ok]}}'])
+def test_names_of_inline_members_are_checked_like_all_others(name: str, member: str, manage: Manage) -> None:
+    manager = manage({"ok.yaml": a_task("ok"), "g.yaml": f"group: g\ntask:\n  - {member.format(name)}\n"})
+    assert any(problem.serious and "the name" in problem.what for problem in validate(manager))
+
+
+@pytest.mark.parametrize("tag", ["a b", "c,d", "e::f", "", "x\\e[31m"])
+def test_names_of_tags_are_checked(tag: str, manage: Manage) -> None:
+    manager = manage({"t.yaml": a_task("t") + f'tag: ["{tag}"]\n'})
+    assert any("the tag" in problem.what for problem in validate(manager))
+
+
+def test_a_metric_list_stays_where_the_task_does_not_say_what_is_asked(manage: Manage) -> None:
+    text = "task: t\ndataset_path: d\ndoc_to_choice: choices\nformats: mcqa\nmetric_list: [{metric: acc}]\n"
+    task = manage({"t.yaml": text}).load("t")["tasks"]["t"]
+    assert [metric.name for metric in task.config.metric_list or ()] == ["acc"]
+    assert task.notes == ()
+
+
+def test_a_format_with_metrics_of_its_own_uses_them_and_says_so(manage: Manage) -> None:
+    task = manage({"t.yaml": a_task("t", formats="{type: mcqa, metric_list: [{metric: acc_norm}]}")}).load("t")[
+        "tasks"
+    ]["t"]
+    assert [metric.name for metric in task.config.metric_list or ()] == ["acc_norm"]
+    assert "gives way to that of format" in task.notes[0]
+
+
+def test_a_plug_in_without_its_folder_stops_nothing(tmp_path: Path, run_assay: Run) -> None:
+    metadata = tmp_path / "site/gone-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: gone\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[assay.tasks]\none = gone.nowhere\ntwo = zzz_nope.evals\n")
+    listed = run_assay("ls", PYTHONPATH=str(tmp_path / "site"))
+    assert "first_steps" in listed.stdout.split()
+    said = run_assay("validate", PYTHONPATH=str(tmp_path / "site"))
+    assert said.returncode == 1
+    assert [line.split(":")[0] for line in said.stdout.splitlines()[:2]] == ["plugin one", "plugin two"]
+
+
+def test_a_file_whose_name_is_taken_still_shows_its_other_problems(manage: Manage) -> None:
+    manager = manage({"b.yaml": a_task("a1"), "c.yaml": a_task("a1") + "num_fewshto: 1\n"})
+    said = [str(problem) for problem in validate(manager) if problem.serious]
+    assert any("c.yaml:1:7: task 'a1' is also defined in" in line for line in said)
+    assert any("c.yaml:10:1: unknown key 'num_fewshto'" in line for line in said)
+
+
+def test_a_name_that_is_only_included_makes_no_second_task(manage: Manage) -> None:
+    manager = manage({"good.yaml": a_task("good"), "more.yaml": "include: good.yaml\nnum_fewshot: 3\n"})
+    assert not [problem for problem in validate(manager) if problem.serious]
+    assert manager.load("good")["tasks"]["good"].config.num_fewshot is None
+
+
+def test_a_file_asked_for_by_path_does_not_change_what_names_mean(write: Write, tmp_path: Path) -> None:
+    registered = write({"t.yaml": a_task("shared", num_fewshot="2")})
+    other = write({"../other/s.yaml": a_task("shared", num_fewshot="1")}).parent / "other/s.yaml"
+    manager = TaskManager(include_path=registered, include_defaults=False)
+    assert manager.load(str(other))["tasks"]["shared"].config.num_fewshot == 1
+    assert manager.load("shared")["tasks"]["shared"].config.num_fewshot == 2
+    both = manager.load([str(other), "shared"])["tasks"]
+    assert sorted(task.config.num_fewshot or 0 for task in both.values()) == [1, 2]
+
+
+def test_numbered_names_can_be_asked_for(manage: Manage) -> None:
+    members = "".join(f"  - task: t\n    num_fewshot: {n}\n" for n in (1, 5))
+    manager = manage({"t.yaml": a_task("t"), "g.yaml": f"group: g\ntask:\n{members}"})
+    [task] = manager.load("g::t#2")["tasks"].values()
+    assert task.config.num_fewshot == 5
+
+
+def test_what_was_asked_for_by_a_path_is_called_by_it_where_names_collide(manage: Manage) -> None:
+    manager = manage({"t.yaml": a_task("t"), "g.yaml": "group: g\nnum_fewshot: 3\ntask: [t]\n"})
+    assert sorted(manager.load(["t", "g::t"])["tasks"]) == ["g::t", "t"]
+
+
+def test_match_tasks_takes_a_name_and_formats(manage: Manage) -> None:
+    manager = manage({"a.yaml": a_task("t_a"), "b.yaml": a_task("t_b")})
+    assert manager.match_tasks(["t_*@cloze"]) == ["t_a@cloze", "t_b@cloze"]
+    assert manager.match_tasks("t_a") == ["t_a"]
+
+
+@pytest.mark.parametrize("slip", ["incldue", "includes", "INCLUDE", "inclde"])
+def test_a_slip_in_include_is_suggested(slip: str, manage: Manage) -> None:
+    manager = manage({"t.yaml": a_task("t") + f"{slip}: base.yaml\n", "base.yaml": "test_split: x\n"})
+    assert any("did you mean 'include'?" in problem.fix for problem in validate(manager))
+
+
+def test_a_key_from_a_yaml_merge_is_found_where_it_stands(manage: Manage) -> None:
+    manager = manage({"t.yaml": "task: t\ndataset_path: d\n<<: {num_fewshto: 4}\n"})
+    [problem] = [problem for problem in validate(manager) if problem.serious]
+    assert (problem.place.line, problem.place.column) == (3, 6)
+
+
+@pytest.mark.parametrize("value", ["2020-99-99", "!!int abc", "!!float abc"])
+def test_a_scalar_that_cannot_be_read_is_found_where_it_stands(value: str, manage: Manage) -> None:
+    manager = manage({"t.yaml": f"task: t\ndataset_path: d\ndescription: {value}\n"})
+    assert any(problem.place.line == 3 for problem in validate(manager) if problem.serious)
+
+
+def test_a_format_in_a_file_is_refused_with_its_place(manage: Manage) -> None:
+    manager = manage({"t.yaml": a_task("t@mqca"), "g.yaml": "group: g\ntask:\n  - ok@mqca\n", "ok.yaml": a_task("ok")})
+    said = sorted(f"{Path(p.place.file).name}:{p.place.line}:{p.place.column}" for p in validate(manager) if p.serious)
+    assert said == ["g.yaml:3:5", "t.yaml:1:7"]
+
+
+@pytest.mark.parametrize(
+    "text", ["group: g@cloze\ntask: [ok]\n", "group: g\ntask:\n  - group: h@cloze\n    task: [ok]\n"]
+)
+def test_a_group_cannot_have_a_format_in_its_name(text: str, manage: Manage) -> None:
+    assert any("'@'" in problem.what for problem in validate(manage({"g.yaml": text, "ok.yaml": a_task("ok")})))
+
+
+@pytest.mark.parametrize(
+    ("format", "answer", "target"),
+    [("cot", "B", "y"), ("cloze", "B", "1"), ("generate", "y", "B"), ("mcqa", False, "0")],
+)
+def test_labels_serve_as_targets_in_every_format(format: str, answer: object, target: str, manage: Manage) -> None:
+    from test_formats import asked, render
+
+    task = asked(manage({"t.yaml": a_task("t")}), f"t@{format}")
+    assert render(task.config.doc_to_target, {"question": "Q", "choices": ["x", "y"], "answer": answer}) == target
+
+
+@pytest.mark.parametrize("answer", ["Z", None, "", [0, 1], 7, "9"])
+@pytest.mark.parametrize("format", ["mcqa", "cloze", "generate", "cot"])
+def test_a_target_that_is_no_choice_is_an_error_and_never_the_first_choice(
+    answer: object, format: str, manage: Manage
+) -> None:
+    from jinja2 import UndefinedError
+
+    from test_formats import asked, render
+
+    task = asked(manage({"t.yaml": a_task("t")}), f"t@{format}")
+    with pytest.raises(UndefinedError, match="the_target_is_none_of_the_choices"):
+        render(task.config.doc_to_target, {"question": "Q", "choices": ["x", "y"], "answer": answer})
+
+
+def test_a_column_may_have_any_name(manage: Manage) -> None:
+    from test_formats import asked, render
+
+    text = 'task: t\ndataset_path: d\ndoc_to_text: "my col"\ndoc_to_choice: "the choices"\ndoc_to_target: answer\n'
+    task = asked(manage({"t.yaml": text}), "t@mcqa")
+    row = {"my col": "Q?", "the choices": ["x", "y"], "answer": 1}
+    derived = {name: function(row) for name, function in task.config.derived.items()}  # type: ignore[operator]
+    assert render(task.config.doc_to_text, {**row, **derived}) == "Question: Q?\nA. x\nB. y\nAnswer:"
+
+
+def test_a_task_without_data_and_a_missing_data_file_are_told(manage: Manage) -> None:
+    manager = manage(
+        {
+            "a.yaml": "task: a\ndoc_to_text: q\n",
+            "b.yaml": "task: b\ndataset_path: json\ndataset_kwargs:\n  data_files: {test: no.jsonl}\n",
+        }
+    )
+    said = [str(problem) for problem in validate(manager)]
+    assert "says nothing about its data" in said[0]
+    assert "b.yaml:4:22: no data file 'no.jsonl'" in said[1]
+
+
+SCORING_TYPOS = [
+    ("metric_list: [{metric: exact_mach}]", "1:24", "no metric is called 'exact_mach'", "exact_match"),
+    ("metric_list: [{metric: exact_match, ignore_cas: true}]", "1:49", "no parameter 'ignore_cas'", "ignore_case"),
+    ("metric_list: [{metric: exact_match, aggregation: maen}]", "1:50", "no aggregation is called 'maen'", "mean"),
+    ("metric_list: [{metric: acc}]", "1:24", "'acc' does not score generate_until", "multiple_choice"),
+    ("filter_list: [{name: f, filter: [{function: rgex}]}]", "1:45", "no filter is called 'rgex'", "regex"),
+    (
+        "filter_list: [{name: f, filter: [{function: regex, regex_patern: x}]}]",
+        "1:66",
+        "no parameter 'regex_patern'",
+        "regex_pattern",
+    ),
+    ('filter_list: [{name: f, filter: [{function: regex, regex_pattern: "("}]}]', "1:45", "cannot be made", "correct"),
+    ("filter_list: [{name: f, filter: [{function: take_first_k}]}]", "1:45", "needs the parameter 'k'", "k"),
+    ("fewshot_config: {sampler: firstn}", "1:27", "no sampler is called 'firstn'", "first_n"),
+    ('doc_to_text: "{{ x | nofilter }}"', "1:14", "not a valid template", "correct"),
+]
+
+
+@pytest.mark.parametrize(("line", "at", "what", "fix"), SCORING_TYPOS)
+def test_a_slip_in_metrics_filters_and_parameters_is_refused_with_its_place(
+    line: str, at: str, what: str, fix: str, manage: Manage
+) -> None:
+    said = [str(p) for p in validate(manage({"slip.yaml": f"{line}\ntask: t\ndataset_path: d\n"})) if p.serious]
+    assert [each for each in said if f"slip.yaml:{at}: " in each and what in each and fix in each], said
+
+
+def test_configurations_can_be_copied_pickled_and_taken_apart() -> None:
+    config = TaskConfig(task="t")
+    assert copy.deepcopy(config) == config
+    assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301  # our own
+    assert dataclasses.asdict(config)["task"] == "t"
+
+
+def test_groups_take_nothing_but_tasks_and_groups() -> None:
+    group: StandardGroup[Task] = StandardGroup(GroupConfig(group="g"))
+    with pytest.raises(TypeError, match="takes tasks and groups, not str"):
+        group.add_child("x")  # type: ignore[arg-type]
+    assert group.children == []
+
+
+def test_the_whole_circle_is_printed() -> None:
+    groups: list[StandardGroup[Task]] = [StandardGroup(GroupConfig(group=name)) for name in "abcd"]
+    for outer, inner in itertools.pairwise(groups):
+        outer.add_child(inner)
+    with pytest.raises(ConfigError, match="d → a → b → c → d"):
+        groups[3].add_child(groups[0])
+
+
+def test_a_task_that_joins_a_tag_has_the_tag_and_no_group() -> None:
+    task, tag = Task(TaskConfig(task="t")), TagGroup[Task]("x")
+    task.add_to_group(tag)
+    assert (task.tags, task.groups, tag.get_all_tasks()) == (["x"], [], [task])
+
+
+@pytest.mark.parametrize("name", ["yes", "5", "null", "true", "0x10", "2020-01-01"])
+def test_new_quotes_names_that_yaml_would_read_as_something_else(name: str, run_assay: Run, tmp_path: Path) -> None:
+    assert run_assay("new", "task", name, "--dir", tmp_path).returncode == 0
+    assert run_assay("validate", tmp_path / f"{name}.yaml").stdout == "0 problems, 0 notes\n"
+
+
+def test_the_folder_one_is_in_can_be_validated(write: Write, run_assay: Run) -> None:
+    folder = write({"t.yaml": a_task("t")})
+    assert run_assay("validate", ".", cwd=folder).stdout == "0 problems, 0 notes\n"
+    assert run_assay("validate", "nobody", "./nofile.yaml", cwd=folder).stdout.count("\n") == 3
+
+
+def test_a_format_file_can_be_validated_by_path(write: Write, run_assay: Run) -> None:
+    folder = write({"good.yaml": "format: good\ntype: mcqa\n", "bad.yaml": "format: bad\nquestion_prefx: x\n"})
+    assert run_assay("validate", folder / "good.yaml").returncode == 0
+    assert "did you mean 'question_prefix'" in run_assay("validate", folder / "bad.yaml").stdout
+
+
+def test_show_shows_everything_that_was_asked_for(write: Write, run_assay: Run) -> None:
+    folder = write(
+        {
+            "a.yaml": a_task("a"),
+            "b.yaml": a_task("b"),
+            "g.yaml": "group: g\ntask: [a]\n",
+            "h.yaml": "group: h\ntask: [b]\n",
+        }
+    )
+    shown = run_assay("show", "g,h", "--include_path", folder).stdout
+    assert "g  ·  group" in shown
+    assert "h  ·  group" in shown
+    assert run_assay("show", "", "--include_path", folder).returncode == 2
+
+
+@pytest.mark.parametrize(
+    "helper", ["raise RuntimeError('no')", "import nothing_of_that_name", "import sys; sys.exit(3)"]
+)
+def test_helper_code_that_fails_is_told_when_it_is_rendered(helper: str, write: Write, run_assay: Run) -> None:
+    folder = write(
+        {"t.yaml": a_task("t", process_docs="!function utils.f"), "utils.py": f"{helper}\ndef f(x): return x\n"}
+    )
+    shown = run_assay("show", "t", "--render", "--include_path", folder)
+    assert shown.returncode == 0
+    assert "cannot be loaded" in shown.stdout
+
+
+def test_output_that_cannot_be_written_is_told(write: Write) -> None:
+    folder = write({"t.yaml": a_task("t")})
+    command = [sys.executable, "-m", "assay", "show", "t", "--include_path", str(folder)]
+    latin = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, check=False)
+    assert latin.returncode == 0
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run([*command[:3], "ls"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 2
+    assert "No space left" in ended.stderr
+    assert "Traceback" not in ended.stderr
