@@ -124,7 +124,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _json(value: Any) -> str:
-    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # keys that are numbers, values that are arrays: allowed, and slower for all if always asked for
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
 def _plain(value: Any) -> Any:

@@ -2,10 +2,8 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from assay.records import Failed, Likelihood, Response, Rolling, Sample, Text
@@ -60,42 +58,40 @@ class Scoring:
         """The scores of documents, filter by filter; or why one has none. Failure is told apart from every score."""
         scored: list[list[FilterScores] | Failed] = [[] for _ in documents]
         for pipeline, metrics in self.pipelines:
-            for number, (document, answers) in enumerate(self._filtered(pipeline, documents)):
+            together = self._filtered_together(pipeline, documents) if pipeline.is_batch else None
+            for number, document in enumerate(documents):
                 already = scored[number]
                 if isinstance(already, Failed):
                     continue
-                values = self._values(document, answers, metrics)
-                if isinstance(values, Failed):
-                    scored[number] = values
+                answers = together[number] if isinstance(together, list) else together
+                made = (
+                    answers
+                    if isinstance(answers, Failed)
+                    else _guarded(self._score_one, pipeline, metrics, document, answers)
+                )
+                if isinstance(made, Failed):
+                    scored[number] = made
                 else:
-                    already.append(FilterScores(pipeline.name, answers, values))
+                    already.append(made)
         return scored
 
-    def _filtered(self, pipeline: Filter, documents: Sequence[Document]) -> Iterator[tuple[Document, Any]]:
-        if not pipeline.is_batch:
-            for document in documents:
-                yield document, _guarded(partial(pipeline.apply, document.responses, document.sample.doc))
-            return
+    def _score_one(self, pipeline: Filter, metrics: Sequence[Metric], document: Document, answers: Any) -> FilterScores:
+        sample = document.sample
+        if answers is None:
+            answers = pipeline.apply(document.responses, sample.doc)
+        if self.process_results is not None:
+            return FilterScores(pipeline.name, answers, dict(self.process_results(sample.doc, answers)))
+        return FilterScores(pipeline.name, answers, self._compute(self._create_result(sample, answers), metrics))
+
+    def _filtered_together(self, pipeline: Filter, documents: Sequence[Document]) -> list[Any] | Failed:
+        """The answers of every document, from a filter that must see them all at once."""
         responses = [each for document in documents for each in document.responses]
         docs = [document.sample.doc for document in documents for _ in document.responses]
-        answers = _guarded(lambda: pipeline.apply_batch(responses, docs), TIME_LIMIT * max(1, len(documents)))
-        start = 0
-        for document in documents:
-            size = len(document.responses)
-            yield document, answers if isinstance(answers, Failed) else answers[start : start + size]
-            start += size
-
-    def _values(self, document: Document, answers: Any, metrics: Sequence[Metric]) -> Mapping[str, Any] | Failed:
+        answers = _guarded(pipeline.apply_batch, responses, docs, seconds=TIME_LIMIT * max(1, len(documents)))
         if isinstance(answers, Failed):
             return answers
-        if self.process_results is not None:
-            made: Mapping[str, Any] | Failed = _guarded(partial(self.process_results, document.sample.doc, answers))
-            return made
-        computed: Mapping[str, Any] | Failed = _guarded(partial(self._scored, document.sample, answers, metrics))
-        return computed
-
-    def _scored(self, sample: Sample, answers: Sequence[Any], metrics: Sequence[Metric]) -> dict[str, Any]:
-        return self._compute(self._create_result(sample, answers), metrics)
+        parts = iter(answers)
+        return [[next(parts) for _ in document.responses] for document in documents]
 
     def _compute(self, result: Any, metrics: Sequence[Metric]) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -138,35 +134,41 @@ def raw(request: Any, response: Response) -> Any:
     if isinstance(response, Text):
         return response.text
     assert isinstance(response, Likelihood), "failures never come this far"
-    return response.value if isinstance(request, Rolling) else response
+    return response.value if isinstance(request, Rolling) else (response.value, response.greedy)
 
 
-def _guarded(compute: Callable[[], Any], seconds: float = TIME_LIMIT) -> Any:
+def _guarded(compute: Callable[..., Any], *arguments: Any, seconds: float = TIME_LIMIT) -> Any:
     """What a function gives, or the failure it is: filters and metrics may be anybody's code."""
+    limited = _start_clock(seconds)
     try:
-        with _time_limit(seconds):
-            return compute()
+        return compute(*arguments)
     except Exception as error:  # noqa: BLE001  # a document that cannot be scored is counted, and the run goes on
         return Failed(f"scoring: {type(error).__name__}: {error}")
-
-
-@contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError after so many seconds: the pattern matcher of Python looks for signals now and then."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise TimeoutError(f"took longer than {seconds:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        if limited:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _stop(*_: object) -> None:
+    raise TimeoutError("took too long")
+
+
+def _start_clock(seconds: float) -> bool:
+    """Have TimeoutError raised after so many seconds: Python's pattern matcher looks for signals now and then.
+
+    Only the main thread can be stopped so; elsewhere there is no limit.
+    """
+    global _handled  # to ask the system for its handler would take longer than most metrics
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        return False
+    if not _handled:
+        signal.signal(signal.SIGALRM, _stop)
+        _handled = True
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    return True
+
+
+_handled = False
 
 
 def grouped(requests: Iterable[Any], responses: Sequence[Response], repeats: int) -> list[list[Any]]:

@@ -1,0 +1,277 @@
+"""The model that comes with assay: a small transformer on the CPU, without torch, network or key."""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.models.llama import Cache, Llama, log_softmax
+from assay.models.prefix import Cluster, Tree, clusters
+from assay.models.protocol import Answered, Can, Message
+from assay.models.tokens import cut_at_stop, encode_pair, rolling_windows
+from assay.plans.ask import DEFAULT_MAX_GEN_TOKS, is_sampled
+from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Text
+
+BUNDLED = Path(__file__).parent.parent / "bundled/model"
+MAX_TOKENS = 8192
+"""Tokens of one pass: more are no faster and take memory."""
+NEVER = np.float32(-1e30)
+
+
+class Embedded:
+    """A Llama of a folder in Hugging Face's layout; without a path, the bundled one."""
+
+    name = "embedded"
+    can = Can(chat=True)
+    window = 2048
+
+    def __init__(self, path: str | None = None) -> None:
+        from tokenizers import Tokenizer
+
+        self._folder = Path(path) if path is not None else BUNDLED
+        self._llama = Llama(self._folder)
+        self._tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+        described = json.loads((self._folder / "tokenizer_config.json").read_text())
+        self._template = described.get("chat_template")
+        self._end: int = self._tokenizer.token_to_id(described["eos_token"])
+        generation = self._folder / "generation_config.json"
+        ends = json.loads(generation.read_text())["eos_token_id"] if generation.is_file() else self._end
+        self._ends = frozenset(ends if isinstance(ends, list) else [ends])
+        self.max_length: int | None = self._llama.max_length
+        self._encoded: dict[str, list[int]] = {}
+
+    @cached_property
+    def identity(self) -> str:
+        """The content of the folder: another model, another identity."""
+        made = hashlib.blake2b(digest_size=16)
+        for file in sorted(self._folder.iterdir()):
+            if file.suffix in (".json", ".safetensors"):
+                made.update(file.name.encode() + file.read_bytes())
+        return f"embedded {made.hexdigest()}"
+
+    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
+        from jinja2.sandbox import SandboxedEnvironment
+
+        template = SandboxedEnvironment(keep_trailing_newline=True).from_string(self._template)
+        return template.render(messages=messages, add_generation_prompt=add_generation_prompt)
+
+    def count_tokens(self, text: str) -> int | None:
+        return len(self._encode(text))
+
+    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        scored = [(n, r) for n, r in enumerate(requests) if not isinstance(r, Generate)]
+        for answered in self._score(scored):
+            yield answered
+        written = [(n, r) for n, r in enumerate(requests) if isinstance(r, Generate)]
+        for start in range(0, len(written), 64):
+            yield self._write(written[start : start + 64])
+
+    def _encode(self, text: str) -> list[int]:
+        known = self._encoded.get(text)
+        if known is None:
+            if len(self._encoded) > 20_000:
+                self._encoded.clear()
+            known = self._encoded[text] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return known
+
+    # log-likelihoods
+
+    def _score(self, requests: Sequence[tuple[int, Request]]) -> Iterator[list[tuple[int, Response]]]:
+        """Responses cluster by cluster. A text that is longer than the model is taken in windows."""
+        pieces: list[tuple[int, tuple[int, ...], int]] = []
+        failed: list[tuple[int, Response]] = []
+        windows: dict[int, list[int]] = {}
+        for number, request in requests:
+            windows[number] = []
+            for context, continuation in self._windows(request):
+                tokens = (*context, *continuation)
+                if len(tokens) - 1 > self._llama.max_length:
+                    failed.append(
+                        (number, Failed(f"{len(tokens)} tokens are more than the model's {self._llama.max_length}"))
+                    )
+                    break
+                windows[number].append(len(pieces))
+                pieces.append((number, tokens, len(continuation)))
+        yield failed
+        gone = {number for number, _ in failed}
+        found: dict[int, tuple[float, bool]] = {}
+        open_windows = {number: len(of) for number, of in windows.items() if number not in gone}
+        yield [(number, Likelihood(0.0, True)) for number, count in open_windows.items() if count == 0]
+        for cluster in clusters([tokens[:-1] for _, tokens, _ in pieces], [length for _, _, length in pieces]):
+            done = []
+            for piece, value, greedy in self._score_cluster(cluster, pieces):
+                number = pieces[piece][0]
+                before, was_greedy = found.get(number, (0.0, True))
+                found[number] = (before + value, was_greedy and greedy)
+                open_windows[number] = open_windows.get(number, 0) - 1
+                if open_windows[number] == 0:
+                    done.append((number, Likelihood(*found[number])))
+            yield done  # type: ignore[misc]  # likelihoods are responses
+
+    def _windows(self, request: Request) -> Iterator[tuple[list[int], list[int]]]:
+        if isinstance(request, Loglikelihood):
+            yield encode_pair(self._encode, request.context, request.continuation, self._end)
+        elif not isinstance(request, Generate):
+            yield from rolling_windows(self._encode(request.text), self._end, self._llama.max_length)
+
+    def _score_cluster(self, cluster: Cluster, pieces: Sequence[Any]) -> Iterator[tuple[int, float, bool]]:
+        cache, last = self._read_prefix(cluster.prefix)
+        trees = sorted(cluster.trees, key=lambda tree: len(tree.tokens))
+        start = 0
+        while start < len(trees):
+            width = max(len(trees[start].tokens), 1)
+            end = start + 1
+            while end < len(trees) and (end - start + 1) * max(len(trees[end].tokens), 1) <= MAX_TOKENS:
+                end += 1
+            batch = trees[start:end]
+            hidden = self._read_trees(batch, len(cluster.prefix), cache) if width else None
+            for row, tree in enumerate(batch):
+                for piece, path in tree.paths.items():
+                    _, tokens, length = pieces[piece]
+                    nodes = [
+                        *([-1] if len(path) < length else []),
+                        *path[len(path) - length if len(path) >= length else 0 :],
+                    ]
+                    states = np.stack([last if node < 0 else hidden[row, node] for node in nodes])
+                    yield piece, *self._likelihood(states, tokens[len(tokens) - length :])
+            start = end
+
+    def _likelihood(self, states: Any, continuation: Sequence[int]) -> tuple[float, bool]:
+        scores = log_softmax(self._llama.logits(states))
+        wanted = np.asarray(continuation)
+        chosen = scores[np.arange(len(wanted)), wanted]
+        return float(chosen.astype(np.float64).sum()), bool((scores.argmax(axis=-1) == wanted).all())
+
+    def _read_prefix(self, prefix: Sequence[int]) -> tuple[Cache | None, Any]:
+        if not prefix:
+            return None, None
+        tokens = np.asarray([prefix])
+        count = len(prefix)
+        mask = np.triu(np.full((count, count), NEVER, dtype=np.float32), 1)[None]
+        hidden, cache = self._llama.forward(tokens, np.arange(count)[None], mask, None)
+        return cache, hidden[0, -1]
+
+    def _read_trees(self, trees: Sequence[Tree], before: int, cache: Cache | None) -> Any:
+        """The hidden states of packed rows: each token sees the prefix, its ancestors and itself."""
+        width = max(max(len(tree.tokens) for tree in trees), 1)
+        tokens = np.zeros((len(trees), width), dtype=np.int64)
+        positions = np.zeros((len(trees), width), dtype=np.int64)
+        mask = np.full((len(trees), width, before + width), NEVER, dtype=np.float32)
+        mask[:, :, :before] = 0
+        for row, tree in enumerate(trees):
+            count = len(tree.tokens)
+            tokens[row, :count] = tree.tokens
+            positions[row, :count] = np.asarray(tree.depths) + before if count else 0
+            for node, parent in enumerate(tree.parents):
+                if parent >= 0:
+                    mask[row, node, before:] = mask[row, parent, before:]
+                mask[row, node, before + node] = 0
+            for node in range(count, width):
+                mask[row, node, before + node] = 0  # padding sees itself: a row without any sight would not be a number
+        hidden, _ = self._llama.forward(tokens, positions, mask, cache)
+        return hidden
+
+    # generation
+
+    def _write(self, requests: Sequence[tuple[int, Request]]) -> list[tuple[int, Response]]:
+        """Generations of a batch, token by token, each with its own stops and random numbers."""
+        answered: list[tuple[int, Response]] = []
+        rows: list[_Writing] = []
+        for number, request in requests:
+            assert isinstance(request, Generate)
+            row = _Writing(number, request, self._encode(request.prompt) or [self._end])
+            room = self._llama.max_length - len(row.tokens)
+            if room <= 0:
+                reason = f"{len(row.tokens)} tokens are more than the model's {self._llama.max_length}"
+                answered.append((number, Failed(reason)))
+            else:
+                row.left = min(row.left, room)
+                rows.append(row)
+        if rows:
+            self._fill(rows)
+        return [*answered, *((row.number, Text(row.text, row.finish)) for row in rows)]
+
+    def _fill(self, rows: list["_Writing"]) -> None:
+        longest = max(len(row.tokens) for row in rows)
+        lengths = np.asarray([len(row.tokens) for row in rows])
+        tokens = np.zeros((len(rows), longest), dtype=np.int64)
+        for index, row in enumerate(rows):
+            tokens[index, : len(row.tokens)] = row.tokens
+        causal = np.triu(np.full((longest, longest), NEVER, dtype=np.float32), 1)
+        positions = np.broadcast_to(np.arange(longest), tokens.shape)
+        hidden, cache = self._llama.forward(
+            tokens, positions, np.broadcast_to(causal, (len(rows), longest, longest)), None
+        )
+        last = hidden[np.arange(len(rows)), lengths - 1]
+        seen = np.arange(longest)[None, :] < lengths[:, None]
+        while True:
+            chosen = [self._next(row, logits) for row, logits in zip(rows, self._llama.logits(last), strict=True)]
+            if all(row.finish for row in rows):
+                return
+            mask = np.where(np.concatenate([seen, np.ones((len(rows), 1), bool)], axis=1), np.float32(0), NEVER)[
+                :, None
+            ]
+            new = np.asarray(chosen)[:, None]
+            hidden, added = self._llama.forward(new, lengths[:, None], mask.astype(np.float32), cache)
+            cache = [
+                (np.concatenate([k, nk], axis=2), np.concatenate([v, nv], axis=2))
+                for (k, v), (nk, nv) in zip(cache, added, strict=True)
+            ]
+            seen = np.concatenate([seen, np.ones((len(rows), 1), bool)], axis=1)
+            lengths, last = lengths + 1, hidden[:, 0]
+
+    def _next(self, row: "_Writing", logits: Any) -> int:
+        if row.finish:
+            return self._end
+        token = row.choose(logits)
+        row.take(token, self._ends, self._tokenizer)
+        return token
+
+
+class _Writing:
+    """A generation under way."""
+
+    def __init__(self, number: int, request: Generate, tokens: list[int]) -> None:
+        self.number, self.tokens = number, tokens
+        params = request.params
+        until = params.get("until") or []
+        self._stops = [until] if isinstance(until, str) else [str(stop) for stop in until]  # type: ignore[attr-defined]
+        limit = next((params[key] for key in ("max_gen_toks", "max_new_tokens", "max_tokens") if key in params), None)
+        self.left = int(str(limit)) if limit is not None else DEFAULT_MAX_GEN_TOKS
+        self._temperature = float(str(params.get("temperature", 1.0))) if is_sampled(params) else 0.0
+        self._top_p = float(str(params.get("top_p", 1.0)))
+        seed = hashlib.blake2b(f"{request.prompt}\0{request.repeat}".encode(), digest_size=8).digest()
+        self._random = np.random.default_rng(int.from_bytes(seed))
+        self._written: list[int] = []
+        self.text = ""
+        self.finish = ""
+
+    def choose(self, logits: Any) -> int:
+        """The most likely token; or one drawn by its probability, the same every time for the same prompt and repeat."""
+        if self._temperature <= 0:
+            return int(np.argmax(logits))
+        scaled = np.exp(log_softmax(logits.astype(np.float64) / self._temperature))
+        if self._top_p < 1:
+            order = np.argsort(-scaled)
+            kept = order[: int(np.searchsorted(np.cumsum(scaled[order]), self._top_p)) + 1]
+            limited = np.zeros_like(scaled)
+            limited[kept] = scaled[kept]
+            scaled = limited
+        return int(self._random.choice(len(scaled), p=scaled / scaled.sum()))
+
+    def take(self, token: int, ends: frozenset[int], tokenizer: Any) -> None:
+        if token in ends:
+            self.finish = "stop"
+            return
+        self._written.append(token)
+        self.left -= 1
+        text, stopped = cut_at_stop(tokenizer.decode(self._written, skip_special_tokens=False), self._stops)
+        self.text = text
+        if stopped:
+            self.finish = "stop"
+        elif self.left <= 0:
+            self.finish = "length"
