@@ -20,6 +20,8 @@ _HOME = {
     "StandardGroup": "assay.groups",
     "TagGroup": "assay.groups",
     "GroupManager": "assay.groups",
+    "simple_evaluate": "assay.evaluation",
+    "evaluate": "assay.evaluation",
     "Task": "assay.tasks",
     "TaskManager": "assay.tasks",
 }
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from assay.errors import AssayError as AssayError
     from assay.errors import ConfigError as ConfigError
     from assay.errors import Problem as Problem
+    from assay.evaluation import evaluate as evaluate
+    from assay.evaluation import simple_evaluate as simple_evaluate
     from assay.groups import Group as Group
     from assay.groups import GroupManager as GroupManager
     from assay.groups import StandardGroup as StandardGroup

@@ -27,6 +27,10 @@ class Function:
         return f"!function {self.module}.{self.name}"
 
 
+DEFAULT_MAX_GEN_TOKS = 256
+"""How many tokens are generated where nobody says."""
+
+
 class Generate(NamedTuple):
     """Go on from a prompt. `repeat` tells apart the requests of a sample that is asked several times."""
 
@@ -34,6 +38,14 @@ class Generate(NamedTuple):
     params: Mapping[str, object]
     repeat: int = 0
     role: str = "model"
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether asking twice may give two answers."""
+        if self.params.get("do_sample") is False:
+            return False
+        temperature = self.params.get("temperature")
+        return self.params.get("do_sample") is True or (isinstance(temperature, int | float) and temperature > 0)
 
 
 class Loglikelihood(NamedTuple):

@@ -10,10 +10,12 @@ from importlib import import_module
 import assay
 
 COMMANDS = {
+    "run": "evaluate a model on tasks",
     "ls": "list tasks, groups, tags, formats and what else has a name",
     "show": "what a task or group is made of, and where each setting comes from",
     "validate": "check task and group files without a model, a network or a GPU",
     "new": "write a starter file for a task or group",
+    "fetch": "download the data sets of tasks into a folder, for machines without a network",
     "schema": "print the JSON Schema of task or group files, for editors",
 }
 

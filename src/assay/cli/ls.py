@@ -1,7 +1,7 @@
 """`assay ls`: every name of a kind."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -102,8 +102,34 @@ def _catalog_rows(index: Index, kinds: Iterable[str]) -> list[Row]:
 
 
 def _table_rows(options: argparse.Namespace) -> list[Row]:
-    if options.kind != "formats":
-        return []
+    """What has a name in Python: its first sentence says what it is."""
+    if options.kind == "formats":
+        return _format_rows(options)
+    from assay.filters import FILTERS
+    from assay.models.load import BACKENDS
+    from assay.scorers.metrics import METRICS
+    from assay.scorers.named import SCORERS
+
+    kind = options.kind.removesuffix("s")
+    rows: dict[str, dict[str, object]] = {}
+    if kind == "metric":
+        for name, metric in METRICS.items():
+            rows[name] = {"output_types": list(metric.functions), "aggregation": metric.aggregation}
+    else:
+        tables: dict[str, Mapping[str, object]] = {
+            "model": BACKENDS,
+            "filter": {**FILTERS, "custom": None},
+            "scorer": SCORERS,
+        }
+        rows = {name: {"description": _sentence(made)} for name, made in tables[kind].items()}
+    return [Row(name, kind, None, more=more) for name, more in sorted(rows.items())]
+
+
+def _sentence(made: object) -> str:
+    return (getattr(made, "__doc__", None) or "").strip().split("\n")[0] if callable(made) else ""
+
+
+def _format_rows(options: argparse.Namespace) -> list[Row]:
     manager = task_manager(options)
     files = manager.catalog.index.formats
     return [

@@ -1,5 +1,7 @@
 """What `evaluate.load` gives, for the metrics that task files and helper code name: computed here, nothing is downloaded."""
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -79,7 +81,49 @@ def rouge(
     return {name: found.mid.fmeasure for name, found in aggregator.aggregate().items()}
 
 
+def bleu(
+    predictions: Sequence[str], references: Sequence[Any], tokenizer: Callable[[str], Sequence[str]] | None = None,
+    max_order: int = 4, smooth: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Corpus BLEU as `evaluate` has it: clipped n-gram precisions, their geometric mean, a penalty for brevity."""
+    split = tokenizer or _tokens_13a
+    matched, possible = [0] * max_order, [0] * max_order
+    given_length = wanted_length = 0
+    for prediction, several in zip(predictions, references, strict=True):
+        wanted = [list(split(text)) for text in ([several] if isinstance(several, str) else several)]
+        given = list(split(prediction))
+        given_length, wanted_length = given_length + len(given), wanted_length + min(map(len, wanted))
+        counts = _ngrams(given, max_order)
+        allowed: Counter[tuple[str, ...]] = Counter()
+        for each in wanted:
+            allowed |= _ngrams(each, max_order)
+        for ngram, count in (counts & allowed).items():
+            matched[len(ngram) - 1] += count
+        for order in range(max_order):
+            possible[order] += max(len(given) - order, 0)
+    more = 1.0 if smooth else 0.0
+    precisions = [(m + more) / (p + more) if p + more else 0.0 for m, p in zip(matched, possible, strict=True)]
+    mean = math.exp(sum(math.log(p) for p in precisions) / max_order) if min(precisions) > 0 else 0.0
+    ratio = given_length / wanted_length if wanted_length else 0.0
+    penalty = 1.0 if ratio > 1.0 else math.exp(1 - 1.0 / ratio) if ratio else 0.0
+    return {
+        "bleu": mean * penalty, "precisions": precisions, "brevity_penalty": penalty, "length_ratio": ratio,
+        "translation_length": given_length, "reference_length": wanted_length,
+    }  # fmt: skip
+
+
+def _ngrams(tokens: Sequence[str], most: int) -> "Counter[tuple[str, ...]]":
+    return Counter(tuple(tokens[n : n + order]) for order in range(1, most + 1) for n in range(len(tokens) - order + 1))
+
+
+def _tokens_13a(text: str) -> list[str]:
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+    return list(Tokenizer13a()(text).split())  # type: ignore[no-untyped-call]
+
+
 METRICS: dict[str, Callable[..., Mapping[str, Any]]] = {
+    "bleu": bleu,
     "f1": f1,
     "accuracy": accuracy,
     "exact_match": exact_match,

@@ -86,6 +86,8 @@ class HelperCode:
             root = name.partition(".")[0]
             if root in ("lm_eval", "datasets", "evaluate") or name in self._provided:
                 return self._provided_import(name, fromlist or (), folder)
+            if name == "transformers.data" and "metrics" in (fromlist or ()):
+                return self._provided_import(name, fromlist, folder)
             try:
                 return builtins.__import__(name, globals, locals, fromlist, level)
             except ModuleNotFoundError:
@@ -120,9 +122,10 @@ class HelperCode:
             return module
         parts = name.split(".")
         for end in range(len(parts) - 1, 0, -1):
-            outer = self._find(".".join(parts[:end]), folder)
-            setattr(outer, parts[end], self._find(".".join(parts[: end + 1]), folder))
-        return self._find(parts[0], folder)
+            outer = self._find_or_none(".".join(parts[:end]), folder) or ModuleType(".".join(parts[:end]))
+            setattr(outer, parts[end], module)
+            module = outer
+        return module
 
     def _find(self, name: str, folder: Path) -> ModuleType:
         found = self._find_or_none(name, folder)

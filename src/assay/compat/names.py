@@ -27,6 +27,7 @@ def provided_modules(registered: dict[str, Callable[..., Any]], data_dir: str | 
         "evaluate": {"load": evaluate_names.load},
         "transformers.data.metrics.squad_metrics": vars(squad),
         "transformers.data.metrics": {},
+        "transformers.data": {},
     }
     modules = {}
     for name, values in contents.items():
@@ -35,7 +36,6 @@ def provided_modules(registered: dict[str, Callable[..., Any]], data_dir: str | 
             {key: value for key, value in values.items() if not key.startswith("__") or key == "__version__"}
         )
         modules[name] = module
-    modules["transformers.data.metrics"].squad_metrics = modules["transformers.data.metrics.squad_metrics"]  # type: ignore[attr-defined]
     for name, module in modules.items():
         outer, _, inner = name.rpartition(".")
         if outer in modules:
@@ -96,7 +96,8 @@ def _datasets(data_dir: str | None) -> dict[str, Any]:
 
     return {
         "__version__": "4.0.0", "Dataset": Dataset, "DatasetDict": DatasetDict, "load_dataset": load_dataset,
-        "concatenate_datasets": concatenate_datasets, "Features": dict, "Value": Anything, "Sequence": Anything,
+        "load_metric": evaluate_names.load, "concatenate_datasets": concatenate_datasets,
+        "Features": dict, "Value": Anything, "Sequence": Anything,
         "ClassLabel": Anything, "Image": Anything, "Audio": Anything, "IterableDataset": Dataset,
         "disable_progress_bars": lambda *_: None, "enable_progress_bars": lambda *_: None,
     }  # fmt: skip

@@ -4,7 +4,6 @@ from hashlib import blake2b
 
 import orjson
 
-from assay.plans.ask import is_sampled
 from assay.records import Generate, Loglikelihood, Request
 
 
@@ -48,7 +47,7 @@ class Keys:
         known = self._params.get(id(request.params))
         if known is None or known[0] is not request.params:
             text = orjson.dumps(dict(request.params), option=orjson.OPT_SORT_KEYS, default=repr)
-            known = self._params[id(request.params)] = (request.params, text, is_sampled(request.params))
+            known = self._params[id(request.params)] = (request.params, text, request.is_sampled)
         return known[1], known[2]
 
 

@@ -13,8 +13,16 @@ from assay.models.llama import Cache, Llama, log_softmax
 from assay.models.prefix import Cluster, Tree, clusters
 from assay.models.protocol import Answered, Can, Message
 from assay.models.tokens import cut_at_stop, encode_pair, rolling_windows
-from assay.plans.ask import DEFAULT_MAX_GEN_TOKS, is_sampled
-from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Text
+from assay.records import (
+    DEFAULT_MAX_GEN_TOKS,
+    Failed,
+    Generate,
+    Likelihood,
+    Loglikelihood,
+    Request,
+    Response,
+    Text,
+)  # fmt: skip
 
 BUNDLED = Path(__file__).parent.parent / "bundled/model"
 MAX_TOKENS = 8192
@@ -37,7 +45,7 @@ class Embedded:
         self._tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         described = json.loads((self._folder / "tokenizer_config.json").read_text())
         self._template = described.get("chat_template")
-        self._end: int = self._tokenizer.token_to_id(described["eos_token"])
+        self._end = int(self._tokenizer.token_to_id(described["eos_token"]) or 0)
         generation = self._folder / "generation_config.json"
         ends = json.loads(generation.read_text())["eos_token_id"] if generation.is_file() else self._end
         self._ends = frozenset(ends if isinstance(ends, list) else [ends])
@@ -123,12 +131,11 @@ class Embedded:
         trees = sorted(cluster.trees, key=lambda tree: len(tree.tokens))
         start = 0
         while start < len(trees):
-            width = max(len(trees[start].tokens), 1)
             end = start + 1
             while end < len(trees) and (end - start + 1) * max(len(trees[end].tokens), 1) <= MAX_TOKENS:
                 end += 1
             batch = trees[start:end]
-            hidden = self._read_trees(batch, len(cluster.prefix), cache) if width else None
+            hidden = self._read_trees(batch, len(cluster.prefix), cache)
             for row, tree in enumerate(batch):
                 for piece, path in tree.paths.items():
                     _, tokens, length = pieces[piece]
@@ -242,7 +249,7 @@ class _Writing:
         self._stops = [until] if isinstance(until, str) else [str(stop) for stop in until]  # type: ignore[attr-defined]
         limit = next((params[key] for key in ("max_gen_toks", "max_new_tokens", "max_tokens") if key in params), None)
         self.left = int(str(limit)) if limit is not None else DEFAULT_MAX_GEN_TOKS
-        self._temperature = float(str(params.get("temperature", 1.0))) if is_sampled(params) else 0.0
+        self._temperature = float(str(params.get("temperature", 1.0))) if request.is_sampled else 0.0
         self._top_p = float(str(params.get("top_p", 1.0)))
         seed = hashlib.blake2b(f"{request.prompt}\0{request.repeat}".encode(), digest_size=8).digest()
         self._random = np.random.default_rng(int.from_bytes(seed))

@@ -2,19 +2,23 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from assay.config.arguments import parse_arguments
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.protocol import Model
 
 
 def _dummy() -> Model:
+    """A model that knows nothing, for trying a set-up."""
     from assay.models.dummy import Dummy
 
     return Dummy()
 
 
 def _embedded(path: str | None = None) -> Model:
+    """The small model that comes with assay; or one of its kind in a folder."""
     from assay.models.embedded import Embedded
 
     return Embedded(path)
@@ -22,6 +26,19 @@ def _embedded(path: str | None = None) -> Model:
 
 BACKENDS: dict[str, Callable[..., Model]] = {"dummy": _dummy, "embedded": _embedded}
 """What `--model` may name; the parameters of each function are its `--model_args`."""
+
+
+def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:
+    """What counts the tokens of a text as a model does, where its tokenizer can be had without the model."""
+    if name != "embedded":
+        return None
+    from tokenizers import Tokenizer
+
+    from assay.models.embedded import BUNDLED
+
+    path = parse_arguments(arguments, "model_args").get("path")
+    tokenizer = Tokenizer.from_file(str(Path(str(path) if path else BUNDLED) / "tokenizer.json"))
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def load_model(name: str, arguments: Mapping[str, Any]) -> Model:

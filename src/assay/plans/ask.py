@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from assay.records import Asking, Generate, Loglikelihood, Request, Rolling
-
-DEFAULT_MAX_GEN_TOKS = 256
+from assay.records import DEFAULT_MAX_GEN_TOKS, Asking, Generate, Loglikelihood, Request, Rolling
 
 
 def ask(requests: Sequence[Request]) -> Asking:
@@ -48,11 +46,3 @@ def generation_params(
             params["temperature"] = float(str(params["temperature"]))
         params.setdefault("until", [fewshot_delimiter])
     return {**params, **command}
-
-
-def is_sampled(params: Mapping[str, object]) -> bool:
-    """Whether asking twice may give two answers."""
-    if params.get("do_sample") is False:
-        return False
-    temperature = params.get("temperature")
-    return params.get("do_sample") is True or (isinstance(temperature, int | float) and temperature > 0)

@@ -68,6 +68,7 @@ class RunFolder:
             writer.close()
         for lines in self._lines:
             lines.close()
+        self.journal.compress()
         write_json(self.path / RESULTS, results)
         write_json(self.path / MANIFEST, {**self.manifest, "status": status, "finished": time.time()})
 

@@ -6,7 +6,6 @@ A key finds its line again. What was answered is not asked again: not in this ru
 import os
 import tempfile
 from collections.abc import Iterable
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ import orjson
 from assay.records import Failed, Likelihood, Response, Text
 
 NAME = "responses.jsonl"
+LONG = 16 * 2**20
+"""From this size on, the journal of a finished run is kept compressed."""
 _READ = 4096
 
 
@@ -26,11 +27,13 @@ class Journal:
 
     def __init__(self, path: Path | None) -> None:
         self._offsets: dict[bytes, int] = {}
+        self._path = path
         if path is None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # lives as long as the run
             self._handle = self._file.fileno()
             self._end = 0
         else:
+            _unpack(path)
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
             self._end = self._load()
 
@@ -64,6 +67,19 @@ class Journal:
         """See to it that what was written survives the end of this machine, too."""
         os.fsync(self._handle)
 
+    def compress(self) -> None:
+        """Make a long journal short: it is only read again when the run is."""
+        if self._path is None or self._end < LONG:
+            return
+        import pyarrow as pa
+
+        part = self._path.with_name(f".{NAME}.zst.part")
+        with pa.CompressedOutputStream(str(part), "zstd") as packed, self._path.open("rb") as plain:
+            while block := plain.read(1 << 20):
+                packed.write(block)
+        part.replace(_packed(self._path))
+        self._path.unlink()
+
     def close(self) -> None:
         os.close(self._handle) if not hasattr(self, "_file") else self._file.close()
 
@@ -94,13 +110,22 @@ class Journal:
         return offset
 
 
-def request_key(*parts: bytes) -> "blake2b":
-    """A hash to go on from: what requests have in common is hashed once."""
-    made = blake2b(digest_size=16)
-    for part in parts:
-        made.update(len(part).to_bytes(8))
-        made.update(part)
-    return made
+def _packed(path: Path) -> Path:
+    return path.with_name(f"{path.name}.zst")
+
+
+def _unpack(path: Path) -> None:
+    """Put a compressed journal back as it was."""
+    if path.exists() or not _packed(path).exists():
+        return
+    import pyarrow as pa
+
+    part = path.with_name(f".{NAME}.part")
+    with pa.input_stream(str(_packed(path)), compression="zstd") as packed, part.open("wb") as plain:
+        while block := packed.read(1 << 20):
+            plain.write(block)
+    part.replace(path)
+    _packed(path).unlink()
 
 
 def _plain(response: Response) -> Any:

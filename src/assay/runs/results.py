@@ -79,9 +79,9 @@ def _group_row(group: GroupResult) -> dict[str, Any]:
 
 def _inherit(group: GroupResult, shots: dict[str, int], better: dict[str, dict[str, bool | None]]) -> None:
     """A group's number of examples and directions, where its members agree. Members come first, so nesting works."""
-    numbers = {shots[member] for member in group.members if member in shots}
-    if len(numbers) == 1:
-        shots[group.name] = numbers.pop()
+    numbers = {shots.get(member) for member in group.members}
+    if len(numbers) == 1 and None not in numbers:
+        shots[group.name] = shots[group.members[0]]
     merged: dict[str, bool | None] = {}
     for member in group.members:
         for metric, direction in better.get(member, {}).items():

@@ -7,6 +7,8 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from assay.config.task import TaskConfig
 from assay.samples.rows import DataError, Row, Rows
 
@@ -43,6 +45,8 @@ def data_set(config: TaskConfig, *, folder: str | None, data_dir: str | None) ->
         here = Path(data_dir, path, config.dataset_name or "default")
         if here.is_dir():
             return _from_folder(path, here, kwargs)
+    if path == "assay":
+        return _from_run(kwargs, folder)
     if path in READERS:
         return _from_files(path, kwargs, folder, data_dir)
     local = _local_folder(path, folder)
@@ -63,6 +67,29 @@ def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any]) -> DataSet:
         return Rows(files[:1], kwargs)
 
     return DataSet(name, open_split, available)
+
+
+def _from_run(kwargs: Mapping[str, Any], folder: str | None) -> DataSet:
+    """The samples of an earlier run: each document with what was answered, and how that scored."""
+    where = Path(folder or ".", str(kwargs.get("run", "")))
+    if not (where / "samples").is_dir():
+        raise DataError(f"{where} holds no run with samples; give it as dataset_kwargs.run")
+
+    def open_split(split: str) -> Split:
+        file = where / "samples" / f"{split}.parquet"
+        if not file.is_file():
+            raise DataError(f"the run {where} has no task {split!r}; it has: {', '.join(available())}")
+        return [_sample_row(row) for row in Rows([file])]
+
+    def available() -> list[str]:
+        return sorted(file.stem for file in (where / "samples").glob("*.parquet"))
+
+    return DataSet(f"run {where}", open_split, available)
+
+
+def _sample_row(row: Row) -> Row:
+    told = {name: orjson.loads(row[name]) for name in ("target", "responses", "answers", "scores") if row.get(name)}
+    return {**orjson.loads(row["doc"]), "doc_id": row["doc_id"], "prompt": row["prefix"] + row["prompt"], **told}
 
 
 def _from_files(reader: str, kwargs: Mapping[str, Any], folder: str | None, data_dir: str | None) -> DataSet:

@@ -25,6 +25,7 @@ from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
 from assay.scorers.loop import Document, FilterScores, Scoring, grouped
 from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric
+from assay.scorers.named import scorer_defaults
 from assay.tasks.documents import Splits, chosen, count, evaluated_split, examples
 from assay.tasks.metrics import Binder
 from assay.tasks.randomness import preserved_random
@@ -89,11 +90,14 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     """The filters of a task, each with its metrics."""
     process = config.process_results if callable(config.process_results) and not settings.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
+    named = scorer_defaults(config.scorer, _placer(task, "scorer")()) if config.scorer is not None else None
+    entries = config.filter_list or (named.filters if named is not None else (DEFAULT,))
+    metrics = config.metric_list if config.metric_list is not None or named is None else named.metrics
     pipelines = []
-    for number, entry in enumerate(config.filter_list or (DEFAULT,)):
+    for number, entry in enumerate(entries):
         pipeline = build_pipeline(entry, _placer(task, "filter_list", number, "filter"), helpers.filters())
         binder = Binder(config.output_type, _metric_placer(task, entry, number), helpers.find_metric, lenient=lenient)
-        own = entry.metric_list if entry.metric_list is not None else config.metric_list
+        own = entry.metric_list if entry.metric_list is not None else metrics
         if settings.predict_only:
             own = (MetricConfig(name="bypass"),)
         pipelines.append((pipeline, binder.bind(own, processed=process is not None)))

@@ -10,39 +10,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.catalog.functions import functions_in, module_file
 from assay.compat.prepare import prepare_tasks
 from assay.config.arguments import parse_arguments
-from assay.config.decode import decode
-from assay.config.fields import Fields, Origin
 from assay.config.run import RunConfig
-from assay.config.source import digest
 from assay.engine import Counts, Ended, Engine, Started
 from assay.errors import ConfigError, Place, Problem
+from assay.evaluation.options import run_config, task_manager
+from assay.evaluation.record import config_section, facts, spec
 from assay.groups.results import bottom_up, group_rows
 from assay.models.load import load_model
 from assay.models.protocol import Model
 from assay.plans.ask import ask
-from assay.runs.folder import RunFolder, environment, open_run
+from assay.runs.folder import RunFolder, open_run
 from assay.runs.journal import Journal
-from assay.runs.redact import redacted
 from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
-from assay.samples.rows import digest_file
 from assay.tasks import TaskManager
 from assay.tasks.preflight import check_model, check_samples, refuse_unsafe
 from assay.tasks.run import TaskRun
-from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Settings
 
 Watch = Callable[["Run"], None]
 """Told now and then how far a run is."""
-
-NOT_SPEC = ("output_path", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks", "model_args", "include_path",
-            "data_dir", "use_cache", "verbosity", "batch_size", "max_batch_size", "device", "max_failed", "include_defaults",
-            "cache_requests", "rewrite_requests_cache", "delete_requests_cache", "check_integrity", "model")  # fmt: skip
-"""Options that results do not depend on, or that are told by what they led to."""
 
 
 def simple_evaluate(
@@ -71,41 +61,6 @@ def evaluate(lm: Model, task_dict: Mapping[str, Any], **options: Any) -> dict[st
     """Evaluate a model on tasks that were loaded already: what `TaskManager.load` returns."""
     items = [*task_dict["tasks"].values(), *task_dict.get("groups", {}).values()]
     return simple_evaluate(lm, tasks=items, **{"fewshot_as_multiturn": False, **options})
-
-
-def run_config(options: Mapping[str, object]) -> RunConfig:
-    """The configuration of a run, checked: every wrong option at once."""
-    problems: list[Problem] = []
-    given = {key: value for key, value in options.items() if value is not None or key == "bootstrap_iters"}
-    config = decode(RunConfig, Fields.of(given, Origin("run")), problems)
-    if config is None or problems:
-        raise ConfigError(problems)
-    if not config.tasks:
-        raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])
-    if config.limit is not None and config.samples is not None:
-        raise ConfigError([Problem(Place("limit"), "limit and samples exclude each other", "give one of them")])
-    return _with_seeds(config)
-
-
-def _with_seeds(config: RunConfig) -> RunConfig:
-    """The four seeds, where they are given as one option: one for all, three, or four."""
-    if config.seed is None:
-        return config
-    seeds = [config.seed] * 4 if isinstance(config.seed, int) else list(config.seed)
-    seeds = seeds * 4 if len(seeds) == 1 else [*seeds, 1234] if len(seeds) == 3 else seeds
-    if len(seeds) != 4:
-        raise ConfigError(
-            [Problem(Place("seed"), f"takes 1, 3 or 4 numbers, not {len(seeds)}", "python,numpy,torch,few-shot")]
-        )
-    names = ("random_seed", "numpy_random_seed", "torch_random_seed", "fewshot_random_seed")
-    return dataclasses.replace(config, seed=None, **dict(zip(names, seeds, strict=True)))
-
-
-def task_manager(config: RunConfig) -> TaskManager:
-    """The manager that knows the tasks of a run."""
-    arguments = parse_arguments(config.model_args, "model_args")
-    facts = {**redacted(arguments), **parse_arguments(config.metadata or None, "metadata")}
-    return TaskManager(None, config.include_path, config.include_defaults, facts, config.compat)
 
 
 def _listed(tasks: object) -> list[object]:
@@ -151,9 +106,9 @@ class Run:
         kept: dict[str, list[Kept]] = {}
         try:
             if self.config.output_path is not None:
-                self.folder = open_run(
-                    Path(self.config.output_path), self._spec(model), self._facts(model), force=self.config.force
-                )
+                noted = {**facts(self.config, model), **self.facts}
+                made = spec(self.config, model, [run.runnable for run in self.tasks])
+                self.folder = open_run(Path(self.config.output_path), made, noted, force=self.config.force)
             for run in self.tasks:
                 run.keep = self._keeper(run.runnable.task.name, kept)
             with fewer_collections():
@@ -229,7 +184,12 @@ class Run:
         if self.keep_samples:
             results["samples"] = {name: self._sample_log(name, several) for name, several in kept.items()}
         account = accounts(list(tasks.values()), self.broken, dataclasses.asdict(self.counts), self.config.max_failed)
-        return {**results, "config": self._described(), "date": self.started, "assay": account}
+        return {
+            **results,
+            "config": config_section(self.config, self.ready_model()),
+            "date": self.started,
+            "assay": account,
+        }
 
     def _task_result(self, run: TaskRun) -> TaskResult:
         task, runnable, iterations = run.runnable.task, run.runnable, self.config.bootstrap_iters or 0
@@ -263,7 +223,12 @@ class Run:
             )
         if len(takers) < 2:
             return takers[0] if takers else None
-        return lambda each: [take(each) for take in takers] and None
+
+        def keep(each: Kept) -> None:
+            for take in takers:
+                take(each)
+
+        return keep
 
     def _sample_log(self, name: str, kept: Sequence[Kept]) -> list[dict[str, Any]]:
         """The samples of a task as lm-eval logs them: filter by filter."""
@@ -276,43 +241,6 @@ class Run:
         asked: Any = (self.config.samples or {}).get(name)
         return int(asked[number]) if self.like_lm_eval and asked else doc_id
 
-    def _spec(self, model: Model) -> dict[str, Any]:
-        """All that the results of this run depend on."""
-        options = {
-            f.name: getattr(self.config, f.name) for f in dataclasses.fields(self.config) if f.name not in NOT_SPEC
-        }
-        tasks = {run.runnable.task.name: task_digest(run.runnable) for run in self.tasks}
-        return {
-            "model": model.identity,
-            "tasks": tasks,
-            **{key: value for key, value in options.items() if value is not None},
-        }
-
-    def _facts(self, model: Model) -> dict[str, Any]:
-        """What is noted about a run beside what it depends on."""
-        arguments = parse_arguments(self.config.model_args, "model_args")
-        named = {"name": model.name, "identity": model.identity, "args": redacted(arguments)}
-        return {"model": named, "environment": environment(), **self.facts}
-
-    def _described(self) -> dict[str, Any]:
-        """The section `config` of lm-eval's results."""
-        config = self.config
-        return {
-            "model": self.ready_model().name if self.model is not None else config.model,
-            "model_args": redacted(parse_arguments(config.model_args, "model_args")),
-            "batch_size": config.batch_size,
-            "batch_sizes": [],
-            "device": config.device,
-            "use_cache": config.use_cache,
-            "limit": config.limit,
-            "bootstrap_iters": config.bootstrap_iters,
-            "gen_kwargs": parse_arguments(config.gen_kwargs, "gen_kwargs") or None,
-            "random_seed": config.random_seed,
-            "numpy_seed": config.numpy_random_seed,
-            "torch_seed": config.torch_random_seed,
-            "fewshot_seed": config.fewshot_random_seed,
-        }
-
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
@@ -323,13 +251,3 @@ def fewer_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def task_digest(runnable: Runnable) -> str:
-    """A name for all that a task is: its settings, its helper modules, its data."""
-    settings = {key: str(value) for key, value in runnable.described().items()}
-    modules = {
-        file for function in functions_in(dict(runnable.task.fields)) if (file := module_file(function)).is_file()
-    }
-    parts = [repr(sorted(settings.items())), *sorted(digest_file(file) for file in modules), runnable.fingerprint]
-    return digest("\n".join(parts).encode())

@@ -1,0 +1,81 @@
+"""How far a run is: a live display on a terminal, one line a minute in a log."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from assay.cli.output import tell
+
+if TYPE_CHECKING:
+    from assay.evaluation import Run
+
+LOG_SECONDS = 60.0
+
+
+class Progress:
+    """Told by the run how far it is; shows it to a person. Used as a context, so that the terminal is left as it was."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._last = self._started
+        self._display: Any = None
+        self._bars: dict[str, Any] = {}
+
+    def __enter__(self) -> "Progress":
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import Progress as Display
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}"),
+            )
+            self._display = Display(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True))
+            self._display.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._display is not None:
+            self._display.stop()
+
+    def __call__(self, run: "Run") -> None:
+        if self._display is not None:
+            self._show(run)
+        elif time.monotonic() - self._last > LOG_SECONDS:
+            self._last = time.monotonic()
+            tell(self._line(run))
+
+    def _show(self, run: "Run") -> None:
+        whole = self._bar("all tasks", sum(each.runnable.size for each in run.tasks))
+        failed = sum(sum(each.board.failed.values()) for each in run.tasks)
+        self._display.update(whole, completed=_done(run), note=self._note(run.counts.sent, failed))
+        for each in run.tasks:
+            if 0 < each.board.documents < each.runnable.size:
+                name = each.runnable.task.name
+                known = f"{sum(each.board.failed.values())} failed" if each.board.failed else ""
+                self._display.update(self._bar(name, each.runnable.size), completed=each.board.documents, note=known)
+            elif each.runnable.task.name in self._bars:
+                self._display.remove_task(self._bars.pop(each.runnable.task.name))
+
+    def _bar(self, name: str, total: int) -> Any:
+        if name not in self._bars:
+            self._bars[name] = self._display.add_task(name, total=total, note="")
+        return self._bars[name]
+
+    def _note(self, sent: int, failed: int) -> str:
+        rate = sent / max(time.monotonic() - self._started, 1e-9)
+        return f"{rate:,.0f} requests/s" + (f", {failed} failed" if failed else "")
+
+    def _line(self, run: "Run") -> str:
+        total = sum(each.runnable.size for each in run.tasks)
+        done, elapsed = _done(run), time.monotonic() - self._started
+        failed = sum(sum(each.board.failed.values()) for each in run.tasks)
+        left = elapsed / done * (total - done) if done else 0.0
+        return f"{done} of {total} documents, {self._note(run.counts.sent, failed)}, about {left / 60:.0f} min left"
+
+
+def _done(run: "Run") -> int:
+    return sum(each.board.documents for each in run.tasks)

@@ -1,0 +1,172 @@
+"""`assay run`: evaluate a model on tasks. lm-eval's flags, under their names."""
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.cli.output import say, tell
+from assay.cli.progress import Progress
+from assay.cli.write_out import write_out
+from assay.config.arguments import parse_arguments, parse_value
+from assay.config.source import Source
+from assay.errors import ConfigError, Place, Problem
+from assay.evaluation import Run
+from assay.evaluation.options import run_config, task_manager
+from assay.report.table import footing, heading, results_table
+from assay.runs.redact import redacted_command
+
+COMPLETE, SOME_FAILED, INTERRUPTED = 0, 1, 130
+
+
+SWITCH: dict[str, Any] = {"action": "store_true", "default": None}
+MAYBE: dict[str, Any] = {"nargs": "?", "const": True, "default": None}
+PAIRS: dict[str, Any] = {"nargs": "+", "action": "extend", "metavar": "K=V"}
+IGNORED = ("--cache_requests", "--check_integrity", "--verbosity", "-v", "--wandb_args", "--hf_hub_log_args")
+
+
+def define(parser: argparse.ArgumentParser) -> None:
+    _define_work(parser.add_argument_group("what is evaluated").add_argument)
+    _define_prompts(parser.add_argument_group("how the model is asked").add_argument)
+    _define_files(parser.add_argument_group("where things lie").add_argument)
+    _define_numbers(parser.add_argument_group("numbers and display").add_argument)
+    for name in IGNORED:
+        parser.add_argument(name, **MAYBE, help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+def _define_work(add: Callable[..., object]) -> None:
+    add("--tasks", "-t", nargs="+", metavar="NAME", help="names, globs, tags, groups, a::b paths, task@format, files")
+    add("--model", "-M", metavar="NAME", help="the model's backend (default: embedded; see `assay ls models`)")
+    add("--model_args", "-a", **PAIRS, help="its arguments: k=v,k=v or JSON")
+    add("--batch_size", "-b", metavar="N", help="requests at once, or auto")
+    add("--max_batch_size", type=int, metavar="N", help="the most that auto may choose")
+    add("--device", metavar="NAME", help="where a local model runs")
+    add("--trust_remote_code", **SWITCH, help="run code that comes with a model")
+    add("--limit", "-L", type=float, metavar="N", help="the first N documents of each task; below 1, a share")
+    add("--sample", type=int, metavar="N", help="a random subset of N documents of each task, the same every time")
+    add("--samples", "-E", metavar="JSON", help='numbers of documents by task: {"task": [0, 5]}, or a file with that')
+    add("--config", "-C", metavar="FILE", help="a YAML file with any of these options; flags win over it")
+
+
+def _define_prompts(add: Callable[..., object]) -> None:
+    add("--num_fewshot", "-f", type=int, metavar="N", help="examples before each question")
+    add("--repeats", "-r", type=int, metavar="N", help="how many times each generation is asked")
+    add("--gen_kwargs", **PAIRS, help="parameters of generation, over those of the tasks")
+    add("--apply_chat_template", **MAYBE, metavar="NAME", help="use the model's chat template")
+    add("--fewshot_as_multiturn", **MAYBE, type=_truth, metavar="BOOL", help="examples as turns of the chat")
+    add("--system_instruction", metavar="TEXT", help="the system message")
+
+
+def _define_files(add: Callable[..., object]) -> None:
+    add("--output_path", "-o", metavar="DIR", help="the folder of the run; the same command goes on where it stopped")
+    add("--force", **SWITCH, help="move another run in that folder aside")
+    add("--log_samples", "-s", **SWITCH, help="write samples_<task>.jsonl as lm-eval does, too")
+    add("--include_path", action="append", metavar="DIR", help="a folder with further tasks; repeatable, or a:b")
+    add("--no_defaults", action="store_true", help="leave out bundled tasks, lm_eval's and those of plug-ins")
+    add("--data_dir", metavar="DIR", help="where data is looked for first: DIR/<path>/<name>/<split>.jsonl")
+    add("--use_cache", "-c", metavar="DIR", help=argparse.SUPPRESS)
+
+
+def _define_numbers(add: Callable[..., object]) -> None:
+    add("--compat", choices=["lm-eval"], help="reproduce lm-eval 0.4.13, also where it errs")
+    add("--bootstrap_iters", type=int, metavar="N", help="draws of a bootstrap; 0 for no standard errors")
+    add("--seed", metavar="N[,N,N,N]", help="seeds for python, numpy, torch and few-shot")
+    add("--max_failed", type=float, metavar="SHARE", help="failed documents that make a row incomplete (0.01)")
+    add("--metadata", metavar="JSON", help="facts handed to every task")
+    add("--predict_only", "-x", **SWITCH, help="ask and write down, but do not score")
+    add("--dry_run", **SWITCH, help="show prompts, targets and counts, and ask nothing")
+    add("--write_out", "-w", **SWITCH, help="show the first prompt of each task before the run")
+    add("--show_config", **SWITCH, help="print the configuration of every task with the results")
+    add("--confirm_run_unsafe_code", **SWITCH, help="run code that the model wrote")
+
+
+def run(options: argparse.Namespace) -> int:
+    config = run_config(_given(options))
+    command = ["assay", *sys.argv[1:]]
+    work = Run(config, task_manager(config), facts={"command": redacted_command(command)})
+    work.prepare()
+    for name, reason in work.broken.items():
+        tell(f"task {name!r} cannot be run: {reason}; the others go on")
+    if config.dry_run or config.write_out:
+        write_out(work)
+    if config.dry_run:
+        return COMPLETE
+    try:
+        with Progress() as work.watch:
+            results = work.execute()
+    except KeyboardInterrupt:
+        tell("\nstopped" + (f"; go on with: {shlex.join(redacted_command(command))}" if config.output_path else ""))
+        return INTERRUPTED
+    _show(results, config.output_path, show_config=config.show_config)
+    return COMPLETE if results["assay"]["status"] == "complete" else SOME_FAILED
+
+
+def _show(results: Mapping[str, Any], folder: str | None, *, show_config: bool) -> None:
+    say(heading(results))
+    say(results_table(results))
+    groups = results_table(results, groups=True)
+    if groups:
+        say("\n" + groups)
+    if show_config:
+        say(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
+    for line in footing(results):
+        tell(line)
+    if folder is not None:
+        say(f"\nrun: {Path(folder).resolve()}")
+
+
+def _given(options: argparse.Namespace) -> dict[str, object]:
+    """The options that were given: by flag, else by file."""
+    flags = {key: value for key, value in vars(options).items() if value is not None}
+    for key in ("config", "command", "run", "no_defaults", "v", "wandb_args", "hf_hub_log_args"):
+        flags.pop(key, None)
+    given: dict[str, object] = {**_from_file(options.config), **flags}
+    for key in ("model_args", "gen_kwargs"):
+        if key in flags:
+            given[key] = {k: v for text in flags[key] for k, v in parse_arguments(text, key).items()}
+    if options.no_defaults:
+        given["include_defaults"] = False
+    if isinstance(given.get("batch_size"), str):
+        given["batch_size"] = parse_value(str(given["batch_size"]))
+    if isinstance(given.get("seed"), str):
+        given["seed"] = [parse_value(part) for part in str(given["seed"]).split(",")]
+    if isinstance(given.get("samples"), str):
+        given["samples"] = _samples(str(given["samples"]))
+    if isinstance(given.get("metadata"), str):
+        given["metadata"] = parse_arguments(given["metadata"], "metadata")
+    return given
+
+
+def _from_file(path: str | None) -> dict[str, object]:
+    if path is None:
+        return {}
+    try:
+        source = Source(path, Path(path).read_bytes())
+    except OSError as error:
+        raise ConfigError([Problem(Place(path), f"cannot be read: {error.strerror}", "check the path")]) from None
+    if source.problems or not isinstance(source.value, Mapping):
+        raise ConfigError(
+            source.problems or [Problem(source.place(), "the file is not a mapping of options", "write key: value")]
+        )
+    return {str(key): value for key, value in source.value.items()}
+
+
+def _samples(written: str) -> object:
+    text = Path(written).read_text() if not written.lstrip().startswith("{") and Path(written).is_file() else written
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(
+            [Problem(Place("samples"), f"is not valid JSON: {error}", 'write {"task": [0, 1]}')]
+        ) from None
+
+
+def _truth(text: str) -> bool:
+    found = parse_value(text)
+    if not isinstance(found, bool):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return found

@@ -1,0 +1,53 @@
+"""The options of a run, checked and completed."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from assay.config.arguments import parse_arguments
+from assay.config.decode import decode
+from assay.config.fields import Fields, Origin
+from assay.config.run import RunConfig
+from assay.errors import ConfigError, Place, Problem
+from assay.runs.redact import redacted
+from assay.tasks import TaskManager
+
+
+def run_config(options: Mapping[str, object]) -> RunConfig:
+    """The configuration of a run, checked: every wrong option at once."""
+    problems: list[Problem] = []
+    given = {key: value for key, value in options.items() if value is not None or key == "bootstrap_iters"}
+    config = decode(RunConfig, Fields.of(given, Origin("run")), problems)
+    if config is None or problems:
+        raise ConfigError(problems)
+    if not config.tasks:
+        raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])
+    if config.limit is not None and config.samples is not None:
+        raise ConfigError([Problem(Place("limit"), "limit and samples exclude each other", "give one of them")])
+    return _with_seeds(config)
+
+
+def _with_seeds(config: RunConfig) -> RunConfig:
+    """The four seeds, where they are given as one option: one for all, three, or four."""
+    if config.seed is None:
+        return config
+    seeds = [config.seed] * 4 if isinstance(config.seed, int) else list(config.seed)
+    seeds = seeds * 4 if len(seeds) == 1 else [*seeds, 1234] if len(seeds) == 3 else seeds
+    if len(seeds) != 4:
+        raise ConfigError(
+            [Problem(Place("seed"), f"takes 1, 3 or 4 numbers, not {len(seeds)}", "python,numpy,torch,few-shot")]
+        )
+    return dataclasses.replace(
+        config,
+        seed=None,
+        random_seed=seeds[0],
+        numpy_random_seed=seeds[1],
+        torch_random_seed=seeds[2],
+        fewshot_random_seed=seeds[3],
+    )
+
+
+def task_manager(config: RunConfig) -> TaskManager:
+    """The manager that knows the tasks of a run."""
+    arguments = parse_arguments(config.model_args, "model_args")
+    facts = {**redacted(arguments), **parse_arguments(config.metadata or None, "metadata")}
+    return TaskManager(None, config.include_path, config.include_defaults, facts, config.compat)

@@ -1,0 +1,63 @@
+"""What is noted of a run: all that its results depend on, and what else one may want to know."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from assay.catalog.functions import functions_in, module_file
+from assay.config.arguments import parse_arguments
+from assay.config.run import RunConfig
+from assay.config.source import digest
+from assay.models.protocol import Model
+from assay.runs.folder import environment
+from assay.runs.redact import redacted
+from assay.samples.rows import digest_file
+from assay.tasks.runnable import Runnable
+
+NOT_SPEC = ("output_path", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks", "model_args", "include_path",
+            "data_dir", "use_cache", "verbosity", "batch_size", "max_batch_size", "device", "max_failed", "include_defaults",
+            "cache_requests", "rewrite_requests_cache", "delete_requests_cache", "check_integrity", "model")  # fmt: skip
+"""Options that results do not depend on, or that are told by what they led to."""
+
+
+def spec(config: RunConfig, model: Model, tasks: Iterable[Runnable]) -> dict[str, Any]:
+    """All that the results of a run depend on."""
+    options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in NOT_SPEC}
+    given = {key: value for key, value in options.items() if value is not None}
+    return {"model": model.identity, "tasks": {task.task.name: task_digest(task) for task in tasks}, **given}
+
+
+def facts(config: RunConfig, model: Model) -> dict[str, Any]:
+    """What is noted about a run beside what it depends on."""
+    arguments = parse_arguments(config.model_args, "model_args")
+    named = {"name": model.name, "identity": model.identity, "args": redacted(arguments)}
+    return {"model": named, "environment": environment()}
+
+
+def config_section(config: RunConfig, model: Model) -> dict[str, Any]:
+    """The section `config` of lm-eval's results."""
+    return {
+        "model": model.name,
+        "model_args": redacted(parse_arguments(config.model_args, "model_args")),
+        "batch_size": config.batch_size,
+        "batch_sizes": [],
+        "device": config.device,
+        "use_cache": config.use_cache,
+        "limit": config.limit,
+        "bootstrap_iters": config.bootstrap_iters,
+        "gen_kwargs": parse_arguments(config.gen_kwargs, "gen_kwargs") or None,
+        "random_seed": config.random_seed,
+        "numpy_seed": config.numpy_random_seed,
+        "torch_seed": config.torch_random_seed,
+        "fewshot_seed": config.fewshot_random_seed,
+    }
+
+
+def task_digest(runnable: Runnable) -> str:
+    """A name for all that a task is: its settings, its helper modules, its data."""
+    settings = {key: str(value) for key, value in runnable.described().items()}
+    modules = {
+        file for function in functions_in(dict(runnable.task.fields)) if (file := module_file(function)).is_file()
+    }
+    parts = [repr(sorted(settings.items())), *sorted(digest_file(file) for file in modules), runnable.fingerprint]
+    return digest("\n".join(parts).encode())

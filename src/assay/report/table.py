@@ -1,0 +1,113 @@
+"""The table of results: lm-eval's layout, with the number of documents and of failures beside each value."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "n", "failed")
+NAMES = ("name", "alias", "sample_len", "sample_count")
+
+Results = Mapping[str, Any]
+
+
+def results_table(results: Results, *, groups: bool = False) -> str:
+    """The results as a markdown table: groups with their members below them, then the other tasks; or groups alone."""
+    rows = list(_rows(results, groups=groups))
+    title = ("Groups", *HEADER[1:]) if groups else HEADER
+    return markdown(title, rows) if rows else ""
+
+
+def heading(results: Results) -> str:
+    """The line above the tables: which model, asked how."""
+    config = results.get("config", {})
+    arguments = ",".join(f"{key}={value}" for key, value in (config.get("model_args") or {}).items())
+    parts = [f"{config.get('model')} ({arguments})" if arguments else str(config.get("model"))]
+    parts += [f"{key}: {config.get(key)}" for key in ("gen_kwargs", "limit") if config.get(key) is not None]
+    return ", ".join(parts)
+
+
+def footing(results: Results) -> list[str]:
+    """What must be said below the tables: what failed, and what could not be run at all."""
+    account = results.get("assay", {})
+    lines = []
+    for task, own in account.get("tasks", {}).items():
+        if own["failed"]:
+            mark = "incomplete: " if own["incomplete"] else ""
+            reasons = "; ".join(f"{count}× {reason}" for reason, count in list(own["reasons"].items())[:3])
+            lines.append(f"{mark}{task}: {own['failed']} of {own['documents']} documents failed ({reasons})")
+    lines += [f"not run: {task}: {reason}" for task, reason in account.get("broken", {}).items()]
+    return lines
+
+
+def _rows(results: Results, *, groups: bool) -> Iterator[tuple[str, ...]]:
+    shown = results.get("groups", {}) if groups else results["results"]
+    for name, depth in _order(results):
+        if name in shown:
+            yield from _task_rows(name, depth, shown[name], results)
+
+
+def _order(results: Results) -> Iterator[tuple[str, int]]:
+    """Groups that are in no other first, by name, each with its members below it; then what is in no group."""
+    members: Mapping[str, Sequence[str]] = results.get("group_subtasks", {})
+    inside = {name for several in members.values() for name in several}
+
+    def below(name: str, depth: int) -> Iterator[tuple[str, int]]:
+        yield name, depth
+        for member in sorted(members.get(name, ())):
+            yield from below(member, depth + 1)
+
+    for name in sorted(name for name in members if name not in inside):
+        yield from below(name, 0)
+    yield from ((name, 0) for name in sorted(results["results"]) if name not in members and name not in inside)
+
+
+def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) -> Iterator[tuple[str, ...]]:
+    alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
+    version = str(results["versions"].get(name, "N/A"))
+    shots = str(results["n-shot"].get(name, ""))
+    own = results.get("assay", {}).get("tasks", {}).get(name)
+    failed = (f"{own['failed']}*" if own["incomplete"] else str(own["failed"])) if own else ""
+    metrics = sorted(key for key in row if "," in key and not key.partition(",")[0].endswith("_stderr"))
+    if not metrics:
+        yield (alias, version, "", shots, "", "", "", "", "", "", failed)
+    for key in metrics:
+        metric, _, filter_name = key.partition(",")
+        better = results["higher_is_better"].get(name, {}).get(metric)
+        arrow = {True: "↑", False: "↓"}.get(better, "")
+        stderr = row.get(f"{metric}_stderr,{filter_name}", "N/A")
+        count = row.get("sample_count", {}).get(key, row.get("sample_len", ""))
+        yield (
+            alias,
+            version,
+            filter_name,
+            shots,
+            metric,
+            arrow,
+            _number(row[key]),
+            "±",
+            _number(stderr),
+            str(count),
+            failed,
+        )
+        alias = version = ""
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a markdown table with columns of even width."""
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in [list(header), *cells]) for column in range(len(header))]
+    right = {"Value", "Stderr", "n", "failed", "n-shot", "Version"}
+
+    def line(row: Sequence[str]) -> str:
+        padded = [c.rjust(w) if h in right else c.ljust(w) for c, w, h in zip(row, widths, header, strict=True)]
+        return "|" + "|".join(padded) + "|"
+
+    rule = (
+        "|"
+        + "|".join("-" * (w - 1) + ":" if h in right and w else "-" * w for w, h in zip(widths, header, strict=True))
+        + "|"
+    )
+    return "\n".join([line(header), rule, *map(line, cells)])
