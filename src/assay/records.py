@@ -104,7 +104,7 @@ class Sample(NamedTuple):
     """One document of a task with what is asked about it.
 
     `gold` is what the answer is compared with: the target, but for choices that stand in the contexts. `prefix` is the
-    part of the prompt that many samples share, kept apart so that it is stored once.
+    part of the prompt that many samples share, kept apart so that it is stored once. `problem` is why nothing can be asked.
     """
 
     doc_id: int
@@ -114,6 +114,7 @@ class Sample(NamedTuple):
     gold: object
     choices: Sequence[str] | None = None
     prefix: str = ""
+    problem: str = ""
 
 
 class ScoreKey(NamedTuple):

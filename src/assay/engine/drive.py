@@ -1,5 +1,6 @@
 """Steps every plan as its responses land, and keeps the model's window full."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -143,6 +144,7 @@ class Engine:
                     self._deliver(response, waiting.pop(key), waiting, later, end)
             if self._notice is not None:
                 self._notice(self.counts)
+            await asyncio.sleep(0)  # where Ctrl-C gets in
         for key in unanswered:
             self._deliver(Failed("the model gave no response"), waiting.pop(key), waiting, later, end)
         return later

@@ -103,24 +103,24 @@ class Run:
         """Ask, score and count; the result is the content of results.json."""
         model = self.ready_model()
         check_model(model, [run.runnable for run in self.tasks])
-        kept: dict[str, list[Kept]] = {}
-        try:
-            if self.config.output_path is not None:
-                noted = {**facts(self.config, model), **self.facts}
-                made = spec(self.config, model, [run.runnable for run in self.tasks])
-                self.folder = open_run(Path(self.config.output_path), made, noted, force=self.config.force)
-            for run in self.tasks:
-                run.keep = self._keeper(run.runnable.task.name, kept)
-            with fewer_collections():
-                asyncio.run(self._drive(model, self.folder.journal if self.folder is not None else Journal(None)))
-            results = self._results(kept)
-            if self.folder is not None:
-                written = {key: value for key, value in results.items() if key != "samples"}
-                self.folder.finish(written, results["assay"]["status"])
-        finally:
-            if self.folder is not None:
-                self.folder.close()
+        if self.config.output_path is None:
+            return self._work(model, Journal(None))
+        noted = {**facts(self.config, model), **self.facts}
+        made = spec(self.config, model, [run.runnable for run in self.tasks])
+        self.folder = open_run(Path(self.config.output_path), made, noted, force=self.config.force)
+        with self.folder:
+            results = self._work(model, self.folder.journal)
+            written = {key: value for key, value in results.items() if key != "samples"}
+            self.folder.finish(written, results["assay"]["status"])
         return results
+
+    def _work(self, model: Model, journal: Journal) -> dict[str, Any]:
+        kept: dict[str, list[Kept]] = {}
+        for run in self.tasks:
+            run.keep = self._keeper(run.runnable.task.name, kept)
+        with fewer_collections():
+            asyncio.run(self._drive(model, journal))
+        return self._results(kept)
 
     def ready_model(self) -> Model:
         if self.model is None:

@@ -1,6 +1,7 @@
 """The options of a run, checked and completed."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 
 from assay.config.arguments import parse_arguments
@@ -11,11 +12,15 @@ from assay.errors import ConfigError, Place, Problem
 from assay.runs.redact import redacted
 from assay.tasks import TaskManager
 
+DATA_DIR = "ASSAY_DATA_DIR"
+
 
 def run_config(options: Mapping[str, object]) -> RunConfig:
     """The configuration of a run, checked: every wrong option at once."""
     problems: list[Problem] = []
     given = {key: value for key, value in options.items() if value is not None or key == "bootstrap_iters"}
+    if DATA_DIR in os.environ:
+        given.setdefault("data_dir", os.environ[DATA_DIR])
     config = decode(RunConfig, Fields.of(given, Origin("run")), problems)
     if config is None or problems:
         raise ConfigError(problems)

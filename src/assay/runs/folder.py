@@ -1,11 +1,13 @@
 """The folder of a run: opened once, resumed by opening it again, never mixed with another run's."""
 
+import errno
 import json
 import os
 import platform
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,6 +23,7 @@ from assay.runs.lease import Lease
 from assay.runs.parquet import SampleWriter, file_name
 from assay.runs.samples import Kept, lm_eval_records
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
 
 
@@ -72,9 +75,23 @@ class RunFolder:
         write_json(self.path / RESULTS, results)
         write_json(self.path / MANIFEST, {**self.manifest, "status": status, "finished": time.time()})
 
-    def close(self) -> None:
-        self.journal.close()
-        self.lease.release()
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        """Close the folder; what stopped the run before its end is noted, and a full disk is told as what it is."""
+        try:
+            if error is not None:
+                status = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
+                with suppress(OSError):
+                    write_json(self.path / MANIFEST, {**self.manifest, "status": status, "reason": str(error)})
+        finally:
+            self.journal.close()
+            self.lease.release()
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            what = f"the run cannot be written: {error.strerror or error}"
+            fix = "make room and give the same command again: it goes on from the last response that was written"
+            raise RunError([Problem(Place(str(self.path)), what, fix)]) from error
 
 
 class LineWriter:

@@ -93,21 +93,27 @@ class Journal:
         return data.partition(b"\n")[0]
 
     def _load(self) -> int:
-        """Find every whole line; a torn last one, from a process that was killed, is cut off."""
+        """Find every whole line. A torn last one, of a process that was killed, is cut off; a damaged one counts for nothing."""
         offset = 0
         with open(os.dup(self._handle), "rb") as lines:  # noqa: PTH123  # by its handle
             for line in lines:
                 if not line.endswith(b"\n"):
                     break
-                try:
-                    entry = orjson.loads(line)
-                    if not _is_failure(entry["r"]):
-                        self._offsets[bytes.fromhex(entry["k"])] = offset
-                except (ValueError, KeyError, TypeError):
-                    break  # what follows a line that is not ours cannot be trusted
+                key = _answered(line)
+                if key is not None:
+                    self._offsets[key] = offset
                 offset += len(line)
         os.ftruncate(self._handle, offset)
         return offset
+
+
+def _answered(line: bytes) -> bytes | None:
+    """The key of a line that holds an answer."""
+    try:
+        entry = orjson.loads(line)
+        return None if isinstance(_response(entry["r"]), Failed) else bytes.fromhex(entry["k"])
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return None
 
 
 def _packed(path: Path) -> Path:

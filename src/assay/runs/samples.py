@@ -22,6 +22,8 @@ class Kept(NamedTuple):
 def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
     """The sample as lm-eval logs it: one record per filter."""
     sample = kept.sample
+    if not kept.scores:
+        return
     common = {
         "doc_id": doc_id,
         "doc": sample.doc,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from assay.records import Failed, Likelihood, Response, Rolling, Sample, Text
 from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, Metric
-from assay.scorers.results import GenResult, LLResult, MCResult, gold_index
+from assay.scorers.results import GenResult, LLResult, MCResult, gold_index, is_none_of
 
 TIME_LIMIT = 30.0
 """Seconds that the filters and metrics of one document may take: patterns of users can run without end."""
@@ -48,6 +48,7 @@ class Scoring:
     pipelines: Sequence[tuple[Filter, Sequence[Metric]]]
     process_results: Callable[[Mapping[str, Any], list[Any]], Mapping[str, Any]] | None = None
     has_choices: bool = False
+    like_lm_eval: bool = False
     multiple_targets: bool = False
 
     @property
@@ -110,7 +111,10 @@ class Scoring:
             lls, greedy = [answer[0] for answer in answers], [answer[1] for answer in answers]
             count = len(choices)
             alone = lls[count:] if len(lls) == 2 * count else ()
-            return MCResult(sample.doc, gold_index(sample.gold, choices), choices, lls[:count], greedy[:count], alone)
+            gold = gold_index(sample.gold, choices)
+            if not self.like_lm_eval and is_none_of(gold, choices):
+                raise ValueError(f"the right answer, {sample.gold!r:.80}, is none of the {count} choices")
+            return MCResult(sample.doc, gold, choices, lls[:count], greedy[:count], alone)
         if self.output_type == GENERATE:
             return GenResult(sample.doc, self._references(sample, answers[0]), answers[0])
         if self.output_type == LIKELIHOOD:

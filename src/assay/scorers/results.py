@@ -55,3 +55,9 @@ def gold_index(gold: Any, choices: Sequence[str]) -> Any:
     if isinstance(gold, int | float) and not isinstance(gold, bool):
         return gold if gold < len(choices) else OUT_OF_RANGE
     return int(gold) if isinstance(gold, bool) else OUT_OF_RANGE
+
+
+def is_none_of(gold: Any, choices: Sequence[str]) -> bool:
+    """Whether the index of a right choice, or one of several, means no choice: then there is nothing to be right about."""
+    several = gold if isinstance(gold, list) else [gold]
+    return not several or any(not 0 <= each < len(choices) for each in several)

@@ -106,6 +106,7 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
         pipelines=pipelines,
         process_results=process,
         has_choices=config.doc_to_choice is not None,
+        like_lm_eval=settings.like_lm_eval,
     )
 
 
@@ -172,7 +173,10 @@ class PreparedTask:
     def samples(self) -> Iterator[Sample]:
         self.prompter.restart()
         for doc_id, doc in chosen(self.docs, self.task.name, self.settings):
-            yield self.sample(doc_id, doc)
+            try:
+                yield self.sample(doc_id, doc)
+            except RenderError as error:
+                yield Sample(doc_id, doc, (), None, None, problem=str(error))
 
     def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
         question = self.prompter.question(doc)
@@ -247,4 +251,6 @@ class PreparedTask:
         """Build the first sample, to find out what cannot work; the chat template is left to when there is a model."""
         with preserved_random():
             bare = replace(self, prompter=replace(self.prompter, chat=Chat(system=self.prompter.chat.system)))
-            next(iter(bare.samples()), None)
+            first = next(iter(bare.samples()), None)
+        if first is not None and first.problem:
+            raise RenderError(first.problem)

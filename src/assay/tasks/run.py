@@ -51,8 +51,8 @@ class TaskRun:
     def _take(self, sample: Sample, responses: Sequence[Response]) -> None:
         self.board.documents += 1
         failure = next((response for response in responses if isinstance(response, Failed)), None)
-        if failure is not None:
-            self._fail(sample, failure.reason)
+        if failure is not None or sample.problem:
+            self._fail(sample, failure.reason if failure is not None else sample.problem)
             return
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
