@@ -1,5 +1,6 @@
 # Everything works on a machine with Python 3.11 or newer and make. VENV and PYTHON may be set.
 VENV ?= .venv
+DEMO ?= .demo-run
 PYTHON ?= python3
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
@@ -7,7 +8,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 .PHONY: demo test check install install-test docs bench clean
 
 demo: install  ## set up assay and show it at work on what it brings along
-	@sh tools/demo.sh $(BIN)/assay
+	@sh tools/demo.sh $(BIN)/assay $(DEMO)
 
 test: install-test  ## set up everything the suite needs and run the whole of it
 	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup

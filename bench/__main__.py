@@ -5,7 +5,7 @@ import platform
 import sys
 from importlib import import_module
 
-PARTS = ("catalog",)
+PARTS = ("catalog", "runs", "kill", "demo")
 
 
 def main() -> None:

@@ -17,11 +17,24 @@ class Row:
     theirs: float | None
     ours: float
     wanted: str
+    unit: str = "s"
 
     def __str__(self) -> str:
-        theirs = f"{self.theirs:.2f} s" if self.theirs is not None else "–"
+        theirs = f"{self.theirs:.2f} {self.unit}" if self.theirs is not None else "–"
         ratio = f"{self.theirs / self.ours:.0f}×" if self.theirs is not None else "–"
-        return f"| {self.what} | {theirs} | {self.ours:.3f} s | {ratio} | {self.wanted} |"
+        return f"| {self.what} | {theirs} | {self.ours:.3f} {self.unit} | {ratio} | {self.wanted} |"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line without a ratio: what was found, in words."""
+
+    what: str
+    found: str
+    wanted: str
+
+    def __str__(self) -> str:
+        return f"| {self.what} | – | {self.found} | – | {self.wanted} |"
 
 
 def cpu_seconds(command: Sequence[str | Path], *, runs: int, cwd: Path | None = None) -> float:

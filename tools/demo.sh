@@ -1,13 +1,15 @@
 #!/bin/sh
-# What `make demo` shows: the bundled tasks, listed, drawn, explained and checked.
+# What `make demo` shows: a real model on a real nested benchmark, with error bars; no GPU, network or key.
 set -e
 assay=$1
+out=${2:-demo-run}
 
-say() { printf '\n\033[1m$ assay %s\033[0m\n' "$*"; }
-run() { say "$@"; "$assay" "$@"; }
+bold() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+run() { bold "\$ assay $*"; "$assay" "$@"; }
 
-run ls
+bold "The benchmark: 15 small tasks in nested groups"
 run show first_steps
-run show first_steps_word_classes@mcqa
-run validate first_steps
-printf '\nNext: %s new task my_task, or %s ls --include_path DIR with a folder of your own.\n' "$assay" "$assay"
+bold "What one task asks, before any model is loaded"
+run run --tasks first_steps_sums --limit 1 --dry_run
+bold "The run: a transformer of 1.6 million parameters that comes with assay, on the CPU"
+run run --tasks first_steps --output_path "$out"

@@ -5,7 +5,8 @@ Those that are made for every request are named tuples: a hundred thousand of th
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from assay.errors import Place
 
@@ -115,6 +116,16 @@ class Sample(NamedTuple):
     choices: Sequence[str] | None = None
     prefix: str = ""
     problem: str = ""
+
+
+class FilterScores(NamedTuple):
+    """What one filter made of one document: its answers, the value of every metric, and by metric the score of every
+    answer where there are several."""
+
+    filter: str
+    answers: Sequence[Any]
+    values: Mapping[str, Any]
+    repeats: Mapping[str, Sequence[Any]] = MappingProxyType({})
 
 
 class ScoreKey(NamedTuple):

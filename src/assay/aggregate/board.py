@@ -16,6 +16,7 @@ class Board:
 
     values: dict[ScoreKey, list[Any]] = field(default_factory=dict)
     failed: Counter[str] = field(default_factory=Counter)
+    noticed: Counter[str] = field(default_factory=Counter)
     documents: int = 0
 
     def add(self, filter: str, values: Mapping[str, Any]) -> None:
@@ -44,7 +45,11 @@ class Board:
         """The number of each row. A metric nobody declared an aggregation for is averaged."""
         return {
             row: estimate(
-                _known(aggregation(row.metric)), values, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval
+                _known(aggregation(row.metric)),
+                values,
+                bootstrap_iters=bootstrap_iters,
+                like_lm_eval=like_lm_eval,
+                metric=row.metric,
             )
             for row, values in self.values.items()
         }

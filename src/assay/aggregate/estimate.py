@@ -1,6 +1,7 @@
 """A number and its standard error."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,19 +11,33 @@ from assay.aggregate.functions import AGGREGATIONS, Aggregation, Values, mean, t
 from assay.records import Estimate
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
+SLOW = ("bleu", "chrf", "chrf++", "ter")
+"""Metrics of which lm-eval draws 100 resamples at most: by the metric's name, whatever its aggregation."""
 CHUNK = 1000
 
 
 def estimate(
-    aggregation: Aggregation | Callable[[Values], float], values: Values, *, bootstrap_iters: int, like_lm_eval: bool
+    aggregation: Aggregation | Callable[[Values], float],
+    values: Values,
+    *,
+    bootstrap_iters: int,
+    like_lm_eval: bool,
+    metric: str = "",
 ) -> Estimate:
     """The number these values give, and how it would vary over other documents of the same kind."""
     known = aggregation if isinstance(aggregation, Aggregation) else Aggregation("custom", aggregation)
-    value, n = known.function(values), len(values)
+    n = len(values)
+    try:
+        value = known.function(values)
+    except Exception as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, and the rest stands
+        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} failed: {type(error).__name__}: {error}")
     value = float(value) if isinstance(value, np.floating | np.integer) else value
     if n < 2 or not bootstrap_iters or bootstrap_iters < 0:
         return Estimate(value, None, n, "one document has no spread" if n < 2 else "bootstrap_iters is 0")
-    stderr = (_lm_eval_stderr if like_lm_eval else _stderr)(known, values, bootstrap_iters)
+    if like_lm_eval:
+        stderr = _lm_eval_stderr(known, values, min(bootstrap_iters, 100) if metric in SLOW else bootstrap_iters)
+    else:
+        stderr = _stderr(known, values, bootstrap_iters)
     return Estimate(value, stderr, n, "" if stderr is not None else f"none is known for {known.name}")
 
 
@@ -42,7 +57,8 @@ def _stderr(aggregation: Aggregation, values: Values, iterations: int) -> float 
     if aggregation.name == "bypass":
         return None
     if aggregation.influence is not None:
-        return mean_stderr(aggregation.influence(values))
+        influence = aggregation.influence(values)
+        return mean_stderr(influence) if len(influence) > 1 else None
     n, limit = len(values), aggregation.bootstrap_limit or 1000
     try:
         return bootstrap(aggregation, values, min(iterations, limit)) * math.sqrt(n / (n - 1))
@@ -56,7 +72,7 @@ def _lm_eval_stderr(aggregation: Aggregation, values: Values, iterations: int) -
         return mean_stderr(values)
     if aggregation.name not in LM_EVAL_BOOTSTRAPS:
         return None
-    return bootstrap(aggregation, values, min(iterations, aggregation.bootstrap_limit or iterations))
+    return bootstrap(aggregation, values, iterations)
 
 
 def bootstrap(aggregation: Aggregation, values: Values, iterations: int) -> float:
@@ -64,11 +80,13 @@ def bootstrap(aggregation: Aggregation, values: Values, iterations: int) -> floa
     fast = _FAST.get(aggregation.name)
     prepared = fast[0](values) if fast is not None else None
     results: list[float] = []
-    for indices in resamples(len(values), iterations):
-        if fast is not None:
-            results += fast[1](prepared, indices)
-        else:
-            results += [aggregation.function([values[i] for i in row]) for row in indices.tolist()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a resample without one of the classes, say
+        for indices in resamples(len(values), iterations):
+            if fast is not None:
+                results += fast[1](prepared, indices)
+            else:
+                results += [aggregation.function([values[i] for i in row]) for row in indices.tolist()]
     return sample_deviation(results)
 
 

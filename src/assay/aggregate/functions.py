@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -96,11 +97,11 @@ def ter(values: Values) -> float:
     return float(sacrebleu.corpus_ter(predictions, references).score)
 
 
-def _streams(values: Values) -> tuple[list[tuple[str, ...]], list[str]]:
-    """References as sacrebleu wants them: a stream for the first of each document, one for the second, and so on."""
+def _streams(values: Values) -> tuple[list[tuple[Any, ...]], list[str]]:
+    """References as sacrebleu wants them: a stream for the first of each document, and so on; None for no more."""
     references = [[reference] if isinstance(reference, str) else list(reference) for reference, _ in values]
     predictions = [prediction if isinstance(prediction, str) else prediction[0] for _, prediction in values]
-    return list(zip(*references, strict=False)), predictions
+    return list(zip_longest(*references)), predictions
 
 
 def bypass(values: Values) -> float:  # noqa: ARG001  # nothing was scored
@@ -116,6 +117,11 @@ class Aggregation:
     influence: Callable[[Values], Any] | None = None
     bootstrap_limit: int | None = None
     needs: str | None = None
+
+
+def _present(values: Values) -> Any:
+    numbers = np.asarray(values, dtype=np.float64)
+    return numbers[~np.isnan(numbers)]
 
 
 def _perplexity_influence(values: Values) -> Any:
@@ -137,7 +143,7 @@ AGGREGATIONS: dict[str, Aggregation] = {
     for each in (
         Aggregation("mean", mean, influence=lambda values: np.asarray(values, dtype=np.float64)),
         Aggregation("median", median),
-        Aggregation("nanmean", nanmean),
+        Aggregation("nanmean", nanmean, influence=_present),
         Aggregation("perplexity", perplexity, influence=_perplexity_influence),
         Aggregation(
             "weighted_perplexity", weighted_perplexity, lambda v: -weighted_perplexity(v) * _ratio_influence(v)

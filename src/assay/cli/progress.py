@@ -5,9 +5,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from assay.cli.output import tell
+from assay.tasks.run import TRUNCATED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay.evaluation import Run
+    from assay.tasks.run import TaskRun
 
 LOG_SECONDS = 60.0
 
@@ -50,13 +54,13 @@ class Progress:
 
     def _show(self, run: "Run") -> None:
         whole = self._bar("all tasks", sum(each.runnable.size for each in run.tasks))
-        failed = sum(sum(each.board.failed.values()) for each in run.tasks)
-        self._display.update(whole, completed=_done(run), note=self._note(run.counts.sent, failed))
+        self._display.update(whole, completed=_done(run), note=self._note(run))
         for each in run.tasks:
             if 0 < each.board.documents < each.runnable.size:
                 name = each.runnable.task.name
-                known = f"{sum(each.board.failed.values())} failed" if each.board.failed else ""
-                self._display.update(self._bar(name, each.runnable.size), completed=each.board.documents, note=known)
+                self._display.update(
+                    self._bar(name, each.runnable.size), completed=each.board.documents, note=_troubles([each])
+                )
             elif each.runnable.task.name in self._bars:
                 self._display.remove_task(self._bars.pop(each.runnable.task.name))
 
@@ -65,16 +69,21 @@ class Progress:
             self._bars[name] = self._display.add_task(name, total=total, note="")
         return self._bars[name]
 
-    def _note(self, sent: int, failed: int) -> str:
-        rate = sent / max(time.monotonic() - self._started, 1e-9)
-        return f"{rate:,.0f} requests/s" + (f", {failed} failed" if failed else "")
+    def _note(self, run: "Run") -> str:
+        rate = run.counts.sent / max(time.monotonic() - self._started, 1e-9)
+        return ", ".join(filter(None, (f"{rate:,.0f} requests/s", _troubles(run.tasks))))
 
     def _line(self, run: "Run") -> str:
         total = sum(each.runnable.size for each in run.tasks)
         done, elapsed = _done(run), time.monotonic() - self._started
-        failed = sum(sum(each.board.failed.values()) for each in run.tasks)
         left = elapsed / done * (total - done) if done else 0.0
-        return f"{done} of {total} documents, {self._note(run.counts.sent, failed)}, about {left / 60:.0f} min left"
+        return f"{done} of {total} documents, {self._note(run)}, about {left / 60:.0f} min left"
+
+
+def _troubles(tasks: "Sequence[TaskRun]") -> str:
+    failed = sum(sum(each.board.failed.values()) for each in tasks)
+    cut = sum(each.board.noticed[TRUNCATED] for each in tasks)
+    return ", ".join(f"{count} {what}" for count, what in ((failed, "failed"), (cut, "cut off")) if count)
 
 
 def _done(run: "Run") -> int:

@@ -12,12 +12,12 @@ from assay.errors import Place
 from assay.filters import build_pipeline
 from assay.filters.pipeline import DEFAULT
 from assay.plans.ask import generation_params
-from assay.records import Failed, Generate, Loglikelihood, Request, Response, Rolling, Sample, Turn
+from assay.records import Failed, FilterScores, Generate, Loglikelihood, Request, Response, Rolling, Sample, Turn
 from assay.samples.chat import as_messages, as_single_turn, as_text, example_turns, joined, question_turns
 from assay.samples.data import data_set
 from assay.samples.fewshot import Leaks, Sampler, default_sampler
 from assay.samples.templates import template
-from assay.scorers.loop import Document, FilterScores, Scoring, grouped
+from assay.scorers.loop import Document, Scoring, grouped
 from assay.tasks.documents import chosen, count
 from assay.tasks.randomness import preserved_random
 from assay.tasks.settings import Settings
@@ -349,6 +349,9 @@ class ClassTask:
     def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
         found: Aggregation | Callable[..., Any] | None = self.made.aggregation().get(metric)
         return found
+
+    def rows(self) -> None:
+        return None
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         return dict(self.made.higher_is_better())

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -135,8 +135,7 @@ class Engine:
         now, later = batch[: self.model.window], batch[self.model.window :]
         self.counts.sent += len(now)
         unanswered = dict(now)
-        async for answered in self.model.answer([request for _, request in now]):
-            landed = [(now[number][0], _checked(response)) for number, response in answered]
+        async for landed in self._answers(now, unanswered):
             self._memory.add(landed)
             self._sync_now_and_then()
             for key, response in landed:
@@ -145,9 +144,19 @@ class Engine:
             if self._notice is not None:
                 self._notice(self.counts)
             await asyncio.sleep(0)  # where Ctrl-C gets in
-        for key in unanswered:
-            self._deliver(Failed("the model gave no response"), waiting.pop(key), waiting, later, end)
         return later
+
+    async def _answers(
+        self, now: Sequence[tuple[bytes, Request]], unanswered: Mapping[bytes, Request]
+    ) -> AsyncIterator[list[tuple[bytes, Response]]]:
+        """What the model answers, as it comes; and a failure for every request that it left without."""
+        reason = "the model gave no response"
+        try:
+            async for answered in self.model.answer([request for _, request in now]):
+                yield [(now[number][0], _checked(response)) for number, response in answered]
+        except Exception as error:  # noqa: BLE001  # whatever a model raises, its requests failed and are told apart
+            reason = f"the model failed: {type(error).__name__}: {error}"
+        yield [(key, Failed(reason)) for key in unanswered]
 
     def _deliver(
         self,

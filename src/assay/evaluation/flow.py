@@ -5,7 +5,7 @@ import dataclasses
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_result
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
 from assay.tasks import TaskManager
-from assay.tasks.preflight import check_model, check_samples, refuse_unsafe
+from assay.tasks.preflight import check_groups, check_model, check_samples, refuse_unsafe
 from assay.tasks.run import TaskRun
 from assay.tasks.settings import Settings
 
@@ -97,6 +97,8 @@ class Run:
         prepared, self.broken = prepare_tasks(tasks.values(), self._settings(), self.config)
         if not prepared:
             raise ConfigError([Problem(Place(f"task {name!r}"), reason) for name, reason in self.broken.items()])
+        if not self.like_lm_eval:
+            check_groups(self.loaded["groups"].values(), prepared)
         self.tasks = [TaskRun(each) for each in prepared]
 
     def execute(self) -> dict[str, Any]:
@@ -104,7 +106,8 @@ class Run:
         model = self.ready_model()
         check_model(model, [run.runnable for run in self.tasks])
         if self.config.output_path is None:
-            return self._work(model, Journal(None))
+            with closing(Journal(None)) as journal:
+                return self._work(model, journal)
         noted = {**facts(self.config, model), **self.facts}
         made = spec(self.config, model, [run.runnable for run in self.tasks])
         self.folder = open_run(Path(self.config.output_path), made, noted, force=self.config.force)
@@ -200,6 +203,7 @@ class Run:
             scored=run.board.scored,
             documents=run.board.documents,
             failed=run.board.failed,
+            noticed=run.board.noticed,
             original=runnable.original,
             num_fewshot=runnable.num_fewshot,
             version=runnable.version,

@@ -26,8 +26,9 @@ def run_config(options: Mapping[str, object]) -> RunConfig:
         raise ConfigError(problems)
     if not config.tasks:
         raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])
-    if config.limit is not None and config.samples is not None:
-        raise ConfigError([Problem(Place("limit"), "limit and samples exclude each other", "give one of them")])
+    chosen = [name for name in ("limit", "sample", "samples") if getattr(config, name) is not None]
+    if len(chosen) > 1:
+        raise ConfigError([Problem(Place(chosen[0]), f"{' and '.join(chosen)} exclude each other", "give one of them")])
     return _with_seeds(config)
 
 

@@ -75,17 +75,14 @@ def regex(*, regex_pattern: str = NUMBER_AFTER_HASHES, group_select: int = 0, fa
 
     def extract(response: Any) -> str:
         matches = pattern.findall(response if isinstance(response, str) else "")
-        if not matches:
-            return fallback
-        return _selected(matches, group_select) or ("" if isinstance(matches[group_select], str) else fallback)
+        return _selected(matches[group_select], fallback) if matches else fallback
 
     return _each(extract)
 
 
-def _selected(matches: Sequence[Any], group_select: int) -> str:
-    match = matches[group_select]
+def _selected(match: Any, fallback: str) -> str:
     if isinstance(match, tuple):
-        match = next((group for group in match if group), "")
+        match = next((group for group in match if group), fallback)
     return str(match).strip()
 
 
@@ -138,7 +135,7 @@ def _match(pattern: re.Pattern[str], response: Any, group_select: int, table: Ma
     matches = pattern.findall(response if isinstance(response, str) else "")
     if not matches:
         return ""
-    found = _selected(matches, group_select)
+    found = _selected(matches[group_select], "")
     return (table or {}).get(found, found)
 
 

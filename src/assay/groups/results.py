@@ -42,7 +42,7 @@ def group_rows(group: Group[Any], tasks: Mapping[str, Scored], *, like_lm_eval: 
         for filter_name in _filters(entry, leaves, tasks):
             key = ScoreKey(entry.metric_name, filter_name)
             found = {
-                name: TaskScore(estimate.value, estimate.stderr, tasks[name].scored)
+                name: TaskScore(estimate.value, estimate.stderr, tasks[name].scored if like_lm_eval else estimate.n)
                 for name in leaves
                 if name in tasks and (estimate := tasks[name].rows.get(key)) is not None
             }

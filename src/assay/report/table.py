@@ -34,6 +34,9 @@ def footing(results: Results) -> list[str]:
             mark = "incomplete: " if own["incomplete"] else ""
             reasons = "; ".join(f"{count}× {reason}" for reason, count in list(own["reasons"].items())[:3])
             lines.append(f"{mark}{task}: {own['failed']} of {own['documents']} documents failed ({reasons})")
+        if own.get("noticed"):
+            lines.append(f"{task}: answers " + ", ".join(f"{what}: {count}" for what, count in own["noticed"].items()))
+        lines += [f"no value: {task}: {row}: {reason}" for row, reason in own.get("no_value", {}).items()]
     lines += [f"not run: {task}: {reason}" for task, reason in account.get("broken", {}).items()]
     return lines
 

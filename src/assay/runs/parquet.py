@@ -44,7 +44,7 @@ class SampleWriter:
     def add(self, kept: Kept) -> None:
         sample = kept.sample
         requests = sample.requests[:: kept.repeats]
-        scores = {f"{metric},{name}": value for name, _, values in kept.scores for metric, value in values.items()}
+        scores = {f"{metric},{name}": value for name, _, values, _ in kept.scores for metric, value in values.items()}
         columns = self._columns
         columns["doc_id"].append(sample.doc_id)
         columns["doc"].append(_json(sample.doc))
@@ -53,8 +53,8 @@ class SampleWriter:
         columns["prompt"].append(_prompt(requests, sample.prefix))
         columns["requests"].append(_json(_described(requests)))
         columns["responses"].append(_json(kept.responses))
-        columns["answers"].append(_json({name: answers for name, answers, _ in kept.scores}))
-        columns["scores"].append(_json(scores))
+        columns["answers"].append(_json({name: answers for name, answers, _, _ in kept.scores}))
+        columns["scores"].append(_json({**scores, **_per_repeat(kept)}))
         columns["failed"].append(kept.failed or None)
         self._values.append(scores)
         self._prefix_column.append(self._prefix(sample.prefix))
@@ -99,6 +99,13 @@ class SampleWriter:
         self._writer.write_table(table)
         self._columns = {name: [] for name in ("doc_id", *_TEXTS)}
         self._values, self._prefix_column, self._prefix_texts, self._prefixes = [], [], [], {}
+
+
+def _per_repeat(kept: Kept) -> dict[str, Any]:
+    """The scores of every answer, beside those of the document."""
+    return {
+        f"{metric},{each.filter},repeats": several for each in kept.scores for metric, several in each.repeats.items()
+    }
 
 
 def _prompt(requests: Sequence[Request], prefix: str) -> str:

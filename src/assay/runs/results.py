@@ -1,5 +1,6 @@
 """Results in lm-eval's layout: what its consumers read, under the names they know."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ class TaskResult:
     scored: int
     documents: int
     failed: Mapping[str, int]
+    noticed: Mapping[str, int]
     original: int
     num_fewshot: int
     version: object
@@ -98,7 +100,9 @@ def accounts(
     failed = sum(account["failed"] for account in by_task.values())
     incomplete = [name for name, account in by_task.items() if account["incomplete"]]
     return {
-        "status": "complete" if not failed and not broken else "failed" if not tasks else "incomplete",
+        "status": "incomplete"
+        if failed or broken or any("no_value" in each for each in by_task.values())
+        else "complete",
         "failed": failed,
         "incomplete": incomplete,
         "broken": dict(broken),
@@ -110,14 +114,17 @@ def accounts(
 def _account(task: TaskResult, max_failed: float) -> dict[str, Any]:
     failed = sum(task.failed.values())
     reasons = {f"{key.metric},{key.filter}": row.reason for key, row in task.rows.items() if row.reason}
+    without = {f"{key.metric},{key.filter}": row.reason for key, row in task.rows.items() if math.isnan(row.value)}
     return {
         "documents": task.documents,
         "scored": task.scored,
         "failed": failed,
         "reasons": dict(sorted(task.failed.items())),
         "incomplete": failed > max_failed * max(task.documents, 1),
+        **({"noticed": dict(sorted(task.noticed.items()))} if task.noticed else {}),
         **({"bounds": _bounds(task, failed)} if failed else {}),
         **({"no_stderr": reasons} if reasons else {}),
+        **({"no_value": without} if without else {}),
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.records import Generate, Loglikelihood, Request, Sample
+from assay.records import FilterScores, Generate, Loglikelihood, Request, Sample
 
 
 class Kept(NamedTuple):
@@ -14,7 +14,7 @@ class Kept(NamedTuple):
 
     sample: Sample
     responses: Sequence[Sequence[Any]]
-    scores: Sequence[tuple[str, Sequence[Any], Mapping[str, Any]]]
+    scores: Sequence[FilterScores]
     repeats: int = 1
     failed: str = ""
 
@@ -36,9 +36,10 @@ def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
         "prompt_hash": _hash(_prompt(sample.requests[0]).encode()),
         "target_hash": _hash(str(sample.target).encode()),
     }
-    for name, answers, values in kept.scores:
+    for name, answers, values, repeats in kept.scores:
         own = {"filtered_resps": list(answers), "filter": name, "metrics": list(values)}
-        yield {**common, **own, **hashes, **values}
+        several = {"scores_per_repeat": dict(repeats)} if repeats else {}
+        yield {**common, **own, **hashes, **values, **several}
 
 
 def arguments(request: Request) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from assay.samples.templates import Row
+from assay.samples.templates import RenderError, Row
 
 Pool = Sequence[Row]
 
@@ -28,7 +28,7 @@ class Leaks:
     always: bool
 
 
-class TooFewExamples(ValueError):
+class TooFewExamples(RenderError):
     """The pool holds fewer examples than are asked for."""
 
 

@@ -99,4 +99,7 @@ def _literal(spec: str) -> Value:
 
 
 def _number(text: str) -> int:
-    return int(text)
+    try:
+        return int(text)
+    except ValueError:  # "²" is a digit and no number
+        raise RenderError(f"{text!r} is taken for the number of a choice, and is none") from None

@@ -4,12 +4,19 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 Row = Mapping[str, Any]
+
+MISSING = frozenset((
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "None", "n/a", "nan", "null",
+))  # fmt: skip
+"""Cells of a csv file that say there is nothing, as pandas has it."""
 
 
 class DataError(ValueError):
@@ -25,34 +32,52 @@ class Rows(Sequence[Row]):
 
     def __iter__(self) -> Iterator[Row]:
         columns = dict.fromkeys(self.columns)
+        widened = self._survey.widened
         for row in self._read():
+            for name in widened:
+                if type(row.get(name)) is int:
+                    row[name] = float(row[name])
             yield row if row.keys() == columns.keys() else {**columns, **row}
 
     def __len__(self) -> int:
-        return self._length
+        return self._survey.size
 
     def __getitem__(self, index: Any) -> Any:
         return self._all[index]
 
-    @cached_property
+    @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(next(iter(self._read()), {}))
+        return self._survey.columns
 
     @cached_property
     def _all(self) -> list[Row]:
         return list(self)
 
     @cached_property
-    def _length(self) -> int:
-        if "_all" in self.__dict__:
-            return len(self._all)
-        if all(file.suffix == ".jsonl" for file in self.files):
-            return sum(_count_lines(file) for file in self.files)
-        return sum(1 for _ in self._read())
+    def _survey(self) -> "Survey":
+        """One look at everything before anything is used: a row that cannot be read is found now."""
+        kinds: dict[str, set[type]] = {}
+        count = 0
+        for row in self._read():
+            count += 1
+            for name, value in row.items():
+                if name in kinds:
+                    kinds[name].add(type(value))
+                else:
+                    kinds[name] = {type(value)}
+        return Survey(count, tuple(kinds), tuple(name for name, of in kinds.items() if {int, float} <= of))
 
     def _read(self) -> Iterator[dict[str, Any]]:
         for file in self.files:
             yield from read_file(file, self.options)
+
+
+class Survey(NamedTuple):
+    """What rows have in common: every column that any has; those of whole and other numbers, which are all made the latter."""
+
+    size: int
+    columns: tuple[str, ...]
+    widened: tuple[str, ...]
 
 
 def read_file(file: Path, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -108,23 +133,29 @@ def _csv(file: Path, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         names, lines = lines[0] if lines else [], lines[1:]
     elif "header" in options and options["header"] is not None:
         lines = lines[1:]
-    columns = [_typed(column) for column in zip(*lines, strict=True)] if lines else []
+    long = next((number for number, line in enumerate(lines, 1) if len(line) > len(names)), None)
+    if long is not None:
+        raise DataError(f"{file}: row {long} has more cells than there are columns ({len(names)})")
+    columns = [_typed(column) for column in zip_longest(*lines, fillvalue="")] if lines else []
+    columns += [[None] * len(lines)] * (len(names) - len(columns))
     yield from (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
 
 
 def _typed(column: Iterable[str]) -> list[Any]:
-    """A column of texts as whole numbers, numbers or truths where all of it are such; what is empty is None."""
+    """A column of texts as whole numbers, numbers or truths where all of it are such; what says that it is missing is None.
+
+    Whole numbers with a gap among them become numbers, as with pandas, which lm-eval's data library reads with.
+    """
     texts = list(column)
-    present = [text for text in texts if text != ""]
-    for read in (int, float, _truth):
+    present = [text for text in texts if text not in MISSING]
+    readers = (int, float, _truth) if len(present) == len(texts) else (float, _truth)
+    for read in readers if present else ():
         try:
-            if present:
-                for text in present:
-                    read(text)
-                return [None if text == "" else read(text) for text in texts]
+            values = iter([read(text) for text in present])
+            return [None if text in MISSING else next(values) for text in texts]
         except ValueError:
             continue
-    return [None if text == "" else text for text in texts]
+    return [None if text in MISSING else text for text in texts]
 
 
 def _truth(text: str) -> bool:
@@ -149,8 +180,3 @@ def digest_file(file: Path) -> str:
         while block := data.read(1 << 20):
             made.update(block)
     return made.hexdigest()
-
-
-def _count_lines(file: Path) -> int:
-    with file.open("rb") as lines:
-        return sum(1 for line in lines if not line.isspace())

@@ -3,11 +3,11 @@
 import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from assay.records import Failed, Likelihood, Response, Rolling, Sample, Text
-from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, Metric
+from assay.records import Failed, FilterScores, Likelihood, Response, Rolling, Sample, Text
+from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, Metric, Repeated
 from assay.scorers.results import GenResult, LLResult, MCResult, gold_index, is_none_of
 
 TIME_LIMIT = 30.0
@@ -32,14 +32,6 @@ class Document(NamedTuple):
     responses: Sequence[list[Any]]
 
 
-class FilterScores(NamedTuple):
-    """What one filter made of one document: its answers and the value of every metric."""
-
-    filter: str
-    answers: Sequence[Any]
-    values: Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class Scoring:
     """How a task is scored: its filters with their metrics, or a function of the task's own instead of metrics."""
@@ -49,6 +41,8 @@ class Scoring:
     process_results: Callable[[Mapping[str, Any], list[Any]], Mapping[str, Any]] | None = None
     has_choices: bool = False
     like_lm_eval: bool = False
+    parents: dict[str, str] = field(default_factory=dict)
+    """Values that came in a mapping, by name: the metric that gave them. Known when documents have been scored."""
     multiple_targets: bool = False
 
     @property
@@ -82,7 +76,7 @@ class Scoring:
             answers = pipeline.apply(document.responses, sample.doc)
         if self.process_results is not None:
             return FilterScores(pipeline.name, answers, dict(self.process_results(sample.doc, answers)))
-        return FilterScores(pipeline.name, answers, self._compute(self._create_result(sample, answers), metrics))
+        return FilterScores(pipeline.name, answers, *self._compute(self._create_result(sample, answers), metrics))
 
     def _filtered_together(self, pipeline: Filter, documents: Sequence[Document]) -> list[Any] | Failed:
         """The answers of every document, from a filter that must see them all at once."""
@@ -94,15 +88,22 @@ class Scoring:
         parts = iter(answers)
         return [[next(parts) for _ in document.responses] for document in documents]
 
-    def _compute(self, result: Any, metrics: Sequence[Metric]) -> dict[str, Any]:
+    def _compute(self, result: Any, metrics: Sequence[Metric]) -> tuple[dict[str, Any], Mapping[str, Sequence[Any]]]:
+        """The value of each metric, and where it is one of several answers, the score of each."""
         values: dict[str, Any] = {}
+        repeats: dict[str, Sequence[Any]] = {}
         for metric in metrics:
             value = metric.compute(result)
+            if isinstance(value, Repeated):
+                if len(value) > 1:
+                    repeats[metric.name] = list(value)
+                value = metric.reduce(value) if len(value) > 1 else value[0]
             if isinstance(value, Mapping):
                 values.update(value)
+                self.parents.update(dict.fromkeys(value, metric.name))
             else:
                 values[metric.name] = value
-        return values
+        return values, repeats
 
     def _create_result(self, sample: Sample, answers: Sequence[Any]) -> Any:
         """What the metrics of this output type look at."""
@@ -122,14 +123,15 @@ class Scoring:
         return LLResult(sample.doc, sample.target, answers[0], False)
 
     def _references(self, sample: Sample, answer: Any) -> list[Any]:
-        """The right answers, as texts where the answer is one."""
+        """The right answers, each of the type that the answer has."""
         gold = sample.gold
         if self.has_choices and sample.choices is not None and isinstance(gold, int):
             gold = sample.choices[gold]
         elif self.multiple_targets:
             return list(gold) if isinstance(gold, list | tuple) else [gold]
-        elif isinstance(answer, str) and not isinstance(gold, str):
-            gold = str(gold)
+        one = answer[0] if isinstance(answer, list) and answer else answer
+        if one is not None and type(gold) is not type(one):
+            gold = type(one)(gold)
         return [gold]
 
 

@@ -27,6 +27,11 @@ class Metric:
     compute: Callable[[Any], Scored]
     aggregation: str | Callable[..., Any] | None
     higher_is_better: bool | None
+    reduce: Callable[[Sequence[Any]], Any]
+
+
+class Repeated(list[Any]):
+    """The scores of a document's answers, where a filter leaves several: told apart from a score that is a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class Declared:
     """A metric as it stands in the table: a function per output type, whose keyword parameters are its YAML keys."""
 
     functions: Mapping[str, Callable[..., Scored]]
-    aggregation: str = "mean"
+    aggregation: str | None = "mean"
     higher_is_better: bool = True
     needs: str | None = None
 
@@ -89,6 +94,10 @@ def softmax(values: Sequence[float]) -> Any:
 
     powers = np.exp(np.asarray(values) - np.max(values))
     return powers / powers.sum()
+
+
+def gold_and_likelihoods(result: MCResult) -> tuple[Any, Sequence[float]]:
+    return result.target, result.lls
 
 
 def logprob(result: MCResult) -> float:
@@ -168,7 +177,7 @@ METRICS: dict[str, Declared] = {
     "acc_mutual_info": Declared({CHOICE: acc_mutual_info}),
     "exact_match": Declared({GENERATE: exact_match, CHOICE: choice_exact_match}),
     "brier_score": Declared({CHOICE: brier_score}, "brier_score", False),
-    "likelihood": Declared({CHOICE: logprob}),
+    "likelihood": Declared({CHOICE: gold_and_likelihoods}, aggregation=None),
     "f1": Declared({CHOICE: gold_and_best}, "f1", needs="sklearn"),
     "mcc": Declared({CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn"),
     "perplexity": Declared({LIKELIHOOD: value}, "perplexity", False),

@@ -6,14 +6,17 @@ from importlib.util import find_spec
 from typing import Any
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
+from assay.aggregate.reduce import REDUCTIONS, Reduction, mean
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.scorers.metrics import DEFAULTS, GENERATE, METRICS, Declared, Metric, pair
+from assay.scorers.metrics import DEFAULTS, GENERATE, METRICS, Declared, Metric, Repeated, pair
 from assay.scorers.results import GenResult
 
 Lookup = Callable[[str], Callable[..., Any] | None]
 """Finds a metric that is not in our table by name: what `evaluate.load` would give."""
 
+OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
+"""Aggregations of references with answers."""
 PACKAGES = {"sklearn": "scikit-learn", "sacrebleu": "sacrebleu", "rouge_score": "rouge-score"}
 
 
@@ -34,7 +37,8 @@ class Binder:
 
     def _default(self, name: str) -> Metric:
         declared = METRICS[name]
-        return Metric(name, self._compute(name, declared, {}, 0), declared.aggregation, declared.higher_is_better)
+        compute = self._compute(name, declared, {}, 0)
+        return Metric(name, compute, declared.aggregation, declared.higher_is_better, mean)
 
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
         named = config.name if isinstance(config.name, str) else getattr(config.name, "__name__", repr(config.name))
@@ -46,7 +50,8 @@ class Binder:
         if better is None and declared is not None:
             better = declared.higher_is_better
         aggregation = self._aggregation(config, named, declared, number)
-        return Metric(named, compute, aggregation.name if isinstance(aggregation, Aggregation) else aggregation, better)
+        by_name = aggregation.name if isinstance(aggregation, Aggregation) else aggregation
+        return Metric(named, compute, by_name, better, self._reduction(config, number))
 
     def _resolved(
         self, config: MetricConfig, named: str, declared: Declared | None, number: int
@@ -60,17 +65,22 @@ class Binder:
             and not (config.hf_evaluate and is_generation)
         ):
             return self._compute(named, declared, config.kwargs, number)
+        if declared is not None and is_generation and self._is_handed_on(config, declared):
+            # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
+            return lambda result: pair(result.target, result.results)
         found = self.lookup(named) if is_generation else None
         if found is not None:
             return _adapted(found, config.kwargs, named)
-        if declared is not None and is_generation and callable(config.aggregation):
-            # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-            return lambda result: pair(result.target, result.results)
         if declared is not None:
             fix = f"it scores {', '.join(declared.functions)}"
             raise self._problem(number, "metric", f"metric {named!r} does not score {self.output_type}", fix)
         fitting = [name for name, other in METRICS.items() if self.output_type in other.functions]
         raise self._problem(number, "metric", f"no metric is called {named!r}", did_you_mean(named, fitting))
+
+    @staticmethod
+    def _is_handed_on(config: MetricConfig, declared: Declared) -> bool:
+        aggregation = config.aggregation or declared.aggregation
+        return not config.hf_evaluate and (callable(aggregation) or aggregation in OF_PAIRS)
 
     def _compute(self, name: str, declared: Declared, kwargs: Mapping[str, Any], number: int) -> Callable[[Any], Any]:
         function = declared.functions[self.output_type]
@@ -82,7 +92,7 @@ class Binder:
             if key not in known and not (self.lenient and self.output_type != GENERATE):
                 raise self._problem(number, key, f"metric {name!r} has no parameter {key!r}", did_you_mean(key, known))
         if self.output_type == GENERATE:
-            return lambda result: _over_answers(result, lambda answer: function(result.target, answer, **used))
+            return lambda result: _each_answer(result, lambda answer: function(result.target, answer, **used))
         return lambda result: function(result, **used)
 
     def _aggregation(
@@ -92,7 +102,7 @@ class Binder:
         if callable(wanted):
             return wanted
         if wanted is None:
-            if declared is None:
+            if declared is None or declared.aggregation is None:
                 fix = "add `aggregation: mean`"
                 raise self._problem(number, "metric", f"metric {named!r} has no aggregation", fix)
             wanted = declared.aggregation
@@ -102,6 +112,15 @@ class Binder:
         found = AGGREGATIONS[str(wanted)]
         _need(found.needs, self.place(number, "aggregation"), f"aggregation {found.name!r}")
         return found
+
+    def _reduction(self, config: MetricConfig, number: int) -> Reduction:
+        wanted = config.reduction
+        if callable(wanted):
+            return wanted
+        if wanted is not None and wanted not in REDUCTIONS:
+            what = f"no reduction is called {wanted!r}"
+            raise self._problem(number, "reduction", what, did_you_mean(str(wanted), REDUCTIONS))
+        return REDUCTIONS[str(wanted or "mean")]
 
     def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
         return ConfigError([Problem(self.place(number, key), what, fix)])
@@ -117,16 +136,13 @@ def _never(result: Any) -> Any:  # noqa: ARG001
     raise AssertionError("the task computes its own values")
 
 
-def _over_answers(result: GenResult, score: Callable[[Any], Any]) -> Any:
-    """The score of the answer; of several answers, the mean of their scores."""
+def _each_answer(result: GenResult, score: Callable[[Any], Any]) -> Any:
+    """The score of the answer; of several answers, their scores."""
     if not isinstance(result.results, list):
         return score(result.results)
-    scores = [score(answer) for answer in result.results]
-    if len(scores) == 1:
-        return scores[0]
-    if scores and isinstance(scores[0], Mapping):
-        return {key: sum(each[key] for each in scores) / len(scores) for key in scores[0]}
-    return sum(scores) / len(scores) if scores else 0.0
+    if not result.results:
+        raise ValueError("the filter leaves no answer")
+    return Repeated([score(answer) for answer in result.results])
 
 
 def _adapted(function: Callable[..., Any], kwargs: Mapping[str, Any], named: str) -> Callable[[Any], Any]:

@@ -18,12 +18,12 @@ from assay.plans.ask import (
     likelihood_requests,
     rolling_requests,
 )  # fmt: skip
-from assay.records import Failed, Loglikelihood, Request, Response, Sample
+from assay.records import Failed, FilterScores, Loglikelihood, Request, Response, Sample, ScoreKey
 from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
-from assay.scorers.loop import Document, FilterScores, Scoring, grouped
+from assay.scorers.loop import Document, Scoring, grouped
 from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric
 from assay.scorers.named import scorer_defaults
 from assay.tasks.documents import Splits, chosen, count, evaluated_split, examples
@@ -231,11 +231,22 @@ class PreparedTask:
         return (metric for _, metrics in self.scoring.pipelines for metric in metrics)
 
     def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
-        found = next((each.aggregation for each in self._metrics() if each.name == metric), None)
+        named = self.scoring.parents.get(metric, metric)
+        found = next((each.aggregation for each in self._metrics() if each.name == named), None)
         return AGGREGATIONS[found] if isinstance(found, str) else found
 
+    def rows(self) -> frozenset[ScoreKey] | None:
+        if self.scoring.process_results is not None:
+            return None
+        return frozenset(
+            ScoreKey(metric.name, each.name) for each, metrics in self.scoring.pipelines for metric in metrics
+        )
+
     def higher_is_better(self) -> Mapping[str, bool | None]:
-        return {metric.name: metric.higher_is_better for metric in self._metrics()}
+        known = {metric.name: metric.higher_is_better for metric in self._metrics()}
+        below = {name: known.get(parent) for name, parent in self.scoring.parents.items()}
+        hidden = {*self.scoring.parents.values()} - {*below}
+        return {**{name: better for name, better in known.items() if name not in hidden}, **below}
 
     def described(self) -> Mapping[str, object]:
         """What the task says and what the run made of it, without what is absent."""

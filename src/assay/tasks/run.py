@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from assay.aggregate.board import Board
-from assay.records import Failed, Response, Sample
+from assay.filters.steps import INVALID
+from assay.records import Failed, FilterScores, Response, Sample, Text
 from assay.runs.samples import Kept
-from assay.scorers.loop import Document, FilterScores
+from assay.scorers.loop import Document
 from assay.tasks.runnable import Runnable
 
+TRUNCATED = "cut off at the token limit"
 Keep = Callable[[Kept], None]
 
 
@@ -54,6 +56,9 @@ class TaskRun:
         if failure is not None or sample.problem:
             self._fail(sample, failure.reason if failure is not None else sample.problem)
             return
+        for response in responses:
+            if isinstance(response, Text):
+                self._notice(response)
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
             self._together.append(document)
@@ -67,8 +72,16 @@ class TaskRun:
             return
         for filtered in scores:
             self.board.add(filtered.filter, filtered.values)
+            if INVALID in filtered.answers:
+                self.board.noticed[f"no match by filter {filtered.filter}"] += 1
         if self.keep is not None:
             self.keep(Kept(document.sample, document.responses, scores, self.runnable.repeats))
+
+    def _notice(self, response: Text) -> None:
+        if response.finish == "length":
+            self.board.noticed[TRUNCATED] += 1
+        if not response.text.strip():
+            self.board.noticed["empty"] += 1
 
     def _fail(self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = ()) -> None:
         self.board.fail(reason)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from assay.aggregate.functions import Aggregation
-from assay.records import Failed, Response, Sample
-from assay.scorers.loop import Document, FilterScores
+from assay.records import Failed, FilterScores, Response, Sample, ScoreKey
+from assay.scorers.loop import Document
 from assay.tasks.task import Task
 
 
@@ -58,6 +58,10 @@ class Runnable(Protocol):
 
     def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
         """How the values of a metric become one number; None where nobody said."""
+        ...
+
+    def rows(self) -> frozenset[ScoreKey] | None:
+        """The rows its results will have; None where only a function of its own knows."""
         ...
 
     def higher_is_better(self) -> Mapping[str, bool | None]: ...

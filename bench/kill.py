@@ -1,0 +1,109 @@
+"""`python -m bench.kill`: kills a run at random moments, runs it again, and counts what was lost or doubled."""
+
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.environments import bare_environment
+
+TASKS = ("first_steps_larger", "first_steps_stories", "first_steps_sums")
+KILLS = 20
+SEED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One kill: responses that were journaled and are gone, or were never asked; keys that stand twice; equal results."""
+
+    journaled: int
+    lost: int
+    doubled: int
+    is_equal: bool
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = list(kills(Path(folder)))
+    lost, doubled = (sum(getattr(one, what) for one in outcomes) for what in ("lost", "doubled"))
+    equal, at_work = (
+        sum(found) for found in zip(*((one.is_equal, one.journaled > 0) for one in outcomes), strict=True)
+    )
+    ours = (
+        f"{lost} lost, {doubled} doubled, {equal} of {KILLS} results equal ({at_work} killed with responses journaled)"
+    )
+    print(
+        f"| kill -9 at {KILLS} random moments, then resume | redoes work | {ours} | – | 0 lost, 0 doubled, same results |"
+    )
+    sys.exit(lost > 0 or doubled > 0 or equal < KILLS)
+
+
+def kills(folder: Path) -> Iterator[Outcome]:
+    whole, draw = folder / "whole", random.Random(SEED)
+    if _started(whole).wait():  # the first run of all fills the caches
+        raise RuntimeError("`assay run` does not work here")
+    shutil.rmtree(whole)
+    first, last = _timed(whole)
+    for number in range(KILLS):
+        yield _killed(whole, folder / str(number), draw.uniform(0.9 * first, last))
+
+
+def _timed(output: Path) -> tuple[float, float]:
+    """When a run that nobody disturbs writes its first response, and when it ends: a kill before that proves little."""
+    begin, process, first = time.monotonic(), _started(output), 0.0
+    while process.poll() is None:
+        if not first and _lines(output):
+            first = time.monotonic() - begin
+        time.sleep(0.005)
+    if process.returncode:
+        raise RuntimeError("the run that nobody disturbs did not end well")
+    return first, time.monotonic() - begin
+
+
+def _killed(whole: Path, output: Path, moment: float) -> Outcome:
+    """What came of a run that was killed after so many seconds and run again."""
+    process = _started(output)
+    time.sleep(moment)
+    process.kill()
+    process.wait()
+    known = _lines(output)
+    if _started(output).wait():
+        raise RuntimeError(f"the run killed after {moment:.2f} s does not go on")
+    lines = _lines(output)
+    keys = Counter(json.loads(line)["k"] for line in lines)
+    wanted = {json.loads(line)["k"] for line in _lines(whole)}
+    lost = len(set(known) - set(lines)) + len(wanted - set(keys))
+    return Outcome(len(known), lost, sum(keys.values()) - len(keys), _result(output) == _result(whole))
+
+
+def _started(output: Path) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "assay", "run", "--tasks", *TASKS, "--log_samples", "--output_path", str(output)]
+    environment = {**bare_environment(), "OPENBLAS_NUM_THREADS": "1"}  # threads that wait for each other take minutes
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _lines(output: Path) -> list[bytes]:
+    """The whole lines of the journal."""
+    path = output / "responses.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return [line for line in lines if line.endswith(b"\n")]
+
+
+def _result(output: Path) -> dict[str, bytes]:
+    """What a run comes to: results.json but for its date, and the samples."""
+    text = re.sub(rb'"date": [0-9.]+', b"", (output / "results.json").read_bytes())
+    samples = {str(path.relative_to(output)): path.read_bytes() for path in output.glob("samples*/*")}
+    logged = {path.name: path.read_bytes() for path in output.glob("samples_*.jsonl")}
+    return {"results.json": text, **samples, **logged}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""A small world to run in: two tasks whose numbers can be worked out by hand, and a model that notes what it is asked."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from assay import simple_evaluate
+from assay.models import Scripted
+
+SUMS = {"1+1=": ("2", "2"), "2+3=": ("5", "5"), "7-4=": ("3", "4"), "3*3=": ("9", "9"), "8/2=": ("4", "none")}
+"""Question: the right answer, what the model says. 3 of 5 are right: 0.6, standard error √(0.6·0.4/4) = √0.06."""
+
+COLOURS = {"grass": (0, -1.0, -2.0), "blood": (1, -3.0, -0.5), "sky": (0, -0.25, -4.0), "snow": (1, -1.0, -1.5)}
+"""Thing: the right choice, the log-likelihoods of both. 3 of 4 are right: 0.75, standard error √(0.75·0.25/3) = 0.25."""
+
+CHOICES = ["green", "red"]
+EXACT_MATCH, EXACT_MATCH_STDERR = 0.6, 0.06**0.5
+ACC, ACC_STDERR = 0.75, 0.25
+REQUESTS = len(SUMS) + 2 * len(COLOURS)
+
+FILES = {
+    "sums.yaml": """
+        task: sums
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: sums.jsonl}}
+        test_split: test
+        doc_to_text: "{{q}}="
+        doc_to_target: a
+        generation_kwargs: {until: ["\\n"], do_sample: false, temperature: 0.0}
+        metric_list: [{metric: exact_match}]
+    """,
+    "colours.yaml": """
+        task: colours
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: colours.jsonl}}
+        test_split: test
+        output_type: multiple_choice
+        process_docs: !function tools.same
+        doc_to_text: "{{thing}} is"
+        doc_to_choice: [green, red]
+        doc_to_target: gold
+        metric_list: [{metric: acc}]
+    """,
+    "tools.py": "def same(docs):\n    return docs\n",
+    "sums.jsonl": "".join(json.dumps({"q": q[:-1], "a": right}) + "\n" for q, (right, _) in SUMS.items()),
+    "colours.jsonl": "".join(json.dumps({"thing": t, "gold": gold}) + "\n" for t, (gold, _, _) in COLOURS.items()),
+}
+
+TIMES = {"date", "start_time", "end_time", "total_evaluation_time_seconds"}
+"""What two equal runs may differ in: these keys of results.json, at its top, and nothing else."""
+
+
+@dataclass
+class Asked:
+    """A scripted model, and every call of it. It fails on the prompts in `failing`; `first` is done before each call.
+
+    Its identity is its code: whatever it notes, fails on or does first, it is the same model.
+    """
+
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+    failing: set[str] = field(default_factory=set)
+    first: Callable[["Asked"], None] = lambda asked: None
+
+    @property
+    def model(self) -> Scripted:
+        return Scripted(generate=self._generate, loglikelihood=self._loglikelihood)
+
+    def _generate(self, prompt: str, params: dict[str, object], repeat: int) -> str:
+        self.first(self)
+        self.calls.append((prompt, str(repeat)))
+        if prompt in self.failing:
+            raise TimeoutError(f"no answer to {prompt}")
+        return SUMS[prompt][1]
+
+    def _loglikelihood(self, context: str, continuation: str) -> tuple[float, bool]:
+        self.first(self)
+        self.calls.append((context, continuation))
+        if context in self.failing:
+            raise TimeoutError(f"no answer to {context}")
+        return COLOURS[context.removesuffix(" is")][1 + CHOICES.index(continuation.strip())], False
+
+
+def run(asked: Asked, folder: Path, output: Path | None = None, **options: object) -> dict[str, Any]:
+    """Both tasks of the folder, or those asked for, run with a scripted model."""
+    given = {"tasks": ["sums", "colours"], "include_path": str(folder), "include_defaults": False, **options}
+    return simple_evaluate(asked.model, output_path=None if output is None else str(output), **given)
+
+
+def journal(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (output / "responses.jsonl").read_text().splitlines()]
+
+
+def keys(output: Path) -> list[str]:
+    return [line["k"] for line in journal(output)]
+
+
+def results(output: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((output / "results.json").read_text())
+    return content
+
+
+def manifest(output: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((output / "manifest.json").read_text())
+    return content
+
+
+def samples(output: Path, task: str) -> list[dict[str, Any]]:
+    """The rows of a task's Parquet file."""
+    rows: list[dict[str, Any]] = pq.read_table(output / f"samples/{task}.parquet").to_pylist()
+    return sorted(rows, key=lambda row: row["doc_id"])
+
+
+def outcome(output: Path) -> dict[str, bytes]:
+    """What a run comes to, byte by byte but for times: results.json, the samples, and the journal's lines in any order."""
+    text = (output / "results.json").read_text()
+    for key in TIMES:
+        text = re.sub(rf'^  "{key}": [^\n]*$', f'  "{key}": masked', text, flags=re.MULTILINE)
+    counts = "".join(re.findall(r'"requests": \{[^}]*\}', text))  # compared apart, to tell a count from a number
+    lines = sorted((output / "responses.jsonl").read_bytes().splitlines())
+    written = {str(p.relative_to(output)): p.read_bytes() for p in sorted(output.glob("samples*/*.parquet"))}
+    logged = {p.name: p.read_bytes() for p in sorted(output.glob("samples_*.jsonl"))}
+    rest = text.replace(counts, "")
+    return {
+        "results.json": rest.encode(),
+        "counts in results.json": counts.encode(),
+        "responses.jsonl": b"\n".join(lines),
+        **written,
+        **logged,
+    }
+
+
+def differing(output: Path, expected: Mapping[str, bytes]) -> list[str]:
+    """In what a run came to something else than expected."""
+    found = outcome(output)
+    return sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, with its content."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def start(
+    *arguments: object, cwd: Path, preexec: Callable[[], None] | None = None, **variables: str
+) -> "subprocess.Popen[str]":
+    """A process of Python at work: `-m assay run …`, or a file. One thread of BLAS: two runs at once would wait in turn."""
+    environment: Mapping[str, str] = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **variables}
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)], cwd=cwd, env=environment, text=True, preexec_fn=preexec,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def finish(*arguments: object, cwd: Path) -> int:
+    """The exit code of such a process, left alone."""
+    process = start(*arguments, cwd=cwd)
+    process.communicate()
+    return process.returncode

@@ -1,0 +1,196 @@
+"""The same requests and numbers as lm-eval, measured on what lm-eval itself asked and found; and without compat, exactly the listed differences.
+
+All expectations were made by lm-eval 0.4.13: `golden/` on real tasks, `synthetic/` on generated ones (tools/make_synthetic_expected.py),
+`differences/` where it errs (tools/make_differences.py).
+"""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.instant import instant
+from tests.fake_models import golden_model
+
+import assay
+from assay import TaskManager
+
+HERE = Path(__file__).parent
+Made = Mapping[str, Any]
+
+STDERR = "standard errors"
+POOLED = "groups' standard errors"
+OWN, ZERO, LABEL, IDS, SHUFFLED = (
+    "examples from the evaluated split", "`num_fewshot: 0`", "a right answer that is no choice",
+    "numbers of documents under `samples`", "helper code that draws random numbers",
+)  # fmt: skip
+
+GOLDEN: dict[str, dict[str, str]] = {path.stem: {} for path in sorted((HERE / "golden/expected").iterdir())} | {
+    "cb": {"cb/f1_stderr,none": STDERR},
+    "cola": {"cola/mcc_stderr,none": STDERR},
+    "golden_group": {
+        "golden_mc_all/mcc_stderr,none": STDERR, "golden_mc_all/brier_score_stderr,none": STDERR,
+        "golden_group/acc_stderr,none": POOLED, "groups/golden_group/acc_stderr,none": POOLED,
+    },
+    "golden_mc_all": {"golden_mc_all/mcc_stderr,none": STDERR, "golden_mc_all/brier_score_stderr,none": STDERR},
+    "lambada_openai": {"lambada_openai/perplexity_stderr,none": STDERR},
+    "squad_completion": {"squad_completion/contains_stderr,none": STDERR},
+    "wikitext": {
+        f"wikitext/{metric}_stderr,none": STDERR for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte")
+    },
+    "wmt16-ro-en": {f"wmt16-ro-en/{metric}_stderr,none": STDERR for metric in ("bleu", "chrf", "ter")},
+}  # fmt: skip
+SYNTHETIC: dict[str, dict[str, str]] = {path.stem: {} for path in sorted((HERE / "synthetic").iterdir())} | {
+    "synth_lambada": {"synth_lambada/perplexity_stderr,none": STDERR},
+    "synth_wiki": {
+        f"synth_wiki/{metric}_stderr,none": STDERR for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte")
+    },
+    "synth_translate": {f"synth_translate/{metric}_stderr,none": STDERR for metric in ("bleu", "chrf", "ter")},
+}
+DIFFERENCES = {
+    "own_examples": {"requests/own_examples": OWN},
+    "no_examples": {"requests/no_examples": ZERO},
+    "wrong_label": {
+        "wrong_label/acc,none": LABEL, "wrong_label/acc_stderr,none": LABEL, "wrong_label/sample_len": LABEL,
+        "requests/wrong_label": LABEL,
+    },
+    "samples": {"requests/plain": IDS},
+    "shuffled": {"requests/shuffled_then": SHUFFLED},
+}  # fmt: skip
+"""By run, the rows in which ours differ without compat, each with the line of the table in docs/lm-eval.md that says why."""
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.usefixtures("one_index")
+def test_golden_runs_equal_lm_evals(name: str, lm_eval_folder: Path) -> None:
+    assert golden_differences(name, lm_eval_folder, compat="lm-eval") == set()
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.usefixtures("one_index")
+def test_golden_runs_without_compat_differ_in_the_listed_rows_alone(name: str, lm_eval_folder: Path) -> None:
+    assert golden_differences(name, lm_eval_folder) == set(GOLDEN[name])
+
+
+@pytest.mark.parametrize("compat", ["lm-eval", None])
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_synthetic_runs_equal_lm_evals_but_for_the_listed_rows(name: str, compat: str | None, bench: Path) -> None:
+    expected = json.loads((HERE / f"synthetic/{name}.json").read_text())
+    manager = TaskManager(include_path=bench / "tasks", include_defaults=False, compat=compat)
+    made = assay.simple_evaluate(instant(), tasks=[name], task_manager=manager, bootstrap_iters=1000, compat=compat)
+    asked = json.dumps([request for task in made["samples"] for request in repeated(made, task)], separators=(",", ":"))
+    assert sha256(asked.encode()).hexdigest() == expected["requests_sha256"]
+    assert differing(expected, made) == ({} if compat else SYNTHETIC[name]).keys()
+
+
+@pytest.mark.parametrize("compat", ["lm-eval", None])
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_where_lm_eval_errs_ours_differ_unless_compat_is_asked_for(
+    name: str, compat: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(HERE / "differences")
+    expected = json.loads((HERE / f"differences/{name}.json").read_text())
+    manager = TaskManager(include_path="tasks", include_defaults=False, compat="lm-eval")
+    made = assay.simple_evaluate(
+        instant(), task_manager=manager, bootstrap_iters=1000, compat=compat, **expected["options"]
+    )
+    found = {
+        f"requests/{task}" for task, several in expected["asked"].items() if json_value(numbered(made, task)) != several
+    }
+    found |= {
+        key
+        for key in differing(expected, made)
+        if not (name in ("own_examples", "no_examples", "shuffled") and "acc" in key)
+    }
+    assert found == ({} if compat else DIFFERENCES[name]).keys()
+
+
+def test_every_difference_stands_in_the_table_of_the_docs() -> None:
+    table = (
+        (HERE.parent / "docs/lm-eval.md").read_text().partition("## What is mended in the run")[2].partition("\n## ")[0]
+    )
+    listed = {line.split("|")[1].strip() for line in table.splitlines() if re.match(r"\| (?!subject|--)", line)}
+    found = {reason for runs in (GOLDEN, SYNTHETIC, DIFFERENCES) for rows in runs.values() for reason in rows.values()}
+    assert found | {"a group's weights"} == listed  # that one is shown in test_estimates.py
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bench")
+    subprocess.run([sys.executable, str(HERE.parent / "bench/make_benchmark.py"), str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture
+def one_index(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index of lm-eval's 14,000 files that all of these tests share."""
+    monkeypatch.setenv("ASSAY_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "one_index"))
+
+
+def golden_differences(name: str, lm_eval_folder: Path, compat: str | None = None) -> set[str]:
+    expected = json.loads((HERE / f"golden/expected/{name}.json").read_text())
+    manager = TaskManager(None, [lm_eval_folder / "lm_eval/tasks", HERE / "golden/custom_tasks"], False, compat=compat)
+    made = assay.simple_evaluate(
+        golden_model(), tasks=[expected["task"]], task_manager=manager, data_dir=str(HERE / "golden/data"),
+        compat=compat, **expected["kwargs"],
+    )  # fmt: skip
+    found = set(differing(expected, made))
+    for task, own in expected["tasks"].items():
+        asked = [[request["args"] for request in each["instances"]] for each in own["requests"]]
+        if json_value([arguments for _, arguments in numbered(made, task)]) != asked:
+            found.add(f"requests/{task}")
+    return found
+
+
+def differing(expected: Made, made: Made) -> set[str]:
+    """The rows in which two results differ: by more than 1e-12, or because one of them has it and the other not."""
+    theirs = {**flat(expected["results"]), **flat(expected.get("groups") or {}, "groups/")}
+    ours = {**flat(made["results"]), **flat(made.get("groups", {}) if "groups" in expected else {}, "groups/")}
+    return {key for key in {**theirs, **ours} if not same(theirs.get(key), ours.get(key))}
+
+
+def flat(rows: Made, before: str = "") -> dict[str, Any]:
+    return {f"{before}{name}/{key}": value for name, row in rows.items() for key, value in row.items()}
+
+
+def same(theirs: Any, ours: Any) -> bool:
+    if isinstance(theirs, str) and isinstance(ours, float):
+        return theirs == str(ours)  # not a number, or without end
+    if isinstance(theirs, float) and isinstance(ours, float):
+        return math.isclose(theirs, ours, rel_tol=1e-12, abs_tol=1e-15)
+    return bool(theirs == ours)
+
+
+def numbered(made: Made, task: str) -> list[Any]:
+    """Every document's number with the arguments of its requests."""
+    samples = made["samples"][task]
+    first = samples[0]["filter"]
+    return [[each["doc_id"], each["arguments"]] for each in samples if each["filter"] == first]
+
+
+def repeated(made: Made, task: str) -> list[Any]:
+    """Every request of a task, as often as it was asked, with its kind."""
+    samples = made["samples"][task]
+    return [
+        [kind(arguments), *arguments]
+        for each in samples
+        if each["filter"] == samples[0]["filter"]
+        for arguments, responses in zip(each["arguments"], each["resps"], strict=True)
+        for _ in responses
+    ]
+
+
+def kind(arguments: tuple[Any, ...]) -> str:
+    if len(arguments) == 1:
+        return "loglikelihood_rolling"
+    return "generate_until" if isinstance(arguments[1], dict) else "loglikelihood"
+
+
+def json_value(value: Any) -> Any:
+    return json.loads(json.dumps(value))
