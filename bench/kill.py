@@ -1,4 +1,4 @@
-"""`python -m bench.kill`: kills a run at random moments, runs it again, and counts what was lost or doubled."""
+"""Kills a run at random moments, runs it again, and counts what was lost or doubled."""
 
 import json
 import random
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.environments import bare_environment
+from bench.measure import Said
 
 TASKS = ("first_steps_larger", "first_steps_stories", "first_steps_sums")
 KILLS = 20
@@ -30,20 +31,15 @@ class Outcome:
     is_equal: bool
 
 
-def main() -> None:
+def rows() -> Iterator[Said]:
     with tempfile.TemporaryDirectory() as folder:
         outcomes = list(kills(Path(folder)))
-    lost, doubled = (sum(getattr(one, what) for one in outcomes) for what in ("lost", "doubled"))
-    equal, at_work = (
-        sum(found) for found in zip(*((one.is_equal, one.journaled > 0) for one in outcomes), strict=True)
-    )
-    ours = (
+    lost, doubled = sum(one.lost for one in outcomes), sum(one.doubled for one in outcomes)
+    equal, at_work = sum(one.is_equal for one in outcomes), sum(one.journaled > 0 for one in outcomes)
+    found = (
         f"{lost} lost, {doubled} doubled, {equal} of {KILLS} results equal ({at_work} killed with responses journaled)"
     )
-    print(
-        f"| kill -9 at {KILLS} random moments, then resume | redoes work | {ours} | – | 0 lost, 0 doubled, same results |"
-    )
-    sys.exit(lost > 0 or doubled > 0 or equal < KILLS)
+    yield Said(f"kill -9 at {KILLS} random moments, then resume", found, "0 lost, 0 doubled, same results")
 
 
 def kills(folder: Path) -> Iterator[Outcome]:
@@ -103,7 +99,3 @@ def _result(output: Path) -> dict[str, bytes]:
     samples = {str(path.relative_to(output)): path.read_bytes() for path in output.glob("samples*/*")}
     logged = {path.name: path.read_bytes() for path in output.glob("samples_*.jsonl")}
     return {"results.json": text, **samples, **logged}
-
-
-if __name__ == "__main__":
-    main()

@@ -3,11 +3,13 @@
 Every expected value was made by running the same expression on `datasets` 5.2.0.
 """
 
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
+from assay import ConfigError
 from assay.compat.modules import HelperCode
 from conftest import Write
 
@@ -102,3 +104,48 @@ def test_what_the_library_refuses_the_stand_in_refuses(expression: str, write: W
     ds = library(write).Dataset.from_dict({"q": ["c"], "n": [1]})
     with pytest.raises((ValueError, KeyError, IndexError)):
         eval(expression, {"ds": ds})  # noqa: S307
+
+
+def test_what_a_reader_does_to_a_row_does_not_reach_the_data_set(write: Write) -> None:
+    ds = library(write).Dataset.from_dict({"choices": [["a", "b"]], "more": [{"k": [1]}]})
+    ds.map(lambda row: row["choices"].reverse())
+    for row in ds:
+        row["choices"].clear()
+        row["more"]["k"].append(2)
+    assert ds[0] == {"choices": ["a", "b"], "more": {"k": [1]}}
+
+
+def test_a_column_that_map_changes_keeps_its_type_where_its_values_allow_it(write: Write) -> None:
+    ds = library(write).Dataset.from_list([{"f": 0.5, "t": True, "i": [1], "z": {"a": 1, "b": "x"}}] * 2)
+    changed = ds.map(lambda row: {"f": "3", "t": 3, "i": ["1"], "z": {"a": "7"}})
+    assert repr(changed[0]) == repr({"f": 3.0, "t": True, "i": [1], "z": {"a": 7, "b": None}})
+    other = ds.map(lambda row: {"f": "x", "t": "yes", "i": [1.5], "z": {"a": 1, "c": 2}})
+    assert repr(other[0]) == repr({"f": "x", "t": "yes", "i": [1.5], "z": {"a": 1, "c": 2}})
+
+
+def test_columns_that_no_longer_fit_each_other_are_refused(write: Write) -> None:
+    ds = library(write).Dataset.from_dict({"q": ["c", "d"]})
+    with pytest.raises(ValueError, match="other lengths"):
+        ds.map(lambda batch: {"w": [1, 2, 3]}, batched=True)
+
+
+def test_the_real_library_is_used_where_it_is_asked_for(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = pytest.importorskip("datasets")
+    monkeypatch.setenv("ASSAY_DATASETS", "real")
+    code = HelperCode()
+    module = code.load(write({"helper.py": "import datasets\nfrom datasets import Dataset\n"}) / "helper.py")
+    assert module.datasets is real
+    assert module.Dataset is real.Dataset
+    handed = code.as_dataset([{"a": 1}, {"a": 2}])
+    assert isinstance(handed, real.Dataset)
+    assert handed.to_list() == [{"a": 1}, {"a": 2}]
+
+
+def test_a_library_that_is_not_known_or_not_there_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_DATASETS", "reel")
+    with pytest.raises(ConfigError, match="'reel'"):
+        HelperCode()
+    monkeypatch.setenv("ASSAY_DATASETS", "real")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ConfigError, match="not installed"):
+        HelperCode()

@@ -185,6 +185,7 @@ def hold(asked):
 
 
 def die(asked):
+    time.sleep(0.002)  # answers of one millisecond are written together
     if len(asked.calls) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
 

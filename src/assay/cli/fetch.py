@@ -12,6 +12,9 @@ from assay.config.task import TaskConfig
 from assay.samples.data import READERS, data_set
 from assay.samples.rows import DataError
 
+HERE = ("/", "./", "../", "~")
+"""How the path of a data set begins that lies on this machine already."""
+
 
 def define(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tasks", nargs="+", metavar="NAME", help="tasks, groups or tags whose data is wanted")
@@ -29,12 +32,13 @@ def run(options: argparse.Namespace) -> int:
     for task in loaded["tasks"].values():
         config = task.config
         key = (config.dataset_path, config.dataset_name)
-        if key in done or config.dataset_path in READERS or config.dataset_path is None:
+        path = config.dataset_path
+        if key in done or path is None or path in READERS or path.startswith(HERE):
             continue
         done.add(key)
         try:
-            for path, count in fetch(config, Path(options.data_dir)):
-                say(f"{path}: {count} rows")
+            for written, count in fetch(config, Path(options.data_dir)):
+                say(f"{written}: {count} rows")
         except DataError as error:
             failed += 1
             tell(f"{task.name}: {error}")

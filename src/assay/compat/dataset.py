@@ -1,41 +1,105 @@
 """A small stand-in for Hugging Face's `Dataset`: the operations that helper code uses, with the same results."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from assay.compat.features import (
+    ClassLabel,
+    Features,
+    cast,
+    complete,
+    copied,
+    inferred,
+    plain_list,
+    strictly_typed,
+    typed,
+    typed_as_before,
+)
+from assay.compat.mapped import Before, after_batches, after_rows, caller
+from assay.compat.splits import random_numbers, sorted_places, split_sizes
+
 Row = dict[str, Any]
+Columns = dict[str, list[Any]]
+Names = str | Sequence[str]
 
 
 class Dataset:
-    """Rows in memory, all with the same columns. Every operation gives a new one, computed at once and in order."""
+    """Rows in memory, all with the same columns. Every operation gives a new one, computed at once and in order.
+
+    What is handed out is a copy, as the library makes one each time: helper code may shuffle the choices of a document
+    in place. The rows themselves are never written to, so that data sets can share them.
+    """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = (), columns: Sequence[str] | None = None) -> None:
         made = [dict(row) for row in rows]
-        self._columns = list(columns) if columns is not None else _union(made)
+        self._columns = (
+            list(columns) if columns is not None else list(dict.fromkeys(name for row in made for name in row))
+        )
         self._rows = [{name: row.get(name) for name in self._columns} for row in made]
-        _complete(self._rows, self._columns)
+        self._features: dict[str, Any] = {}
+        self.split: str | None = None
+        complete(self._rows, self._columns)
 
     @classmethod
-    def from_list(cls, mapping: Sequence[Mapping[str, Any]], **_: Any) -> "Dataset":
-        return cls(_plain(mapping))
+    def _of(cls, rows: list[Row], columns: Sequence[str], features: Mapping[str, Any] | None = None) -> "Dataset":
+        """A data set of rows that have these columns already; `features` are those that somebody has set."""
+        made = cls((), columns)
+        made._rows = rows
+        made._features = {name: each for name, each in (features or {}).items() if name in made._columns}
+        return made
 
     @classmethod
-    def from_dict(cls, mapping: Mapping[str, Sequence[Any]], **_: Any) -> "Dataset":
-        names = list(mapping)
-        columns = [_plain(list(mapping[name])) for name in names]
-        return cls((dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)), names)
+    def _of_columns(cls, columns: Columns, features: Mapping[str, Any] | None = None) -> "Dataset":
+        lengths = {name: len(values) for name, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the columns are not of one length: {lengths}")
+        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        return cls._of(rows, list(columns), features)
+
+    @classmethod
+    def from_list(
+        cls, mapping: Sequence[Mapping[str, Any]], features: Any = None, info: Any = None, split: Any = None
+    ) -> "Dataset":
+        """The columns of the first row, for all rows."""
+        names = list(mapping[0]) if mapping else []
+        return cls.from_dict({name: [row.get(name) for row in mapping] for name in names}, features, info, split)
+
+    @classmethod
+    def from_dict(
+        cls, mapping: Mapping[str, Sequence[Any]], features: Any = None, info: Any = None, split: Any = None  # noqa: ARG003
+    ) -> "Dataset":  # fmt: skip
+        wanted = dict(features or {})
+        columns = {
+            name: cast(values, wanted[name]) if name in wanted else strictly_typed(plain_list(values))
+            for name, values in mapping.items()
+        }
+        made = cls._of_columns(columns, wanted)
+        made.split = split
+        return made
 
     @classmethod
     def from_generator(
-        cls, generator: Callable[..., Iterable[Mapping[str, Any]]], gen_kwargs: Any = None, **_: Any
-    ) -> "Dataset":
-        return cls(_plain(list(generator(**(gen_kwargs or {})))))
+        cls, generator: Callable[..., Iterable[Mapping[str, Any]]], features: Any = None, *_: Any,
+        gen_kwargs: Any = None, **__: Any,
+    ) -> "Dataset":  # fmt: skip
+        """The columns of the first row, which the others must have."""
+        rows = list(generator(**(gen_kwargs or {})))
+        columns = {name: typed([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+        made = cls._of_columns(columns)
+        return made.cast(features) if features is not None else made
 
     @classmethod
-    def from_pandas(cls, df: Any, **_: Any) -> "Dataset":
-        return cls(_plain(df.to_dict("records")), [str(name) for name in df.columns])
+    def from_pandas(
+        cls, df: Any, features: Any = None, info: Any = None, split: Any = None, preserve_index: bool | None = None  # noqa: ARG003
+    ) -> "Dataset":  # fmt: skip
+        import pyarrow as pa
+
+        table = pa.Table.from_pandas(df, preserve_index=preserve_index)
+        made = cls._of(table.to_pylist(), table.column_names)
+        return made.cast(features) if features is not None else made
 
     @property
     def column_names(self) -> list[str]:
@@ -45,9 +109,13 @@ class Dataset:
     def columns(self) -> list[str]:
         return list(self._columns)
 
-    @property
-    def features(self) -> dict[str, Any]:
-        return dict.fromkeys(self._columns)
+    @cached_property
+    def features(self) -> Features:
+        """The types of the columns: as set, else as Arrow infers them."""
+        known = self._features
+        return Features(
+            {name: known[name] if name in known else inferred(self._column(name)) for name in self._columns}
+        )
 
     @property
     def num_rows(self) -> int:
@@ -65,103 +133,135 @@ class Dataset:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[Row]:
-        return (dict(row) for row in self._rows)
+        return (self._fresh(row) for row in self._rows) if self._nested else (dict(row) for row in self._rows)
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             if key not in self._columns:
                 raise KeyError(f"Column {key} not in the dataset. Current columns in the dataset: {self._columns}")
-            return [row[key] for row in self._rows]
-        if isinstance(key, slice):
-            return _as_columns(self._rows[key], self._columns)
+            return [copied(row[key]) for row in self._rows] if key in self._nested else self._column(key)
         if isinstance(key, int | np.integer):
-            return dict(self._rows[int(key)])
-        return _as_columns([self._rows[int(index)] for index in key], self._columns)
+            return self._fresh(self._rows[int(key)])
+        return self._batch(self._rows[key] if isinstance(key, slice) else [self._rows[int(index)] for index in key])
 
     def __repr__(self) -> str:
         return f"Dataset({{\n    features: {self._columns},\n    num_rows: {len(self._rows)}\n}})"
 
+    def _column(self, name: str) -> list[Any]:
+        return [row[name] for row in self._rows]
+
+    @cached_property
+    def _nested(self) -> list[str]:
+        """The columns with lists or mappings in them: of these a reader gets copies."""
+        return [name for name in self._columns if not {list, dict}.isdisjoint(map(type, self._column(name)))]
+
+    def _fresh(self, row: Row) -> Row:
+        made = dict(row)
+        for name in self._nested:
+            made[name] = copied(made[name])
+        return made
+
+    def _batch(self, rows: Sequence[Row]) -> Columns:
+        nested = self._nested
+        return {
+            name: [copied(row[name]) for row in rows] if name in nested else [row[name] for row in rows]
+            for name in self._columns
+        }
+
     def map(  # noqa: PLR0913  # Hugging Face's signature
-        self,
-        function: Callable[..., Any],
-        with_indices: bool = False,
-        input_columns: str | Sequence[str] | None = None,
-        batched: bool = False,
-        batch_size: int | None = 1000,
-        remove_columns: str | Sequence[str] | None = None,
-        fn_kwargs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> "Dataset":
-        """Each row with what a function adds or changes."""
-        removed = [remove_columns] if isinstance(remove_columns, str) else list(remove_columns or [])
-        call = _caller(function, input_columns, with_indices, dict(fn_kwargs or {}))
-        if batched:
-            return self._map_batches(call, removed, batch_size or max(len(self), 1))
-        made, names = [], [name for name in self._columns if name not in removed]
-        for number, row in enumerate(self._rows):
-            result = call(dict(row), number)
-            new = _plain(dict(result)) if result is not None else {}
-            names += [name for name in new if name not in names]
-            made.append({**{name: value for name, value in row.items() if name not in removed}, **new})
-        return Dataset(made, names)
-
-    def _map_batches(self, call: Callable[[Any, Any], Any], removed: Sequence[str], size: int) -> "Dataset":
-        made: list[Row] = []
-        names = [name for name in self._columns if name not in removed]
-        for start in range(0, len(self._rows), size):
-            batch = self._rows[start : start + size]
-            result = _plain(dict(call(_as_columns(batch, self._columns), list(range(start, start + len(batch)))) or {}))
-            length = len(next(iter(result.values()))) if result else len(batch)
-            kept = {name: [row[name] for row in batch] for name in names} if length == len(batch) else {}
-            columns = {**{name: values for name, values in kept.items() if name not in removed}, **result}
-            names = list(dict.fromkeys([*[name for name in names if name in columns], *columns]))
-            made += [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        return Dataset(made, names)
-
-    def filter(
         self,
         function: Callable[..., Any] | None = None,
         with_indices: bool = False,
-        input_columns: str | Sequence[str] | None = None,
+        with_rank: bool = False,
+        input_columns: Names | None = None,
         batched: bool = False,
+        batch_size: int | None = 1000,
+        drop_last_batch: bool = False,
+        remove_columns: Names | None = None,
+        *_: Any,
+        features: Any = None,
         fn_kwargs: Mapping[str, Any] | None = None,
-        **_: Any,
+        **__: Any,
     ) -> "Dataset":
-        """The rows that a function accepts."""
-        call = _caller(function or bool, input_columns, with_indices, dict(fn_kwargs or {}))
+        """Each row with what a function adds or changes."""
+        removed = self._known(remove_columns or [])
+        if function is None or not self._rows:
+            return self.remove_columns(removed)
+        call = caller(function, input_columns, fn_kwargs, indices=with_indices, rank=with_rank)
+        before = Before(self._columns, self._column, self._features, removed)
         if batched:
-            kept = call(_as_columns(self._rows, self._columns), list(range(len(self._rows))))
+            size = batch_size or len(self._rows)
+            ends = range(size, len(self._rows) + (1 if drop_last_batch else size), size)
+            batches = [range(end - size, min(end, len(self._rows))) for end in ends]
+            columns = after_batches(before, batches, [call(self[each], list(each)) for each in batches])
         else:
-            kept = [call(dict(row), number) for number, row in enumerate(self._rows)]
-        return Dataset((row for row, keep in zip(self._rows, kept, strict=True) if keep), self._columns)
+            columns = after_rows(before, [call(row, number) for number, row in enumerate(self)])
+        made = self if columns is None else Dataset._of_columns(columns, self._features)
+        return made.cast(features) if features is not None else made
+
+    def filter(  # noqa: PLR0913  # Hugging Face's signature
+        self,
+        function: Callable[..., Any] | None = None,
+        with_indices: bool = False,
+        with_rank: bool = False,
+        input_columns: Names | None = None,
+        batched: bool = False,
+        batch_size: int | None = 1000,
+        *_: Any,
+        fn_kwargs: Mapping[str, Any] | None = None,
+        **__: Any,
+    ) -> "Dataset":  # fmt: skip
+        """The rows that a function accepts."""
+        call = caller(function or bool, input_columns, fn_kwargs, indices=with_indices, rank=with_rank)
+        kept: list[Any] = []
+        if batched:
+            size = batch_size or max(len(self._rows), 1)
+            for start in range(0, len(self._rows), size):
+                rows = self._rows[start : start + size]
+                kept += list(call(self._batch(rows), list(range(start, start + len(rows)))))
+        else:
+            kept = [call(row, number) for number, row in enumerate(self)]
+        return self._picked([row for row, keep in zip(self._rows, kept, strict=True) if keep])
+
+    def _picked(self, rows: list[Row]) -> "Dataset":
+        return Dataset._of(rows, self._columns, self._features)
+
+    def _known(self, names: Names) -> list[str]:
+        """The names as a list; one that is no column is refused."""
+        listed = [names] if isinstance(names, str) else list(names)
+        missing = [name for name in listed if name not in self._columns]
+        if missing:
+            raise ValueError(f"Column name {missing} not in the dataset. Current columns: {self._columns}")
+        return listed
 
     def select(self, indices: Iterable[int], **_: Any) -> "Dataset":
-        return Dataset((self._rows[int(index)] for index in indices), self._columns)
+        return self._picked([self._rows[int(index)] for index in indices])
 
     def shuffle(self, seed: int | None = None, generator: Any = None, **_: Any) -> "Dataset":
         """The rows in the order that Hugging Face's shuffle gives for the same seed."""
-        return self.select(_generator(seed, generator).permutation(len(self._rows)))
+        return self.select(random_numbers(seed, generator).permutation(len(self)))
 
     def train_test_split(
         self, test_size: float | int | None = None, train_size: float | int | None = None, shuffle: bool = True,
         seed: int | None = None, generator: Any = None, **_: Any,
     ) -> "DatasetDict":  # fmt: skip
-        n = len(self._rows)
-        tests = _part(test_size, n, up=True) if test_size is not None else None
-        trains = _part(train_size, n, up=False) if train_size is not None else None
-        if tests is None:
-            tests = n - trains if trains is not None else _part(0.25, n, up=True)
-        trains = n - tests if trains is None else trains
+        trains, tests = split_sizes(len(self), test_size, train_size)
         if not shuffle:
             return DatasetDict(train=self.select(range(trains)), test=self.select(range(trains, trains + tests)))
-        order = _generator(seed, generator).permutation(n)
+        order = random_numbers(seed, generator).permutation(len(self))
         return DatasetDict(train=self.select(order[tests : tests + trains]), test=self.select(order[:tests]))
 
-    def sort(self, column_names: str | Sequence[str], reverse: bool = False, **_: Any) -> "Dataset":
-        names = [column_names] if isinstance(column_names, str) else list(column_names)
-        order = sorted(
-            range(len(self._rows)), key=lambda n: tuple(self._rows[n][name] for name in names), reverse=reverse
-        )
+    def sort(
+        self, column_names: Names, reverse: bool | Sequence[bool] = False, null_placement: str = "at_end", **_: Any
+    ) -> "Dataset":
+        """The rows in Arrow's order, which leaves equal ones as they stand and puts None at the end."""
+        names = self._known(column_names)
+        down = [reverse] * len(names) if isinstance(reverse, bool) else list(reverse)
+        if len(down) != len(names):
+            raise ValueError(f"reverse has {len(down)} entries for {len(names)} columns")
+        order = list(range(len(self)))
+        for name, descending in reversed(list(zip(names, down, strict=True))):
+            order = sorted_places(order, self._column(name), descending, null_placement in ("at_start", "first"))
         return self.select(order)
 
     def unique(self, column: str) -> list[Any]:
@@ -171,30 +271,47 @@ class Dataset:
         return self.rename_columns({original_column_name: new_column_name})
 
     def rename_columns(self, column_mapping: Mapping[str, str], **_: Any) -> "Dataset":
+        self._known(list(column_mapping))
         names = [column_mapping.get(name, name) for name in self._columns]
-        return Dataset((dict(zip(names, row.values(), strict=True)) for row in self._rows), names)
+        if len(set(names)) < len(names):
+            raise ValueError(f"two columns would have one name: {names}")
+        features = {column_mapping.get(name, name): each for name, each in self._features.items()}
+        return Dataset._of([dict(zip(names, row.values(), strict=True)) for row in self._rows], names, features)
 
-    def remove_columns(self, column_names: str | Sequence[str], **_: Any) -> "Dataset":
-        removed = [column_names] if isinstance(column_names, str) else list(column_names)
+    def remove_columns(self, column_names: Names, **_: Any) -> "Dataset":
+        removed = self._known(column_names)
         return self.select_columns([name for name in self._columns if name not in removed])
 
-    def select_columns(self, column_names: str | Sequence[str], **_: Any) -> "Dataset":
-        names = [column_names] if isinstance(column_names, str) else list(column_names)
-        return Dataset(({name: row[name] for name in names} for row in self._rows), names)
+    def select_columns(self, column_names: Names, **_: Any) -> "Dataset":
+        names = self._known(column_names)
+        return Dataset._of([{name: row[name] for name in names} for row in self._rows], names, self._features)
 
-    def add_column(self, name: str, column: Sequence[Any], **_: Any) -> "Dataset":
-        values = _plain(list(column))
-        rows = ({**row, name: value} for row, value in zip(self._rows, values, strict=True))
-        return Dataset(rows, [*self._columns, name])
+    def add_column(self, name: str, column: Sequence[Any], *_: Any, feature: Any = None, **__: Any) -> "Dataset":
+        if name in self._columns:
+            raise ValueError(f"there is a column {name!r} already")
+        values = strictly_typed(plain_list(column)) if feature is None else cast(column, feature)
+        rows = [{**row, name: value} for row, value in zip(self._rows, values, strict=True)]
+        return Dataset._of(
+            rows, [*self._columns, name], {**self._features, name: feature} if feature else self._features
+        )
 
     def add_item(self, item: Mapping[str, Any], **_: Any) -> "Dataset":
-        return Dataset([*self._rows, _plain(dict(item))])
+        """One more row, of the types the columns have."""
+        names = [*self._columns, *(name for name in item if name not in self._columns)]
+        columns: Columns = {}
+        for name in names:
+            before = self._column(name) if name in self._columns else [None] * len(self._rows)
+            columns[name] = [*before, *typed_as_before([item.get(name)], before, self._features.get(name))]
+        return Dataset._of_columns(columns, self._features)
 
     def take(self, n: int) -> "Dataset":
         return self.select(range(min(n, len(self))))
 
     def skip(self, n: int) -> "Dataset":
         return self.select(range(n, len(self)))
+
+    def repeat(self, num_times: int) -> "Dataset":
+        return self._picked(self._rows * max(num_times, 0))
 
     def shard(self, num_shards: int, index: int, contiguous: bool = True, **_: Any) -> "Dataset":
         if not contiguous:
@@ -209,33 +326,45 @@ class Dataset:
     def with_format(self, *_: Any, **__: Any) -> "Dataset":
         return self
 
-    def cast(self, *_: Any, **__: Any) -> "Dataset":
-        return self
+    def cast(self, features: Mapping[str, Any], **_: Any) -> "Dataset":
+        if sorted(features) != sorted(self._columns):
+            raise ValueError(f"the features are of {list(features)}, and the columns are {self._columns}")
+        return Dataset._of_columns({name: cast(self._column(name), features[name]) for name in features}, features)
 
-    def cast_column(self, *_: Any, **__: Any) -> "Dataset":
-        return self
+    def cast_column(self, column: str, feature: Any, **_: Any) -> "Dataset":
+        self._known(column)
+        columns = {name: self._column(name) for name in self._columns}
+        return Dataset._of_columns(
+            {**columns, column: cast(columns[column], feature)}, self._features | {column: feature}
+        )
+
+    def class_encode_column(self, column: str, **_: Any) -> "Dataset":
+        """A column as numbers of its values, which are the names in their order."""
+        texts = [value if value is None else str(value) for value in self._column(*self._known(column))]
+        label = ClassLabel(names=sorted({text for text in texts if text is not None}))
+        return self.remove_columns(column).add_column(column, texts, feature=label).select_columns(self._columns)
 
     def to_list(self) -> list[Row]:
-        return [dict(row) for row in self._rows]
+        return list(self)
 
-    def to_dict(self, **_: Any) -> dict[str, list[Any]]:
-        return _as_columns(self._rows, self._columns)
+    def to_dict(self, **_: Any) -> Columns:
+        return self._batch(self._rows)
 
     def to_pandas(self, **_: Any) -> Any:
-        import pandas as pd
+        import pyarrow as pa
 
-        return pd.DataFrame(self._rows, columns=self._columns)
+        return pa.table({name: self._column(name) for name in self._columns}).to_pandas()
 
-    def iter(self, batch_size: int, **_: Any) -> Iterator[dict[str, list[Any]]]:
+    def iter(self, batch_size: int, **_: Any) -> Iterator[Columns]:
         for start in range(0, len(self._rows), batch_size):
-            yield _as_columns(self._rows[start : start + batch_size], self._columns)
+            yield self._batch(self._rows[start : start + batch_size])
 
 
 class DatasetDict(dict[str, Dataset]):
     """Splits by name; an operation is done to each."""
 
     def __getattr__(self, name: str) -> Callable[..., "DatasetDict"]:
-        if name.startswith("_") or not hasattr(Dataset, name):
+        if name.startswith("_") or not callable(getattr(Dataset, name, None)):
             raise AttributeError(name)
         return lambda *args, **kwargs: DatasetDict(
             {k: getattr(split, name)(*args, **kwargs) for k, split in self.items()}
@@ -252,66 +381,12 @@ class DatasetDict(dict[str, Dataset]):
 
 def concatenate_datasets(dsets: Sequence[Dataset], axis: int = 0, **_: Any) -> Dataset:
     """Several data sets below each other, or beside each other."""
-    if axis == 1:
-        names = [name for each in dsets for name in each.column_names]
-        return Dataset(({k: v for row in rows for k, v in row.items()} for rows in zip(*dsets, strict=True)), names)
-    return Dataset(row for each in dsets for row in each)
-
-
-def _caller(
-    function: Callable[..., Any], columns: str | Sequence[str] | None, indices: bool, kwargs: Mapping[str, Any]
-) -> Callable[[Any, Any], Any]:
-    names = [columns] if isinstance(columns, str) else columns
-
-    def call(row: Any, number: Any) -> Any:
-        values = [row] if names is None else [row[name] for name in names]
-        return function(*values, *([number] if indices else []), **kwargs)
-
-    return call
-
-
-def _generator(seed: int | None, generator: Any) -> Any:
-    if generator is not None:
-        return generator
-    if seed is None:  # as Hugging Face does: from the state of numpy's global numbers, which moves on by one
-        state: Any = np.random.get_state()
-        words, position = state[1], state[2]
-        seed = int(words[position]) if position < 624 else int(words[0])
-        np.random.random()
-    return np.random.default_rng(seed)
-
-
-def _part(size: float | int, n: int, *, up: bool) -> int:
-    if isinstance(size, int):
-        return size
-    return int(np.ceil(size * n)) if up else int(np.floor(size * n))
-
-
-def _union(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
-def _as_columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in names}
-
-
-def _plain(value: Any) -> Any:
-    """A value as it comes back from Arrow: lists for tuples and arrays, Python's numbers for numpy's."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _complete(rows: Sequence[Row], names: Sequence[str]) -> None:
-    """Mappings of one column have the same keys in every row, None where one had not: they are one type to Arrow."""
-    for name in names:
-        keys = [row[name].keys() for row in rows if isinstance(row[name], dict)]
-        if keys and any(each != keys[0] for each in keys):
-            every = dict.fromkeys(key for each in keys for key in each)
-            for row in rows:
-                if isinstance(row[name], dict):
-                    row[name] = {**every, **row[name]}
+    names = [name for each in dsets for name in each.column_names]
+    features = {name: each.features[name] for each in dsets for name in each._features}
+    if axis == 0:
+        every = list(dict.fromkeys(names))
+        return Dataset._of([{name: row.get(name) for name in every} for each in dsets for row in each], every, features)
+    if len(set(names)) < len(names):
+        raise ValueError(f"two columns would have one name: {names}")
+    rows = [{k: v for row in several for k, v in row.items()} for several in zip(*dsets, strict=True)]
+    return Dataset._of(rows, names, features)

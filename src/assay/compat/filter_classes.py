@@ -1,10 +1,12 @@
 """Filters as classes, which helper code subclasses: lm-eval's names over our steps."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from assay.filters.steps import INVALID, NUMBER_AFTER_HASHES, multi_choice_regex, regex
+from assay.filters.steps import FILTERS, INVALID, NUMBER_AFTER_HASHES, Step, multi_choice_regex, regex
 
 
 class Filter:
@@ -73,3 +75,127 @@ class WhitespaceFilter(Filter):
 class TakeFirstFilter(Filter):
     def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> list[Any]:  # noqa: ARG002
         return [responses[0] for responses in resps]
+
+
+class SteppedFilter(Filter):
+    """A filter that does one of our steps to each list of responses."""
+
+    def step(self) -> Step:
+        raise NotImplementedError
+
+    def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> list[Any]:  # noqa: ARG002
+        step = self.step()
+        return [step(list(responses), {}) for responses in resps]
+
+
+class POSFilter(SteppedFilter):
+    """The tags of pairs written as ('token', 'TAG')."""
+
+    def __init__(self, regex_pattern: str = r"\['(.*?)'\]", group_select: int = 0, fallback: Any = None) -> None:
+        super().__init__()
+        self.regex_pattern = regex_pattern
+        self.regex = re.compile(regex_pattern)
+        self.group_select = group_select
+        self.fallback = ["invalid"] if fallback is None else fallback
+
+    def step(self) -> Step:
+        return FILTERS["regex_pos"](fallback=self.fallback)
+
+
+class TakeKFilter(SteppedFilter):
+    """The first k responses."""
+
+    def __init__(self, *, k: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.k = k
+
+    def step(self) -> Step:
+        return FILTERS["take_first_k"](k=self.k)
+
+
+class MajorityVoteFilter(SteppedFilter):
+    """The response given most often."""
+
+    def step(self) -> Step:
+        return FILTERS["majority_vote"]()
+
+
+class LowercaseFilter(SteppedFilter):
+    def step(self) -> Step:
+        return FILTERS["lowercase"]()
+
+
+class UppercaseFilter(SteppedFilter):
+    def step(self) -> Step:
+        return FILTERS["uppercase"]()
+
+
+class MapFilter(SteppedFilter):
+    """What a table has for each response."""
+
+    def __init__(self, mapping_dict: Mapping[Any, Any] | None = None, default_value: Any = None) -> None:
+        super().__init__()
+        self.mapping_dict = {} if mapping_dict is None else mapping_dict
+        self.default_value = default_value
+
+    def step(self) -> Step:
+        return FILTERS["map"](mapping_dict=self.mapping_dict, default_value=self.default_value)
+
+
+class SPANFilter(SteppedFilter):
+    """Named entities, with one word for each kind of label."""
+
+    def step(self) -> Step:
+        return FILTERS["format_span"]()
+
+
+class CustomFilter(Filter):
+    """A function of the responses and documents of a whole task."""
+
+    def __init__(self, *, filter_fn: Callable[..., Iterable[Any]], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.filter_fn = filter_fn
+
+    def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> Iterable[Any]:
+        return self.filter_fn(resps, docs)
+
+
+CLASSES: dict[str, type[Filter]] = {
+    "custom": CustomFilter,
+    "regex": RegexFilter,
+    "regex_pos": POSFilter,
+    "remove_whitespace": WhitespaceFilter,
+    "multi_choice_regex": MultiChoiceRegexFilter,
+    "take_first": TakeFirstFilter,
+    "take_first_k": TakeKFilter,
+    "majority_vote": MajorityVoteFilter,
+    "lowercase": LowercaseFilter,
+    "uppercase": UppercaseFilter,
+    "map": MapFilter,
+    "format_span": SPANFilter,
+}
+
+
+@dataclass
+class FilterEnsemble:
+    """Filters in order under one name, which leave what they make of each instance with it."""
+
+    name: str
+    filters: list[Callable[[], Filter]]
+
+    def apply(self, instances: Sequence[Any]) -> None:
+        answers: Iterable[Any] = [instance.resps for instance in instances]
+        docs = [instance.doc for instance in instances]
+        for make in self.filters:
+            answers = make().apply(answers, docs)
+        for instance, answer in zip(instances, answers, strict=True):
+            instance.filtered_resps[self.name] = answer
+
+
+def build_ensemble(
+    filter_name: str,
+    components: Iterable[tuple[Any, Mapping[str, Any] | None]],
+    find: Callable[[Any], Callable[..., Filter]],
+) -> FilterEnsemble:
+    """The filters that names and parameters mean."""
+    return FilterEnsemble(filter_name, [partial(find(name), **(kwargs or {})) for name, kwargs in components])

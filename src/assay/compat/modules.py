@@ -1,13 +1,15 @@
 """Helper code: modules beside task files, loaded with an `import` of their own.
 
 Inside a helper module, `import lm_eval`, `import datasets` and `import evaluate` find what assay supplies, whether or
-not those are installed; every other import is the usual one. Nothing outside the module sees a difference: no entry in
+not those are installed; every other import is the usual one. With ASSAY_DATASETS=real in the environment, `datasets` is
+the installed library, and rows are handed over as its data sets. Nothing outside the module sees a difference: no entry in
 `sys.modules`, no path. The modules of one HelperCode are loaded once, so a fresh one means fresh modules.
 """
 
 import builtins
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,10 +18,10 @@ from typing import Any
 
 from assay.catalog.functions import check_function, module_file
 from assay.compat.dataset import Dataset
-from assay.compat.evaluate_names import find_metric
 from assay.compat.names import provided_modules
+from assay.compat.registered import Registered
 from assay.config.source import digest
-from assay.errors import ConfigError, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function
 from assay.tasks.settings import Helpers
 
@@ -30,14 +32,25 @@ class HelperCode:
     """Loads helper modules and hands out what they hold. `data_dir` is for helper code that loads data itself."""
 
     def __init__(self, data_dir: str | None = None, lm_eval_folder: str | None = None) -> None:
-        self.registered: dict[str, Callable[..., Any]] = {}
+        self.registered = Registered()
+        self._real_datasets = _wants_real_datasets()
         self._lm_eval_folder = lm_eval_folder
         self._modules: dict[str, ModuleType] = {}
         self._provided = provided_modules(self.registered, data_dir)
+        if self._real_datasets:
+            del self._provided["datasets"]
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of all modules that were loaded, those that others import included."""
+        return [Path(path) for path in self._modules]
 
     def helpers(self) -> Helpers:
         """What tasks need of helper code."""
-        return Helpers(self.resolve, self.as_dataset, find_metric, lambda: self.registered)
+        known = self.registered
+        return Helpers(
+            self.resolve, self.as_dataset, known.find_metric, lambda: known.filters, known.metrics, known.aggregations
+        )
 
     def resolve(self, function: Function) -> Any:
         """The object that a `!function` names. This runs its module."""
@@ -57,7 +70,10 @@ class HelperCode:
 
     def as_dataset(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         """Rows as helper code expects them: a data set with its operations; one of the real library stays what it is."""
-        return rows if type(rows).__module__.startswith("datasets") or isinstance(rows, Dataset) else Dataset(rows)
+        if type(rows).__module__.startswith("datasets"):
+            return rows
+        made = rows if isinstance(rows, Dataset) else Dataset(rows)
+        return importlib.import_module("datasets").Dataset.from_list(made.to_list()) if self._real_datasets else made
 
     def load(self, file: Path) -> ModuleType:
         """The module in a file, executed with our import."""
@@ -157,3 +173,21 @@ class HelperCode:
             if target.is_dir():
                 return ModuleType(".".join(("lm_eval", "tasks", *parts)))
         return None
+
+
+def _is_installed(library: str) -> bool:
+    if library in sys.modules:  # None there means that its import was forbidden
+        return sys.modules[library] is not None
+    return importlib.util.find_spec(library) is not None
+
+
+def _wants_real_datasets() -> bool:
+    """Whether helper code shall have Hugging Face's own `datasets`, which the environment says."""
+    written = os.environ.get("ASSAY_DATASETS", "")
+    if written not in ("", "real"):
+        fix = "write ASSAY_DATASETS=real, or leave it out for the one assay brings along"
+        raise ConfigError([Problem(Place("ASSAY_DATASETS"), f"cannot be {written!r}", fix)])
+    if written and not _is_installed("datasets"):
+        fix = "pip install 'assay[hub]', or leave ASSAY_DATASETS out"
+        raise ConfigError([Problem(Place("ASSAY_DATASETS"), "is real, and `datasets` is not installed", fix)])
+    return bool(written)

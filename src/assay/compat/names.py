@@ -1,5 +1,6 @@
 """The modules that helper code finds under the names of lm_eval, datasets, evaluate and transformers' SQuAD metrics."""
 
+import fnmatch
 import logging
 import re
 from collections.abc import Callable, Sequence
@@ -8,19 +9,24 @@ from typing import Any
 
 from assay.aggregate import estimate, functions
 from assay.catalog.roots import is_lm_eval
-from assay.compat import evaluate_names, squad
-from assay.compat.class_task import Instance, task_classes
+from assay.compat import evaluate_names, filter_classes, squad
+from assay.compat.configurable_task import task_classes
 from assay.compat.dataset import Dataset, DatasetDict, concatenate_datasets
-from assay.compat.filter_classes import Filter, MultiChoiceRegexFilter, RegexFilter, TakeFirstFilter, WhitespaceFilter
+from assay.compat.features import Anything, ClassLabel, Features, List, Value, sequence
+from assay.compat.older_tasks import MULTIPLE_CHOICE, PERPLEXITY
+from assay.compat.registered import Registered, handed_on
 from assay.compat.samplers import ContextSampler, FirstNSampler
+from assay.compat.splits import NamedSplit, Split
+from assay.compat.task_base import Instance
 from assay.config.source import Source
 from assay.config.task import TaskConfig
 from assay.samples.data import data_set
 from assay.samples.templates import template
+from assay.scorers.metrics import softmax
 
 
-def provided_modules(registered: dict[str, Callable[..., Any]], data_dir: str | None) -> dict[str, ModuleType]:
-    """Module objects by dotted name; `registered` takes the filters that helper code registers."""
+def provided_modules(registered: Registered, data_dir: str | None) -> dict[str, ModuleType]:
+    """Module objects by dotted name; `registered` takes what helper code registers."""
     contents = {
         **_lm_eval(registered, data_dir),
         "datasets": _datasets(data_dir),
@@ -43,46 +49,68 @@ def provided_modules(registered: dict[str, Callable[..., Any]], data_dir: str | 
     return modules
 
 
-def _lm_eval(registered: dict[str, Callable[..., Any]], data_dir: str | None) -> dict[str, dict[str, Any]]:
-    def register_filter(name: str) -> Callable[[Any], Any]:
-        return lambda made: registered.setdefault(name, made)
-
-    def ignored(*_: Any, **__: Any) -> Callable[[Any], Any]:
-        return lambda made: made
-
+def _lm_eval(registered: Registered, data_dir: str | None) -> dict[str, dict[str, Any]]:
     task, configurable = task_classes(data_dir)
-    utils = {
-        "weighted_f1_score": weighted_f1_score, "general_detokenize": general_detokenize, "logging": logging,
-        "eval_logger": logging.getLogger("lm_eval"), "regex_replace": lambda text, p, r, count=0: re.sub(p, r, text, count=count),
-        "apply_template": lambda text, doc: template(text)(doc), "make_table": str, "handle_non_serializable": str,
-    }  # fmt: skip
-    metrics = {name: value for name, value in vars(functions).items() if callable(value) and not name.startswith("_")}
-    metrics |= {
-        "f1_score": functions.f1, "mean_stderr": estimate.mean_stderr, "sample_stddev": estimate.sample_deviation,
-        "metric_max_over_ground_truths": _max_over_ground_truths,
-    }  # fmt: skip
     return {
         "lm_eval": {"__version__": "0.4.13"},
-        "lm_eval.utils": utils,
+        "lm_eval.utils": _utils(),
         "lm_eval.api": {},
-        "lm_eval.api.task": {"Task": task, "ConfigurableTask": configurable, "TaskConfig": TaskConfig},
+        "lm_eval.api.task": {
+            "Task": task, "ConfigurableTask": configurable, "TaskConfig": TaskConfig, "Instance": Instance,
+            "MultipleChoiceTask": type("MultipleChoiceTask", (task,), MULTIPLE_CHOICE),
+            "PerplexityTask": type("PerplexityTask", (task,), PERPLEXITY),
+        },
         "lm_eval.api.instance": {"Instance": Instance},
-        "lm_eval.api.filter": {"Filter": Filter},
-        "lm_eval.api.metrics": metrics,
+        "lm_eval.api.filter": {"Filter": filter_classes.Filter, "FilterEnsemble": filter_classes.FilterEnsemble},
+        "lm_eval.api.metrics": _metrics(registered),
         "lm_eval.api.samplers": {"ContextSampler": ContextSampler, "FirstNSampler": FirstNSampler},
-        "lm_eval.api.registry": {
-            "register_filter": register_filter, "register_metric": ignored, "register_aggregation": ignored,
-            "register_model": ignored, "register_task": ignored,
-        },
-        "lm_eval.filters": {},
-        "lm_eval.filters.extraction": {
-            "Filter": Filter, "RegexFilter": RegexFilter, "MultiChoiceRegexFilter": MultiChoiceRegexFilter,
-            "WhitespaceFilter": WhitespaceFilter, "register_filter": register_filter,
-        },
-        "lm_eval.filters.selection": {"TakeFirstFilter": TakeFirstFilter},
+        "lm_eval.api.registry": dict(registered.names()),
+        **_filters(registered),
         "lm_eval.tasks": {},
         "lm_eval.tasks._yaml_loader": {"load_yaml": _load_yaml},
     }  # fmt: skip
+
+
+def _utils() -> dict[str, Any]:
+    return {
+        "weighted_f1_score": weighted_f1_score, "general_detokenize": general_detokenize, "logging": logging,
+        "eval_logger": logging.getLogger("lm_eval"), "regex_replace": regex_replace, "softmax": softmax,
+        "apply_template": lambda template_, doc: template(template_)(doc), "make_table": str,
+        "handle_non_serializable": str, "simple_parse_args_string": simple_parse_args_string,
+        "pattern_match": pattern_match, "positional_deprecated": lambda fn: fn,
+    }  # fmt: skip
+
+
+def _metrics(registered: Registered) -> dict[str, Any]:
+    """What `lm_eval.api.metrics` holds: aggregations, and functions of metrics that hand on what they get."""
+    own = {name: value for name, value in vars(functions).items() if callable(value) and not name.startswith("_")}
+    handing = ("acc", "acc_norm", "acc_mutual_info", "acc_bytes", "brier_score", "perplexity", "likelihood", "mcc", "f1",
+               "word_perplexity", "byte_perplexity", "bits_per_byte", "bleu", "chrf", "chrfpp", "ter")  # fmt: skip
+    return {
+        **own, **{f"{name}_fn": handed_on for name in handing},
+        "f1_score": functions.f1, "chrfpp": functions.chrf_with_words, "bypass_agg": functions.bypass,
+        "mean_stderr": estimate.mean_stderr, "sample_stddev": estimate.sample_deviation,
+        "bootstrap_stderr": bootstrap_stderr, "metric_max_over_ground_truths": _max_over_ground_truths,
+        "exact_match_fn": evaluate_names.exact_match, "exact_match_hf_evaluate": evaluate_names.exact_match,
+        "register_metric": registered.register_metric, "register_aggregation": registered.register_aggregation,
+    }  # fmt: skip
+
+
+def _filters(registered: Registered) -> dict[str, dict[str, Any]]:
+    shared = {"Filter": filter_classes.Filter, "register_filter": registered.register_filter}
+    folders = {
+        "custom": ("CustomFilter",),
+        "extraction": ("RegexFilter", "POSFilter", "WhitespaceFilter", "MultiChoiceRegexFilter"),
+        "selection": ("TakeFirstFilter", "TakeKFilter", "MajorityVoteFilter"),
+        "transformation": ("LowercaseFilter", "UppercaseFilter", "MapFilter", "SPANFilter"),
+    }
+    classes = vars(filter_classes)
+    outer = {"build_filter_ensemble": registered.build_filter_ensemble, "get_filter": registered.get_filter}
+    inner = {
+        f"lm_eval.filters.{folder}": {**shared, **{name: classes[name] for name in names}}
+        for folder, names in folders.items()
+    }
+    return {"lm_eval.filters": outer, **inner}
 
 
 def _datasets(data_dir: str | None) -> dict[str, Any]:
@@ -97,16 +125,10 @@ def _datasets(data_dir: str | None) -> dict[str, Any]:
     return {
         "__version__": "4.0.0", "Dataset": Dataset, "DatasetDict": DatasetDict, "load_dataset": load_dataset,
         "load_metric": evaluate_names.load, "concatenate_datasets": concatenate_datasets,
-        "Features": dict, "Value": Anything, "Sequence": Anything,
-        "ClassLabel": Anything, "Image": Anything, "Audio": Anything, "IterableDataset": Dataset,
+        "Features": Features, "Value": Value, "Sequence": sequence, "List": List, "ClassLabel": ClassLabel,
+        "Image": Anything, "Audio": Anything, "IterableDataset": Dataset, "Split": Split, "NamedSplit": NamedSplit,
         "disable_progress_bars": lambda *_: None, "enable_progress_bars": lambda *_: None,
     }  # fmt: skip
-
-
-class Anything:
-    """A feature of a data set: only its being there matters."""
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
 
 
 def weighted_f1_score(items: Sequence[tuple[Any, Any]]) -> float:
@@ -122,6 +144,45 @@ def general_detokenize(text: str) -> str:
     for split, whole in ((" n't", "n't"), (" )", ")"), ("( ", "("), ('" ', '"'), (' "', '"')):
         text = text.replace(split, whole)
     return re.sub(r" (['.,])", r"\1", text)
+
+
+def regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
+    return re.sub(pattern, repl, string, count=count)
+
+
+def pattern_match(patterns: str | Sequence[str], source_list: Sequence[str]) -> list[str]:
+    """The names that one of the patterns fits, in their order."""
+    several = [patterns] if isinstance(patterns, str) else patterns
+    return sorted({name for pattern in several for name in fnmatch.filter(source_list, pattern)})
+
+
+def simple_parse_args_string(args_string: str | None) -> dict[str, Any]:
+    """What `a=1,b=text` says.
+
+    >>> simple_parse_args_string("a=1, b='2',c=1e3,d=None,e=x=y")
+    {'a': 1, ' b': '2', 'c': 1000.0, 'd': None, 'e': 'x=y'}
+    """
+    parts = [part.partition("=") for part in (args_string or "").strip().split(",") if part]
+    return {key: _meant(value.strip()) for key, _, value in parts}
+
+
+def _meant(text: str) -> Any:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def bootstrap_stderr(f: Callable[[Sequence[Any]], float], xs: Sequence[Any], iters: int) -> float:
+    """The spread of a number over resamples, drawn as lm-eval draws them."""
+    return estimate.bootstrap(functions.Aggregation("custom", f), xs, iters)
 
 
 def _max_over_ground_truths(

@@ -1,6 +1,8 @@
 """Every task of a run bound to its data, in the order in which lm-eval would do it."""
 
 from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
 
 from assay.catalog.installed import installed_folders
 from assay.compat.class_task import ClassTask
@@ -16,10 +18,16 @@ from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Settings
 
 
-def prepare_tasks(
-    tasks: Iterable[Task], settings: Settings, config: RunConfig
-) -> tuple[list[Runnable], dict[str, str]]:
-    """The tasks that can be run, and of those that cannot because of their data, why.
+class Prepared(NamedTuple):
+    """The tasks that can be run; of those that cannot because of their data, why; and the helper code they use."""
+
+    tasks: list[Runnable]
+    broken: dict[str, str]
+    helper_files: list[Path]
+
+
+def prepare_tasks(tasks: Iterable[Task], settings: Settings, config: RunConfig) -> Prepared:
+    """Every task, ready to be run.
 
     What a task's file says wrongly is raised, of all tasks together; data that is missing troubles its task alone.
     """
@@ -40,13 +48,13 @@ def prepare_tasks(
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return made, broken
+    return Prepared(made, broken, helper.files)
 
 
 def _bound(task: Task, settings: Settings, helper: HelperCode) -> Runnable:
     if task.config.class_ is None:
         return prepare(task, settings, helper.helpers())
-    made = ClassTask.of(task, settings, helper.resolve(task.config.class_))
+    made = ClassTask.of(task, settings, helper.helpers())
     with preserved_random():
         made.check_first()
     return made

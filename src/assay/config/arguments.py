@@ -32,9 +32,9 @@ def parse_arguments(written: object, name: str) -> dict[str, object]:
     for part in _split(text):
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(
-                [Problem(Place(name), f"{part!r} is not of the form key=value", "write key=value,key=value")]
-            )
+            after = f" after {list(made)[-1]!r}" if made else ""  # the text itself may be half of a secret
+            what = f"there is something{after} that is not of the form key=value"
+            raise ConfigError([Problem(Place(name), what, "write key=value,key=value; quote what holds blanks")])
         made[key.strip()] = parse_value(value.strip())
     return made
 

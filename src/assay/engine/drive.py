@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from assay.engine.keys import Keys
 from assay.models.protocol import Model
-from assay.records import Asking, Failed, Likelihood, Request, Response, Text
+from assay.records import Asking, Failed, Generate, Likelihood, Request, Response, Text
 
 SYNC_SECONDS = 1.0
 
@@ -117,7 +117,7 @@ class Engine:
                 others.append((plan, slot))
                 continue
             known = self._memory.get(key)
-            if known is not None:
+            if known is not None and _fits(request, known):
                 self.counts.known += 1
                 plan.responses[slot] = known
                 plan.missing -= 1
@@ -153,7 +153,7 @@ class Engine:
         reason = "the model gave no response"
         try:
             async for answered in self.model.answer([request for _, request in now]):
-                yield [(now[number][0], _checked(response)) for number, response in answered]
+                yield [(now[number][0], _checked(now[number][1], response)) for number, response in answered]
         except Exception as error:  # noqa: BLE001  # whatever a model raises, its requests failed and are told apart
             reason = f"the model failed: {type(error).__name__}: {error}"
         yield [(key, Failed(reason)) for key in unanswered]
@@ -180,8 +180,15 @@ class Engine:
             self._synced = time.monotonic()
 
 
-def _checked(response: Response) -> Response:
+def _fits(request: Request, response: Response) -> bool:
+    """Whether a response is of the kind that was asked for."""
+    return isinstance(response, Text if isinstance(request, Generate) else Likelihood)
+
+
+def _checked(request: Request, response: Response) -> Response:
     """A response that can be used, or the failure it is: no text where text was asked, a likelihood that is no number."""
+    if not isinstance(response, Failed) and not _fits(request, response):
+        return Failed(f"the model answered {type(request).__name__} with {response!r:.80}")
     if isinstance(response, Likelihood):
         value = response.value
         if not isinstance(value, float | int) or value != value or value == float("inf"):

@@ -80,6 +80,7 @@ class Run:
     loaded: Mapping[str, Any] = field(default_factory=dict)
     tasks: list[TaskRun] = field(default_factory=list)
     broken: dict[str, str] = field(default_factory=dict)
+    helper_files: list[Path] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     folder: RunFolder | None = None
     started: float = field(default_factory=time.time)
@@ -94,7 +95,7 @@ class Run:
         tasks = self.loaded["tasks"]
         refuse_unsafe(tasks.values(), confirmed=self.config.confirm_run_unsafe_code)
         check_samples(self.config.samples, tasks)
-        prepared, self.broken = prepare_tasks(tasks.values(), self._settings(), self.config)
+        prepared, self.broken, self.helper_files = prepare_tasks(tasks.values(), self._settings(), self.config)
         if not prepared:
             raise ConfigError([Problem(Place(f"task {name!r}"), reason) for name, reason in self.broken.items()])
         if not self.like_lm_eval:
@@ -109,12 +110,12 @@ class Run:
             with closing(Journal(None)) as journal:
                 return self._work(model, journal)
         noted = {**facts(self.config, model), **self.facts}
-        made = spec(self.config, model, [run.runnable for run in self.tasks])
+        made = spec(self.config, model, [run.runnable for run in self.tasks], self.helper_files)
         self.folder = open_run(Path(self.config.output_path), made, noted, force=self.config.force)
         with self.folder:
             results = self._work(model, self.folder.journal)
             written = {key: value for key, value in results.items() if key != "samples"}
-            self.folder.finish(written, results["assay"]["status"])
+            self.folder.finish(written, results["assay"]["status"], dataclasses.asdict(self.counts))
         return results
 
     def _work(self, model: Model, journal: Journal) -> dict[str, Any]:
@@ -186,7 +187,7 @@ class Run:
         results = lm_eval_results(list(tasks.values()), groups)
         if self.keep_samples:
             results["samples"] = {name: self._sample_log(name, several) for name, several in kept.items()}
-        account = accounts(list(tasks.values()), self.broken, dataclasses.asdict(self.counts), self.config.max_failed)
+        account = accounts(list(tasks.values()), self.broken, self.config.max_failed)
         return {
             **results,
             "config": config_section(self.config, self.ready_model()),

@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from assay.catalog.functions import functions_in, module_file
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
 from assay.config.source import digest
@@ -20,11 +20,13 @@ NOT_SPEC = ("output_path", "force", "write_out", "show_config", "dry_run", "log_
 """Options that results do not depend on, or that are told by what they led to."""
 
 
-def spec(config: RunConfig, model: Model, tasks: Iterable[Runnable]) -> dict[str, Any]:
+def spec(config: RunConfig, model: Model, tasks: Iterable[Runnable], helpers: Iterable[Path]) -> dict[str, Any]:
     """All that the results of a run depend on."""
     options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in NOT_SPEC}
     given = {key: value for key, value in options.items() if value is not None}
-    return {"model": model.identity, "tasks": {task.task.name: task_digest(task) for task in tasks}, **given}
+    code = digest("\n".join(sorted(digest_file(file) for file in helpers)).encode())
+    named = {task.task.name: task_digest(task) for task in tasks}
+    return {"model": model.identity, "tasks": named, "helper_code": code, **given}
 
 
 def facts(config: RunConfig, model: Model) -> dict[str, Any]:
@@ -54,10 +56,6 @@ def config_section(config: RunConfig, model: Model) -> dict[str, Any]:
 
 
 def task_digest(runnable: Runnable) -> str:
-    """A name for all that a task is: its settings, its helper modules, its data."""
+    """A name for all that a task is: its settings and its data."""
     settings = {key: str(value) for key, value in runnable.described().items()}
-    modules = {
-        file for function in functions_in(dict(runnable.task.fields)) if (file := module_file(function)).is_file()
-    }
-    parts = [repr(sorted(settings.items())), *sorted(digest_file(file) for file in modules), runnable.fingerprint]
-    return digest("\n".join(parts).encode())
+    return digest("\n".join([repr(sorted(settings.items())), runnable.fingerprint]).encode())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.models.llama import Cache, Llama, log_softmax
+from assay.models.llama import REAL, Cache, Llama, log_softmax
 from assay.models.prefix import Cluster, Tree, clusters
 from assay.models.protocol import Answered, Can, Message
 from assay.models.tokens import cut_at_stop, encode_pair, rolling_windows
@@ -27,7 +27,9 @@ from assay.records import (
 BUNDLED = Path(__file__).parent.parent / "bundled/model"
 MAX_TOKENS = 8192
 """Tokens of one pass: more are no faster and take memory."""
-NEVER = np.float32(-1e30)
+NEVER = REAL(-1e30)
+DECIMALS = 6
+"""Of a log-likelihood: the same whatever else was in the batch."""
 
 
 class Embedded:
@@ -151,14 +153,14 @@ class Embedded:
         scores = log_softmax(self._llama.logits(states))
         wanted = np.asarray(continuation)
         chosen = scores[np.arange(len(wanted)), wanted]
-        return float(chosen.astype(np.float64).sum()), bool((scores.argmax(axis=-1) == wanted).all())
+        return round(float(chosen.sum()), DECIMALS), bool((scores.argmax(axis=-1) == wanted).all())
 
     def _read_prefix(self, prefix: Sequence[int]) -> tuple[Cache | None, Any]:
         if not prefix:
             return None, None
         tokens = np.asarray([prefix])
         count = len(prefix)
-        mask = np.triu(np.full((count, count), NEVER, dtype=np.float32), 1)[None]
+        mask = np.triu(np.full((count, count), NEVER, dtype=REAL), 1)[None]
         hidden, cache = self._llama.forward(tokens, np.arange(count)[None], mask, None)
         return cache, hidden[0, -1]
 
@@ -167,7 +169,7 @@ class Embedded:
         width = max(max(len(tree.tokens) for tree in trees), 1)
         tokens = np.zeros((len(trees), width), dtype=np.int64)
         positions = np.zeros((len(trees), width), dtype=np.int64)
-        mask = np.full((len(trees), width, before + width), NEVER, dtype=np.float32)
+        mask = np.full((len(trees), width, before + width), NEVER, dtype=REAL)
         mask[:, :, :before] = 0
         for row, tree in enumerate(trees):
             count = len(tree.tokens)
@@ -208,7 +210,7 @@ class Embedded:
         tokens = np.zeros((len(rows), longest), dtype=np.int64)
         for index, row in enumerate(rows):
             tokens[index, : len(row.tokens)] = row.tokens
-        causal = np.triu(np.full((longest, longest), NEVER, dtype=np.float32), 1)
+        causal = np.triu(np.full((longest, longest), NEVER, dtype=REAL), 1)
         positions = np.broadcast_to(np.arange(longest), tokens.shape)
         hidden, cache = self._llama.forward(
             tokens, positions, np.broadcast_to(causal, (len(rows), longest, longest)), None
@@ -219,11 +221,9 @@ class Embedded:
             chosen = [self._next(row, logits) for row, logits in zip(rows, self._llama.logits(last), strict=True)]
             if all(row.finish for row in rows):
                 return
-            mask = np.where(np.concatenate([seen, np.ones((len(rows), 1), bool)], axis=1), np.float32(0), NEVER)[
-                :, None
-            ]
+            mask = np.where(np.concatenate([seen, np.ones((len(rows), 1), bool)], axis=1), REAL(0), NEVER)[:, None]
             new = np.asarray(chosen)[:, None]
-            hidden, added = self._llama.forward(new, lengths[:, None], mask.astype(np.float32), cache)
+            hidden, added = self._llama.forward(new, lengths[:, None], mask, cache)
             cache = [
                 (np.concatenate([k, nk], axis=2), np.concatenate([v, nv], axis=2))
                 for (k, v), (nk, nv) in zip(cache, added, strict=True)

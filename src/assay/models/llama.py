@@ -1,4 +1,7 @@
-"""A Llama in numpy: small models without torch. Float32 throughout."""
+"""A Llama in numpy: small models without torch.
+
+In double precision: how a matrix product rounds depends on what else is in the batch, and at 1e-15 that is below what is told.
+"""
 
 import json
 from pathlib import Path
@@ -7,6 +10,7 @@ from typing import Any
 import numpy as np
 
 Array = Any
+REAL = np.float64
 Cache = list[tuple[Array, Array]]
 """Keys and values of every layer, (rows, heads, positions, size)."""
 
@@ -25,12 +29,12 @@ class Llama:
         self.epsilon = float(config["rms_norm_eps"])
         self.max_length = int(config["max_position_embeddings"])
         weights = load_file(folder / "model.safetensors")
-        self._weights = {name: np.ascontiguousarray(value.astype(np.float32)) for name, value in weights.items()}
+        self._weights = {name: np.ascontiguousarray(value.astype(REAL)) for name, value in weights.items()}
         self.embedding = self._weights["model.embed_tokens.weight"]
         self.head = self._weights.get("lm_head.weight", self.embedding)
         theta = float(config.get("rope_theta") or 10000.0)
-        frequencies = 1.0 / theta ** (np.arange(0, self.size, 2, dtype=np.float32) / self.size)
-        angles = np.arange(self.max_length + 1, dtype=np.float32)[:, None] * frequencies[None, :]
+        frequencies = 1.0 / theta ** (np.arange(0, self.size, 2, dtype=REAL) / self.size)
+        angles = np.arange(self.max_length + 1, dtype=REAL)[:, None] * frequencies[None, :]
         angles = np.concatenate([angles, angles], axis=1)
         self._cos, self._sin = np.cos(angles), np.sin(angles)
 
@@ -75,7 +79,7 @@ class Llama:
         if self.kv_heads != self.heads:
             all_keys = np.repeat(all_keys, self.heads // self.kv_heads, axis=1)
             all_values = np.repeat(all_values, self.heads // self.kv_heads, axis=1)
-        scores = queries @ all_keys.transpose(0, 1, 3, 2) * np.float32(self.size**-0.5) + mask[:, None]
+        scores = queries @ all_keys.transpose(0, 1, 3, 2) * self.size**-0.5 + mask[:, None]
         scores -= scores.max(axis=-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(axis=-1, keepdims=True)
@@ -89,7 +93,7 @@ class Llama:
 
     def _norm(self, x: Array, name: str) -> Array:
         variance = np.mean(x * x, axis=-1, keepdims=True)
-        return x / np.sqrt(variance + np.float32(self.epsilon)) * self._weights[name]
+        return x / np.sqrt(variance + self.epsilon) * self._weights[name]
 
 
 def _rotated(x: Array, cos: Array, sin: Array) -> Array:

@@ -6,12 +6,12 @@ Encode = Callable[[str], list[int]]
 
 
 def encode_pair(encode: Encode, context: str, continuation: str, prefix_token: int) -> tuple[list[int], list[int]]:
-    """The tokens of a context and of what follows it. Spaces at the joint belong to the continuation.
+    """The tokens of a context and of what follows it. White space at the joint belongs to the continuation.
 
     The continuation is what the whole has beyond the context: a token may begin before the joint and end after it. It
     never comes out empty where its text is not.
     """
-    spaces = len(context) - len(context.rstrip(" "))
+    spaces = len(context) - len(context.rstrip())
     if spaces:
         context, continuation = context[:-spaces], context[-spaces:] + continuation
     if not context:

@@ -17,7 +17,7 @@ import orjson
 
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
-from assay.runs import journal
+from assay.runs import journal, lease
 from assay.runs.journal import Journal
 from assay.runs.lease import Lease
 from assay.runs.parquet import SampleWriter, file_name
@@ -65,7 +65,7 @@ class RunFolder:
             self.lease.beat()
             self._beaten = time.monotonic()
 
-    def finish(self, results: Mapping[str, Any], status: str) -> None:
+    def finish(self, results: Mapping[str, Any], status: str, requests: Mapping[str, int]) -> None:
         """Put samples, results and manifest in place."""
         for writer in self.writers.values():
             writer.close()
@@ -73,7 +73,9 @@ class RunFolder:
             lines.close()
         self.journal.compress()
         write_json(self.path / RESULTS, results)
-        write_json(self.path / MANIFEST, {**self.manifest, "status": status, "finished": time.time()})
+        write_json(
+            self.path / MANIFEST, {**self.manifest, "status": status, "requests": requests, "finished": time.time()}
+        )
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -81,6 +83,12 @@ class RunFolder:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         """Close the folder; what stopped the run before its end is noted, and a full disk is told as what it is."""
         try:
+            with suppress(OSError):
+                for writer in self.writers.values():
+                    writer.abandon()
+            with suppress(OSError):
+                for lines in self._lines:
+                    lines.abandon()
             if error is not None:
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
                 with suppress(OSError):
@@ -122,6 +130,11 @@ class LineWriter:
                 self._part(number).unlink()
         self._part("whole").replace(self.path)
 
+    def abandon(self) -> None:
+        """Let go of what was never finished."""
+        for part in self._parts.values():
+            part.close()
+
     def _part(self, name: object) -> Path:
         return self.path.with_name(f"{self.path.name}.{name}.part")
 
@@ -155,14 +168,14 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
             if not force:
                 raise RunError([_other_run(path, known.get("spec") or {}, spec)])
             Lease(path).release()  # not from under a run that is going on
-            path.rename(path.with_name(f"{path.name}.old-{time.strftime('%Y%m%d-%H%M%S')}"))
+            path.rename(_aside(path))
             path.mkdir(parents=True)
             known = None
-        elif known is None and any(entry.name != "run.lock" for entry in path.iterdir()):
+        elif known is None and any(not _is_ours(entry) for entry in path.iterdir()):
             raise RunError(
                 [Problem(Place(str(path)), "the folder holds other things and no run", "choose a new folder")]
             )
-        lease = Lease(path)
+        held = Lease(path)
         manifest = known or {
             "format": 1,
             "created": time.time(),
@@ -171,10 +184,22 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
             "spec_digest": digest(orjson.dumps(spec)),
         }
         write_json(path / MANIFEST, {**manifest, "status": "running"})
-        return RunFolder(path, spec, lease, Journal(path / journal.NAME), manifest, resumed=known is not None)
+        return RunFolder(path, spec, held, Journal(path / journal.NAME), manifest, resumed=known is not None)
     except OSError as error:
         what = f"the folder of the run cannot be written: {error.strerror or error}"
         raise RunError([Problem(Place(str(path)), what, "choose another --output_path")]) from error
+
+
+def _aside(path: Path) -> Path:
+    """A name for an old run that nothing has yet."""
+    name = f"{path.name}.old-{time.strftime('%Y%m%d-%H%M%S')}"
+    names = (name, *(f"{name}-{number}" for number in range(2, 10_000)))
+    return next(path.with_name(each) for each in names if not path.with_name(each).exists())
+
+
+def _is_ours(entry: Path) -> bool:
+    """Whether a file is what a run leaves that ended before it had a manifest."""
+    return entry.name in (lease.NAME, journal.NAME) or entry.name == f".{MANIFEST}.part"
 
 
 def _other_run(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Problem:

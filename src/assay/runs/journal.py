@@ -142,13 +142,13 @@ def _plain(response: Response) -> Any:
     return {"failed": response.reason}
 
 
-def _is_failure(plain: Any) -> bool:
-    return isinstance(plain, dict) and "failed" in plain
-
-
 def _response(plain: Any) -> Response:
-    if isinstance(plain, list):
-        return Likelihood(plain[0], plain[1])
-    if _is_failure(plain):
-        return Failed(plain["failed"])
-    return Text(plain["text"], plain.get("finish"))
+    """The response that was written so; a ValueError where none can have been."""
+    match plain:
+        case [float() | int() as value, bool() as greedy] if not isinstance(value, bool):
+            return Likelihood(value, greedy)
+        case {"text": str() as text}:
+            return Text(text, plain.get("finish"))
+        case {"failed": str() as reason}:
+            return Failed(reason)
+    raise ValueError("no response is written like this")

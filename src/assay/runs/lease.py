@@ -31,9 +31,14 @@ class Lease:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
-        self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        owner = self._owner()
-        if not self._lock() or self._lives_elsewhere(owner):
+        while True:
+            self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            owner = self._owner()
+            locked = self._lock()
+            if not locked or self._is_current():
+                break
+            os.close(self._handle)  # released, and so removed, between opening and locking
+        if not locked or self._lives_elsewhere(owner):
             os.close(self._handle)
             raise FolderInUse(
                 [Problem(Place(str(folder)), f"another run works in this folder{_named(owner)}", "wait for it")]
@@ -58,6 +63,12 @@ class Lease:
         except OSError:
             return False
         return True
+
+    def _is_current(self) -> bool:
+        try:
+            return self.path.stat().st_ino == os.fstat(self._handle).st_ino
+        except FileNotFoundError:
+            return False
 
     def _owner(self) -> dict[str, Any]:
         try:

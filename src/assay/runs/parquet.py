@@ -68,6 +68,11 @@ class SampleWriter:
             self._writer.close()
             self._part.replace(self.path)
 
+    def abandon(self) -> None:
+        """Let go of a file that was never finished."""
+        if self._writer is not None and self._writer.is_open:
+            self._writer.close()
+
     def _prefix(self, text: str) -> int:
         number = self._prefixes.get(id(text))
         if number is None or self._prefix_texts[number] is not text:

@@ -55,12 +55,21 @@ def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) 
         "results": {**rows, **group_rows},
         **({"groups": aggregated} if aggregated else {}),
         "group_subtasks": {group.name: list(group.members) for group in reversed(groups)},
-        "configs": {task.name: dict(task.config) for task in sorted(tasks, key=lambda task: task.name)},
+        "configs": {task.name: _plain(task.config) for task in sorted(tasks, key=lambda task: task.name)},
         "versions": dict(sorted(versions.items())),
         "n-shot": dict(sorted(shots.items())),
         "higher_is_better": dict(sorted(better.items())),
         "n-samples": {task.name: {"original": task.original, "effective": task.scored} for task in tasks},
     }
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; what has no place there, as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def _written(rows: Mapping[ScoreKey, Estimate]) -> dict[str, Any]:
@@ -92,9 +101,7 @@ def _inherit(group: GroupResult, shots: dict[str, int], better: dict[str, dict[s
         better[group.name] = merged
 
 
-def accounts(
-    tasks: Sequence[TaskResult], broken: Mapping[str, str], counts: Mapping[str, int], max_failed: float
-) -> dict[str, Any]:
+def accounts(tasks: Sequence[TaskResult], broken: Mapping[str, str], max_failed: float) -> dict[str, Any]:
     """What lm-eval's layout has no place for: what failed, how far that can move a number, why an error is missing."""
     by_task = {task.name: _account(task, max_failed) for task in tasks}
     failed = sum(account["failed"] for account in by_task.values())
@@ -106,7 +113,6 @@ def accounts(
         "failed": failed,
         "incomplete": incomplete,
         "broken": dict(broken),
-        "requests": dict(counts),
         "tasks": by_task,
     }
 

@@ -20,6 +20,7 @@ from assay.groups import Group, StandardGroup
 from assay.samples.formats import choose, formatted
 from assay.tasks.formats import KnownFormats
 from assay.tasks.naming import Meaning, meanings
+from assay.tasks.spelling import misspelt
 from assay.tasks.task import Task
 
 Loadable = Spec | Task | Group[Task]
@@ -164,6 +165,7 @@ class _Builder:
     def _task(self, node: TaskNode, meaning: Meaning) -> Task | None:
         wrong: list[Problem] = []
         config = decode(TaskConfig, node.fields, wrong, known=("group", "task_list", "include"))
+        wrong += misspelt(node.fields)
         self.problems += wrong
         if config is None or any(problem.serious for problem in wrong):
             return None

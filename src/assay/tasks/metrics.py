@@ -11,9 +11,7 @@ from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.scorers.metrics import DEFAULTS, GENERATE, METRICS, Declared, Metric, Repeated, pair
 from assay.scorers.results import GenResult
-
-Lookup = Callable[[str], Callable[..., Any] | None]
-"""Finds a metric that is not in our table by name: what `evaluate.load` would give."""
+from assay.tasks.settings import Helpers
 
 OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
@@ -23,10 +21,10 @@ PACKAGES = {"sklearn": "scikit-learn", "sacrebleu": "sacrebleu", "rouge_score": 
 class Binder:
     """Binds the metrics of one task. `place(number, key)` says where an entry of its metric_list stands."""
 
-    def __init__(self, output_type: str, place: Callable[..., Place], lookup: Lookup, *, lenient: bool) -> None:
+    def __init__(self, output_type: str, place: Callable[..., Place], helpers: Helpers, *, lenient: bool) -> None:
         self.output_type = output_type
         self.place = place
-        self.lookup = lookup
+        self.helpers = helpers
         self.lenient = lenient
 
     def bind(self, configs: Sequence[MetricConfig] | None, *, processed: bool) -> list[Metric]:
@@ -47,8 +45,9 @@ class Binder:
         if not processed:
             compute = self._resolved(config, named, declared, number)
         better = config.higher_is_better
-        if better is None and declared is not None:
-            better = declared.higher_is_better
+        if better is None:
+            known = declared or self.helpers.metrics.get(named)
+            better = known.higher_is_better if known is not None else None
         aggregation = self._aggregation(config, named, declared, number)
         by_name = aggregation.name if isinstance(aggregation, Aggregation) else aggregation
         return Metric(named, compute, by_name, better, self._reduction(config, number))
@@ -68,7 +67,7 @@ class Binder:
         if declared is not None and is_generation and self._is_handed_on(config, declared):
             # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
             return lambda result: pair(result.target, result.results)
-        found = self.lookup(named) if is_generation else None
+        found = self.helpers.find_metric(named) if is_generation else None
         if found is not None:
             return _adapted(found, config.kwargs, named)
         if declared is not None:
@@ -98,7 +97,11 @@ class Binder:
     def _aggregation(
         self, config: MetricConfig, named: str, declared: Declared | None, number: int
     ) -> Aggregation | Callable[..., Any]:
-        wanted = config.aggregation
+        wanted: object = config.aggregation
+        if wanted is None and declared is None and named in self.helpers.metrics:
+            wanted = self.helpers.metrics[named].aggregation
+        if isinstance(wanted, str) and wanted not in AGGREGATIONS:
+            wanted = self.helpers.aggregations.get(wanted, wanted)
         if callable(wanted):
             return wanted
         if wanted is None:

@@ -96,7 +96,7 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     pipelines = []
     for number, entry in enumerate(entries):
         pipeline = build_pipeline(entry, _placer(task, "filter_list", number, "filter"), helpers.filters())
-        binder = Binder(config.output_type, _metric_placer(task, entry, number), helpers.find_metric, lenient=lenient)
+        binder = Binder(config.output_type, _metric_placer(task, entry, number), helpers, lenient=lenient)
         own = entry.metric_list if entry.metric_list is not None else metrics
         if settings.predict_only:
             own = (MetricConfig(name="bypass"),)

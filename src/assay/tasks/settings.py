@@ -9,6 +9,15 @@ from assay.samples.prompt import Chat
 
 
 @dataclass(frozen=True, slots=True)
+class RegisteredMetric:
+    """A metric of helper code's, with what it was registered with: that counts where a task says nothing."""
+
+    function: Callable[..., Any]
+    aggregation: Callable[..., Any] | None
+    higher_is_better: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Helpers:
     """How helper code is reached: what a `!function` is, how rows look to it, and what it calls by name.
 
@@ -19,6 +28,8 @@ class Helpers:
     as_dataset: Callable[[Sequence[Mapping[str, Any]]], Any]
     find_metric: Callable[[str], Callable[..., Any] | None]
     filters: Callable[[], Mapping[str, Callable[..., Any]]]
+    metrics: Mapping[str, RegisteredMetric] = field(default_factory=dict)
+    aggregations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,238 @@
+"""lm-eval's ConfigurableTask: what a YAML task does, by the same code, with methods that a subclass may override."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+from assay.aggregate.functions import AGGREGATIONS
+from assay.compat.task_base import Config, Instance, Task
+from assay.config.task import FewshotConfig
+from assay.filters.pipeline import DEFAULT
+from assay.records import Failed, Sample
+from assay.samples.data import DataSet, columns_of
+from assay.samples.fewshot import Sampler
+from assay.samples.fields import choice_field, plain_field, target_field, text_field
+from assay.samples.prompt import Chat, Examples, Prompter
+from assay.samples.rows import DataError
+from assay.samples.templates import is_template
+from assay.scorers.loop import Document, Scoring
+from assay.tasks.documents import Splits, examples
+
+
+class ConfigurableTask(Task):
+    """A task that does what its configuration says, as a YAML task does, but for what a subclass overrides."""
+
+    VERSION = "Yaml"
+    CONFIG: Any = None
+
+    def __init__(self, *_: Any, config: Any = None, **__: Any) -> None:
+        self._config = Config({**(self.CONFIG or {}), **(config or {})})
+        metadata = self._config.metadata
+        if isinstance(metadata, Mapping) and "version" in metadata:
+            self.VERSION = metadata["version"]
+        self.DATASET_PATH = self._config.dataset_path or self.DATASET_PATH
+        self.DATASET_NAME = self._config.dataset_name or self.DATASET_NAME
+        self.OUTPUT_TYPE = self._config.output_type
+        self.download(self._config.dataset_kwargs)
+
+    def download(self, dataset_kwargs: Any = None, **_: Any) -> None:
+        self.dataset = self._opened(dataset_kwargs)
+
+    def has_training_docs(self) -> bool:
+        return self._config.training_split is not None
+
+    def has_validation_docs(self) -> bool:
+        return self._config.validation_split is not None
+
+    def has_test_docs(self) -> bool:
+        return self._config.test_split is not None
+
+    def training_docs(self) -> Any:
+        return self._processed(self._config.training_split, self._config.process_docs)
+
+    def validation_docs(self) -> Any:
+        return self._processed(self._config.validation_split, self._config.process_docs)
+
+    def test_docs(self) -> Any:
+        return self._processed(self._config.test_split, self._config.process_docs)
+
+    def _processed(self, split: str | None, process_docs: Any) -> Any:
+        if split is None:
+            return None
+        return process_docs(self.dataset[split]) if callable(process_docs) else self.dataset[split]
+
+    def fewshot_docs(self) -> Any:
+        own, shots = self.yaml_config, self._shots
+        if (split := shots.split or own.fewshot_split) is not None:
+            return self._processed(split, shots.process_docs or own.process_docs)
+        if shots.samples is not None:
+            return shots.samples() if callable(shots.samples) else shots.samples
+        return super().fewshot_docs()
+
+    @cached_property
+    def features(self) -> Sequence[str]:
+        """The columns of the evaluated documents."""
+        return columns_of(self.task_docs)
+
+    @property
+    def _shots(self) -> FewshotConfig:
+        return self.yaml_config.fewshot_config or FewshotConfig()
+
+    def look_at_first(self) -> None:
+        """As lm-eval does when a task is made, for what a function may draw: pool, documents, and the first one's fields."""
+        if self._is_like_lm_eval:
+            self._pool  # noqa: B018  # listed here and kept
+        first = self.task_docs[0]
+        text, target = self.doc_to_text(first), self.doc_to_target(first)
+        choices = self.doc_to_choices_or_none(first)
+        self.multiple_input = choices is not None and isinstance(text, int) and not isinstance(text, bool)
+        self.multiple_target = isinstance(target, list)
+
+    def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> Any:
+        spec = doc_to_text if doc_to_text is not None else self.yaml_config.doc_to_text
+        return text_field(spec, self.features, has_choices=self.yaml_config.doc_to_choice is not None)(doc)
+
+    def doc_to_target(self, doc: Any, doc_to_target: Any = None) -> Any:
+        spec = doc_to_target if doc_to_target is not None else self.yaml_config.doc_to_target
+        return target_field(spec, self.features, has_choices=self.yaml_config.doc_to_choice is not None)(doc)
+
+    def doc_to_choice(self, doc: Any, doc_to_choice: Any = None) -> Any:
+        spec = doc_to_choice if doc_to_choice is not None else self.yaml_config.doc_to_choice
+        if spec is None:
+            raise DataError(f"{type(self).__name__} asks for choices, and its configuration has no doc_to_choice")
+        return choice_field(spec, self.features)(doc)
+
+    def doc_to_choices_or_none(self, doc: Any) -> Any:
+        has_some = self.yaml_config.doc_to_choice is not None or self._overrides("doc_to_choice")
+        return self.doc_to_choice(doc) if has_some else None
+
+    def doc_to_prefix(self, doc: Any) -> Any:
+        return plain_field(self.yaml_config.gen_prefix, self.features)(doc)
+
+    def _overrides(self, method: str) -> bool:
+        return getattr(getattr(self, method), "__func__", None) is not getattr(ConfigurableTask, method)
+
+    def set_fewshot_seed(self, seed: int | None = None) -> None:
+        super().set_fewshot_seed(seed)
+        self._prompters: dict[tuple[Any, ...], Prompter] = {}
+
+    def fewshot_context(  # type: ignore[override]  # noqa: PLR0913  # lm-eval's signatures
+        self, doc: Any, num_fewshot: int, system_instruction: str | None = None, apply_chat_template: bool = False,
+        fewshot_as_multiturn: bool = False, chat_template: Any = None, gen_prefix: str | None = None, **_: Any,
+    ) -> Any:  # fmt: skip
+        """Description, examples and question, as text or through the chat template; of several inputs, one for each."""
+        template = chat_template if apply_chat_template else None
+        key = (num_fewshot, system_instruction, fewshot_as_multiturn, template, gen_prefix)
+        if key not in self._prompters:
+            chat = Chat(_opening(template) if template else None, fewshot_as_multiturn, system_instruction)
+            self._prompters[key] = self._prompter(num_fewshot, chat, gen_prefix)
+        contexts = list(self._prompters[key].question(doc).contexts)
+        return contexts if self.multiple_input else contexts[0]
+
+    def _prompter(self, number: int, chat: Chat, prefix: str | None) -> Prompter:
+        """Puts prompts together as for a YAML task whose fields are the methods of this class."""
+        own, shots = self.yaml_config, self._shots
+        methods: dict[str, Any] = {"doc_to_text": self.doc_to_text, "doc_to_target": self.doc_to_target}
+        if own.doc_to_choice is not None or self._overrides("doc_to_choice"):
+            methods["doc_to_choice"] = self.doc_to_choice
+        shown: dict[str, Any] = {"gen_prefix": shots.gen_prefix if shots.gen_prefix is not None else own.gen_prefix}
+        for name in ("doc_to_text", "doc_to_target", "doc_to_choice"):
+            if getattr(shots, name) is not None:
+                shown[name] = partial(_asked_with, getattr(self, name), getattr(shots, name))
+        literal = f"{{% raw %}}{prefix}{{% endraw %}}" if prefix and is_template(prefix) else prefix
+        config = replace(own, **methods, gen_prefix=literal, fewshot_config=replace(shots, **shown))
+        drawn = Examples(number, self._examples.pool, self._sampler) if number else Examples()
+        return Prompter(config, (), drawn, chat, multiple_inputs=self.multiple_input)
+
+    def _sampler(self) -> Sampler:
+        """One for all prompts of the task: what is drawn depends on what was drawn before."""
+        if self._choose is None:
+            assert self._examples.start is not None
+            self._choose = self._examples.start()
+        return self._choose
+
+    @property
+    def _examples(self) -> Examples:
+        """The few-shot documents of this class, chosen from as those of a YAML task are."""
+        assert self.surroundings is not None
+        pool = Splits(DataSet("class", lambda _: self._pool, list), list)
+        shots = replace(self._shots, samples=None, process_docs=None)  # what these say, `fewshot_docs` has done
+        split = self.yaml_config.training_split or "train"
+        config = replace(self.yaml_config, process_docs=None, training_split=split, fewshot_config=shots)
+        return examples(config, 1, pool, replace(self.surroundings.settings, fewshot_seed=self._seed))
+
+    def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
+        is_chat = kwargs.pop("apply_chat_template", False)
+        kwargs.pop("chat_template", None)
+        kind = str(self.OUTPUT_TYPE)
+        if kind == "multiple_choice":
+            pairs = self._choice_arguments(doc, ctx, is_chat=is_chat)
+            return [Instance("loglikelihood", doc, pair, number, **kwargs) for number, pair in enumerate(pairs)]
+        arguments: tuple[Any, ...] = (ctx, dict(self._config.generation_kwargs or {}))
+        if kind != "generate_until":
+            target = self.doc_to_target(doc)
+            arguments = (ctx, target) if kind == "loglikelihood" else (target,)
+        return Instance(kind, doc, arguments, 0, **kwargs)
+
+    def _choice_arguments(self, doc: Any, ctx: Any, *, is_chat: bool) -> list[tuple[Any, str]]:
+        config, choices = self.yaml_config, self.doc_to_choice(doc)
+        prefix = config.gen_prefix
+        delimiter = config.target_delimiter if not is_chat or (prefix and not prefix[-1].isspace()) else ""
+        if self.multiple_input:
+            pairs = [(context, f"{delimiter}{self.doc_to_target(doc)}") for context in ctx]
+        else:
+            pairs = [(ctx, f"{delimiter}{choice}") for choice in choices]
+        if any(metric.name == "acc_mutual_info" for metric in config.metric_list or ()):
+            pairs += [("", f"{delimiter}{choice}") for choice in choices]
+        return pairs
+
+    @cached_property
+    def yaml_scoring(self) -> Scoring:
+        """The filters and metrics of the configuration; who computes the values is this class where it says how."""
+        return (
+            self._scored(process_results=self.process_results) if self._overrides("process_results") else self._scored()
+        )
+
+    @cached_property
+    def _metrics_alone(self) -> Scoring:
+        """The metrics of the configuration for answers that are filtered already."""
+        made = self._scored(process_results=None, filter_list=(DEFAULT,))
+        return replace(made, parents=self.yaml_scoring.parents)
+
+    def process_results(self, doc: Any, results: Any) -> dict[str, Any]:
+        if callable(self._config.process_results):
+            return dict(self._config.process_results(doc, results))
+        target = self.doc_to_target(doc)
+        gold = self.doc_to_text(doc) if self.multiple_input else target
+        sample = Sample(0, doc, (), target, gold, self.doc_to_choices_or_none(doc))
+        [scored] = self._metrics_alone.score([Document(sample, [[answer] for answer in results])])
+        if isinstance(scored, Failed):
+            raise ValueError(scored.reason)
+        return dict(scored[0].values)
+
+    def aggregation(self) -> dict[str, Any]:
+        known = {metric.name: metric.aggregation for _, metrics in self.yaml_scoring.pipelines for metric in metrics}
+        known |= {name: known[parent] for name, parent in self.yaml_scoring.parents.items()}
+        return {name: AGGREGATIONS[found] if isinstance(found, str) else found for name, found in known.items()}
+
+    def higher_is_better(self) -> dict[str, Any]:
+        known = {
+            metric.name: metric.higher_is_better for _, metrics in self.yaml_scoring.pipelines for metric in metrics
+        }
+        return known | {name: known[parent] for name, parent in self.yaml_scoring.parents.items()}
+
+
+def _opening(chat_template: Any) -> Callable[[Any, bool], str]:
+    """A chat template in lm-eval's shape, in ours."""
+    return lambda messages, opened: chat_template(messages, add_generation_prompt=opened)
+
+
+def _asked_with(method: Any, spec: Any, doc: Any) -> Any:
+    return method(doc, spec)
+
+
+def task_classes(data_dir: str | None) -> tuple[type, type]:
+    """`Task` and `ConfigurableTask` for the helper modules of one run."""
+    task = type("Task", (Task,), {"_data_dir": data_dir})
+    return task, type("ConfigurableTask", (ConfigurableTask, task), {})

@@ -1,0 +1,113 @@
+"""What the helper code of one run registers under lm-eval's decorators, and what it finds by name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.aggregate.functions import AGGREGATIONS
+from assay.compat import evaluate_names
+from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
+from assay.scorers.metrics import METRICS
+from assay.tasks.settings import RegisteredMetric
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """Filters, metrics and aggregations by name. The methods with lm-eval's names are what helper code calls."""
+
+    filters: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    metrics: dict[str, RegisteredMetric] = field(default_factory=dict)
+    aggregations: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def register_filter(self, name: str) -> Callable[[Any], Any]:
+        return _keeper(self.filters, name)
+
+    def register_aggregation(self, name: str) -> Callable[[Any], Any]:
+        return _keeper(self.aggregations, name)
+
+    def register_metric(
+        self, *, metric: str, higher_is_better: bool | None = None, aggregation: str | None = None, **_: Any
+    ) -> Callable[[Any], Any]:
+        """A decorator; an aggregation that nobody has registered is refused here, as in lm-eval."""
+        found = None if aggregation is None else self.get_aggregation(aggregation)
+        if aggregation is not None and found is None:
+            raise KeyError(f"no aggregation is called {aggregation!r}")
+
+        def register(made: Any) -> Any:
+            self.metrics.setdefault(metric, RegisteredMetric(made, found, higher_is_better))
+            return made
+
+        return register
+
+    def get_filter(self, filter_name: Any) -> Callable[..., Any]:
+        if not isinstance(filter_name, str):
+            made: Callable[..., Any] = filter_name
+            return made
+        return self.filters[filter_name] if filter_name in self.filters else CLASSES[filter_name]
+
+    def get_aggregation(self, name: str) -> Callable[..., Any] | None:
+        if name in self.aggregations:
+            return self.aggregations[name]
+        return AGGREGATIONS[name].function if name in AGGREGATIONS else None
+
+    def get_metric(self, name: str, hf_evaluate_metric: bool = False) -> Callable[..., Any] | None:
+        """The function of a metric: lm-eval's own hand on what they get, apart from exact_match."""
+        if hf_evaluate_metric:
+            return evaluate_names.find_metric(name)
+        if name in self.metrics:
+            return self.metrics[name].function
+        if name in METRICS and name != "exact_match":
+            return handed_on
+        return evaluate_names.find_metric(name)
+
+    def get_metric_aggregation(self, name: str) -> Callable[..., Any] | None:
+        if name in self.metrics:
+            return self.metrics[name].aggregation
+        named = METRICS[name].aggregation if name in METRICS else None
+        return None if named is None else self.get_aggregation(named)
+
+    def is_higher_better(self, metric_name: str) -> bool | None:
+        if metric_name in self.metrics:
+            return self.metrics[metric_name].higher_is_better
+        return METRICS[metric_name].higher_is_better if metric_name in METRICS else None
+
+    def build_filter_ensemble(self, filter_name: str, components: Any) -> FilterEnsemble:
+        return build_ensemble(filter_name, components, self.get_filter)
+
+    def find_metric(self, name: str) -> Callable[..., Any] | None:
+        """The function a task means by a name that is not one of our metrics."""
+        return self.metrics[name].function if name in self.metrics else evaluate_names.find_metric(name)
+
+    def names(self) -> Mapping[str, Any]:
+        """What `lm_eval.api.registry` holds."""
+        return {
+            "register_filter": self.register_filter,
+            "register_metric": self.register_metric,
+            "register_aggregation": self.register_aggregation,
+            "register_model": _ignored,
+            "register_task": _ignored,
+            "get_filter": self.get_filter,
+            "get_metric": self.get_metric,
+            "get_aggregation": self.get_aggregation,
+            "get_metric_aggregation": self.get_metric_aggregation,
+            "is_higher_better": self.is_higher_better,
+        }
+
+
+def _keeper(table: dict[str, Callable[..., Any]], name: str) -> Callable[[Any], Any]:
+    """A decorator that enters what it decorates; a name that is taken stays with the first."""
+
+    def register(made: Any) -> Any:
+        table.setdefault(name, made)
+        return made
+
+    return register
+
+
+def handed_on(items: Any) -> Any:
+    """The same: of a metric whose aggregation does the work."""
+    return items
+
+
+def _ignored(*_: Any, **__: Any) -> Callable[[Any], Any]:
+    return lambda made: made

@@ -1,0 +1,252 @@
+"""lm-eval's Task, of which every task that is a Python class is made, and what such a class knows and asks."""
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+from assay.config.fields import Fields, Origin
+from assay.config.task import TaskConfig
+from assay.plans.ask import generation_params
+from assay.samples.data import data_set
+from assay.samples.fewshot import Leaks, Sampler, default_sampler
+from assay.samples.rows import DataError
+from assay.scorers.loop import Scoring
+from assay.tasks.prepare import scoring
+from assay.tasks.settings import Helpers, Settings
+from assay.tasks.task import Task as OurTask
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a class cannot know of itself: the task that its file describes, and the run it is made for."""
+
+    task: OurTask
+    settings: Settings
+    helpers: Helpers
+
+    @property
+    def folder(self) -> str | None:
+        """Where the YAML file lies that names the data, or else the class."""
+        written = self.task.fields
+        key = next((key for key in ("dataset_kwargs", "dataset_path", "class") if key in written), None)
+        return written.origin(key).folder if key is not None else None
+
+
+@dataclass
+class Instance:
+    """One request of a class-based task, with lm-eval's names."""
+
+    request_type: str
+    doc: Any
+    arguments: Any
+    idx: int
+    metadata: Any = (None, None, None)
+    resps: list[Any] = field(default_factory=list)
+    filtered_resps: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        return self.arguments if isinstance(self.arguments, tuple) else (self.arguments,)
+
+    @property
+    def task_name(self) -> Any:
+        return self.metadata[0]
+
+    @property
+    def doc_id(self) -> Any:
+        return self.metadata[1]
+
+    @property
+    def repeats(self) -> Any:
+        return self.metadata[2]
+
+
+class Config(dict[str, Any]):
+    """A configuration that class-based tasks read and write by attribute or by key."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        defaults = {item.name: None if item.default is MISSING else item.default for item in fields(TaskConfig)}
+        super().__init__({**defaults, "task": None, **{key: given[key] for key in given if key != "class"}})
+        if self["output_type"] == "generate_until":
+            self["generation_kwargs"] = generation_params(self["generation_kwargs"], self["fewshot_delimiter"], {})
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(name)
+        return self[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def to_dict(self, **_: Any) -> dict[str, Any]:
+        return {key: value for key, value in self.items() if value is not None}
+
+
+class Task:
+    """What lm-eval's tasks have in common: a subclass says how it asks and how it scores."""
+
+    VERSION: Any = None
+    DATASET_PATH: str | None = None
+    DATASET_NAME: str | None = None
+    OUTPUT_TYPE: str | None = None
+    multiple_input = multiple_target = False
+    surroundings: Surroundings | None = None
+    _data_dir: str | None = None
+    _seed: int | None = None
+    _choose: Sampler | None = None
+
+    def __init__(self, *places: Any, config: Any = None) -> None:  # noqa: ARG002  # lm-eval gives it, and makes nothing of it
+        self._config = Config({})
+        self.download(*places)
+
+    def download(self, *_: Any, **__: Any) -> None:
+        self.dataset: Any = self._opened(None)
+
+    def _opened(self, dataset_kwargs: Any) -> "_Splits":
+        """The data set, split by split as they are asked for."""
+        config = TaskConfig(
+            task=str(self._config.task), dataset_path=self.DATASET_PATH, dataset_name=self.DATASET_NAME,
+            dataset_kwargs=dataset_kwargs, custom_dataset=self._config.custom_dataset, metadata=self._config.metadata,
+        )  # fmt: skip
+        folder = self.surroundings.folder if self.surroundings is not None else None
+        return _Splits(data_set(config, folder=folder, data_dir=self._data_dir))
+
+    @property
+    def config(self) -> Any:
+        return self._config
+
+    @property
+    def task_name(self) -> Any:
+        return self._config.task
+
+    def get_config(self, key: str) -> Any:
+        return self._config.get(key)
+
+    def set_config(self, key: str, value: Any, update: bool = False) -> None:
+        self._config[key] = {**(self._config.get(key) or {}), **value} if update else value
+        self.__dict__.pop("yaml_config", None)
+
+    @cached_property
+    def yaml_config(self) -> TaskConfig:
+        """The configuration as a YAML file would give it, checked as strictly."""
+        name = str(self._config.task)
+        given = {key: value for key, value in self._config.items() if value is not None}
+        return OurTask.from_fields(Fields.of({**given, "task": name}, Origin(f"task {name!r}"))).config
+
+    @cached_property
+    def yaml_scoring(self) -> Scoring:
+        """The filters and metrics of the configuration, with the values that this class computes."""
+        return self._scored(process_results=self.process_results)
+
+    def _scored(self, **changes: Any) -> Scoring:
+        run = self.surroundings
+        assert run is not None, "only tasks of a run are scored"
+        made = scoring(run.task, replace(self.yaml_config, **changes), run.settings, run.helpers)
+        return replace(made, multiple_targets=self.multiple_target or self.yaml_config.multiple_targets)
+
+    def has_training_docs(self) -> bool:
+        return False
+
+    has_validation_docs = has_test_docs = has_training_docs
+
+    def training_docs(self) -> Any:
+        return []
+
+    validation_docs = test_docs = training_docs
+
+    def fewshot_docs(self) -> Any:
+        if self.has_training_docs():
+            return self.training_docs()
+        return self.validation_docs() if self.has_validation_docs() else self.test_docs()
+
+    @property
+    def eval_docs(self) -> Any:
+        if not self.has_test_docs() and not self.has_validation_docs():
+            raise DataError("the task has neither test nor validation documents, so there is nothing to evaluate")
+        return self.test_docs() if self.has_test_docs() else self.validation_docs()
+
+    @cached_property
+    def task_docs(self) -> Any:
+        """The evaluated documents, prepared once."""
+        docs = self.eval_docs
+        listed = docs if hasattr(docs, "__len__") and hasattr(docs, "__getitem__") else list(docs)
+        if len(listed) == 0:
+            raise DataError("there is no document to evaluate")
+        return listed
+
+    @cached_property
+    def _pool(self) -> list[Any]:
+        docs = self.fewshot_docs()
+        return [] if docs is None else list(docs)
+
+    @property
+    def _is_like_lm_eval(self) -> bool:
+        return self.surroundings is not None and self.surroundings.settings.like_lm_eval
+
+    def look_at_first(self) -> None:
+        """Find out from the first document what the configuration leaves open. A plain task leaves nothing."""
+
+    def set_fewshot_seed(self, seed: int | None = None) -> None:
+        self.fewshot_rnd = random.Random(seed)
+        self._seed, self._choose = seed, None
+
+    def doc_to_text(self, doc: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define doc_to_text")
+
+    def doc_to_target(self, doc: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define doc_to_target")
+
+    def doc_to_choices_or_none(self, doc: Any) -> Any:  # noqa: ARG002  # for those that have choices
+        return None
+
+    def doc_to_prefix(self, doc: Any) -> Any:  # noqa: ARG002  # for those that have one
+        return ""
+
+    def fewshot_context(
+        self, doc: Any, num_fewshot: int, rnd: Any = None, description: str | None = None, **_: Any  # noqa: ARG002
+    ) -> Any:  # fmt: skip
+        """Description, examples and question, each written right behind the other."""
+        if num_fewshot and self._choose is None:
+            leaks = Leaks(one_more=not self.has_training_docs(), always=not self._is_like_lm_eval)
+            self._choose = default_sampler(self._pool, self._seed, leaks)
+        shots = [self._pool[index] for index in self._choose(doc, num_fewshot)] if self._choose and num_fewshot else []
+        before = [f"{self.doc_to_text(shot)}{self.doc_to_target(shot)}\n\n" for shot in shots]
+        return "".join([description or "", *before, self.doc_to_text(doc)])
+
+    def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define construct_requests")
+
+    def process_results(self, doc: Any, results: Any) -> dict[str, Any]:
+        raise NotImplementedError(f"{type(self).__name__} must define process_results")
+
+    def aggregation(self) -> dict[str, Any]:
+        return {}
+
+    def higher_is_better(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def count_bytes(cls, doc: str) -> int:
+        return len(doc.encode("utf-8"))
+
+    @classmethod
+    def count_words(cls, doc: str) -> int:
+        return len(re.split(r"\s+", doc))
+
+
+class _Splits(dict[str, Any]):
+    """Splits of a data set, each opened when it is asked for, and as helper code expects it."""
+
+    def __init__(self, data: Any) -> None:
+        super().__init__()
+        self._data = data
+
+    def __missing__(self, split: str) -> Any:
+        from assay.compat.dataset import Dataset
+
+        rows = self._data.split(split)
+        self[split] = rows if type(rows).__module__.startswith("datasets") else Dataset(rows)
+        return self[split]

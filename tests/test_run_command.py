@@ -1,0 +1,317 @@
+"""`assay run` as a person uses it, and what nobody should give it: each a clear error or a counted failure."""
+
+import io
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+from assay.cli import progress
+from assay.cli.progress import Progress
+from assay.errors import ConfigError
+from assay.models import Scripted
+from small_runs import generate, run, write_task
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+QUIZ = "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: choices\ndoc_to_target: gold\n"
+ROWS: list[dict[str, object]] = [{"q": f"q{n}", "choices": ["a", "b"], "gold": 0} for n in range(4)]
+
+
+def choosing(values: Callable[[str], Any]) -> Scripted:
+    """A model whose log-likelihood of the first choice depends on the question; of the second it is -2."""
+    return Scripted(loglikelihood=lambda q, text: (values(q), True) if text == " a" else (-2.0, False))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(float("nan"), "nan"), (float("inf"), "inf"), (None, "None")],
+)
+def test_a_likelihood_that_is_no_number_is_a_failure_and_not_a_score(value: Any, said: str, tmp_path: Path) -> None:
+    write_task(tmp_path, ROWS, QUIZ)
+    found = run(tmp_path, choosing(lambda q: value if q == "q1" else -1.0))
+    assert (found["results"]["t"]["acc,none"], found["results"]["t"]["sample_len"]) == (1.0, 3)
+    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    assert said in reason
+    assert found["assay"]["tasks"]["t"]["bounds"]["acc,none"] == [0.75, 1.0]
+
+
+def test_minus_infinity_is_a_likelihood(tmp_path: Path) -> None:
+    write_task(tmp_path, ROWS, QUIZ)
+    found = run(tmp_path, choosing(lambda q: float("-inf")))
+    assert found["results"]["t"]["acc,none"] == 0.0
+    assert found["assay"]["failed"] == 0
+
+
+def test_no_text_is_a_failure(tmp_path: Path) -> None:
+    write_task(
+        tmp_path, [{"q": "0", "gold": "a"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
+    )
+    found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: None))  # type: ignore[arg-type, return-value]
+    assert found["assay"]["tasks"]["t"]["failed"] == 1
+    assert "exact_match,none" not in found["results"]["t"]
+
+
+def test_an_answer_of_ten_megabytes_is_an_answer(tmp_path: Path) -> None:
+    long = "x" * 10_000_000
+    found = generate(tmp_path, [long], [long], output_path=str(tmp_path / "run"))
+    assert found["results"]["t"]["exact_match,none"] == 1.0
+
+
+def test_a_right_answer_that_is_no_choice_is_a_failure(tmp_path: Path) -> None:
+    write_task(
+        tmp_path,
+        [*ROWS, {"q": "q4", "choices": ["a", "b"], "gold": 2}, {"q": "q5", "choices": ["a", "b"], "gold": -1}],
+        QUIZ,
+    )
+    found = run(tmp_path, choosing(lambda q: -1.0))
+    assert (found["results"]["t"]["acc,none"], found["assay"]["tasks"]["t"]["failed"]) == (1.0, 2)
+    assert any("none of the 2 choices" in reason for reason in found["assay"]["tasks"]["t"]["reasons"])
+
+
+def test_a_row_that_lacks_what_the_template_needs_fails_alone(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"q": {"text": "0"}, "gold": "a"}, {"q": {}, "gold": "a"}]
+    write_task(tmp_path, rows, "output_type: generate_until\ndoc_to_text: '{{q.text}}'\ndoc_to_target: gold\n")
+    found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))
+    assert found["results"]["t"]["exact_match,none"] == 1.0
+    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    assert "text" in reason
+
+
+@pytest.mark.parametrize(
+    ("rows", "yaml", "said"),
+    [
+        ([], "doc_to_text: q\ndoc_to_target: gold\n", "empty"),
+        ([{"q": "a"}], "doc_to_text: q\ndoc_to_target: '{{gold}}'\n", "gold"),
+        ([{"q": "a"}], "doc_to_text: '{{question}}'\ndoc_to_target: q\n", "question"),
+    ],
+)
+def test_data_that_cannot_be_used_is_told_before_the_model_is_asked(
+    rows: list[dict[str, object]], yaml: str, said: str, tmp_path: Path
+) -> None:
+    write_task(tmp_path, rows, "output_type: generate_until\n" + yaml)
+    asked: list[str] = []
+    with pytest.raises(ConfigError, match=rf"task 't'.*{said}"):
+        run(tmp_path, Scripted(generate=lambda prompt, params, repeat: asked.append(prompt) or "x"))
+    assert asked == []
+
+
+def test_a_task_without_its_data_does_not_stop_the_others(tmp_path: Path) -> None:
+    write_task(tmp_path, ROWS, QUIZ, "good")
+    write_task(tmp_path, [], QUIZ, "empty")
+    found = run(tmp_path, choosing(lambda q: -1.0), ["good", "empty"])
+    assert found["results"]["good"]["acc,none"] == 1.0
+    assert "empty" in found["assay"]["broken"]["empty"]
+    assert found["assay"]["status"] == "incomplete"
+
+
+def test_a_model_that_raises_fails_its_requests_and_not_the_run(tmp_path: Path) -> None:
+    class Breaking(Scripted):
+        async def answer(self, requests: Any) -> Any:
+            async for piece in super().answer(requests[:2]):
+                yield piece
+            raise RuntimeError("out of memory")
+
+    write_task(tmp_path, ROWS, QUIZ)
+    found = run(tmp_path, Breaking(loglikelihood=lambda c, t: (-1.0, True)))
+    assert found["assay"]["tasks"]["t"]["reasons"] == {"the model failed: RuntimeError: out of memory": 3}
+    assert found["results"]["t"]["sample_len"] == 1
+
+
+def test_a_prompt_longer_than_the_model_is_a_failure(tmp_path: Path) -> None:
+    write_task(tmp_path, [{"q": "2 + 3 =", "gold": "5"}, {"q": "word " * 3000, "gold": "5"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\ngeneration_kwargs: {until: ['\\n'], max_gen_toks: 5}\n")  # fmt: skip
+    found = assay.simple_evaluate("embedded", tasks=["t"], include_path=str(tmp_path), include_defaults=False)
+    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    assert "more than the model's 1024" in reason
+    assert found["results"]["t"]["sample_len"] == 1
+
+
+def test_what_a_model_cannot_do_is_refused_before_it_is_asked(tmp_path: Path) -> None:
+    write_task(tmp_path, ROWS, QUIZ)
+    with pytest.raises(ConfigError, match=r"'t' needs a model that can give log-likelihoods"):
+        run(tmp_path, Scripted(generate=lambda prompt, params, repeat: ""))
+
+
+FIVE_TYPOS = """
+    task: t
+    dataset_path: json
+    dataset_kwargs: {data_files: {test: t.jsonl}}
+    test_splitt: test
+    output_type: multiple_chioce
+    doc_to_text: q
+    doc_to_choice: choices
+    doc_to_target: gold
+    num_fewshot: three
+    metric_list: [{metric: acc, agregation: mean}]
+    filter_list: [{name: x, filter: [{function: take_frist}]}]
+"""
+
+
+def test_five_typos_are_told_at_once_with_place_and_remedy(tmp_path: Path, run_assay: Run) -> None:
+    from textwrap import dedent
+
+    (tmp_path / "t.yaml").write_text(dedent(FIVE_TYPOS).lstrip())
+    ended = run_assay("run", "--tasks", "./t.yaml", "--model", "dummy")
+    assert ended.returncode == 2
+    for place, remedy in (
+        ("t.yaml:4:1", "test_split"),
+        ("t.yaml:5:14", "multiple_choice"),
+        ("t.yaml:9:14", "num"),
+        ("t.yaml:10:29", "aggregation"),
+        ("t.yaml:11:45", "take_first"),
+    ):
+        assert place in ended.stderr, ended.stderr
+        assert remedy in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_terminal_escapes_of_a_task_are_shown_neutralised(tmp_path: Path, run_assay: Run) -> None:
+    write_task(
+        tmp_path,
+        [{"q": "\x1b[31mred\x07", "gold": "\x1b]0;title\x07"}],
+        "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n",
+    )
+    ended = run_assay("run", "--tasks", "t", "--include_path", tmp_path, "--model", "dummy", "--write_out")
+    assert "\x1b" not in ended.stdout + ended.stderr
+    assert "red" in ended.stdout
+
+
+def test_a_dry_run_shows_what_would_be_asked_and_asks_nothing(tmp_path: Path, run_assay: Run) -> None:
+    ended = run_assay("run", "--tasks", "first_steps_sums", "--limit", 2, "--dry_run", "-o", tmp_path / "out")
+    assert ended.returncode == 0
+    assert "763 + 32 = 795" in ended.stdout  # an example of the training split
+    assert "target: '90'" in ended.stdout
+    assert "2 requests" in ended.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_options_come_from_a_file_and_flags_win(tmp_path: Path, run_assay: Run) -> None:
+    (tmp_path / "run.yaml").write_text("tasks: [first_steps_larger]\nmodel: dummy\nlimit: 7\noutput_path: out\n")
+    assert run_assay("run", "--config", "run.yaml", "--limit", "3").returncode == 0
+    found = json.loads((tmp_path / "out/results.json").read_text())
+    assert found["n-samples"] == {"first_steps_larger": {"original": 60, "effective": 3}}
+    (tmp_path / "run.yaml").write_text("tasks: [first_steps_larger]\nlimti: 7\n")
+    wrong = run_assay("run", "--config", "run.yaml")
+    assert wrong.returncode == 2
+    assert "limit" in wrong.stderr
+
+
+def test_the_table_has_hierarchy_numbers_and_failures(run_assay: Run) -> None:
+    ended = run_assay("run", "--tasks", "first_steps_arithmetic", "--limit", "4")
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    header = next(line for line in lines if line.startswith("|Tasks"))
+    assert [cell.strip() for cell in header.strip("|").split("|")] == [
+        "Tasks",
+        "Version",
+        "Filter",
+        "n-shot",
+        "Metric",
+        "",
+        "Value",
+        "",
+        "Stderr",
+        "n",
+        "failed",
+    ]
+    assert any(line.startswith("|arithmetic") for line in lines)
+    assert any(line.startswith("| - sums") and "|4|" in line.replace(" ", "") for line in lines)
+
+
+def test_an_earlier_run_is_data_for_another(tmp_path: Path) -> None:
+    write_task(
+        tmp_path,
+        [{"q": "1", "gold": "a"}, {"q": "2", "gold": "b"}],
+        "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n",
+    )
+    run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"), output_path=str(tmp_path / "first"))
+    (tmp_path / "again.yaml").write_text(
+        "task: again\ndataset_path: assay\ndataset_kwargs: {run: first}\ntest_split: t\noutput_type: generate_until\n"
+        "doc_to_text: 'Is {{responses[0][0]}} right for {{q}}?'\ndoc_to_target: \"{{'yes' if scores['exact_match,none'] else 'no'}}\"\n"
+    )
+    found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "yes"), "again")
+    assert found["results"]["again"]["exact_match,none"] == 0.5
+    assert [sample["arguments"][0][0] for sample in found["samples"]["again"]] == [
+        "Is a right for 1?",
+        "Is a right for 2?",
+    ]
+
+
+def test_data_is_fetched_into_a_folder_that_runs_find(tmp_path: Path, run_assay: Run) -> None:
+    """`datasets` loads a folder of the working directory as it loads a name of the hub."""
+    (tmp_path / "things").mkdir()
+    (tmp_path / "things/test.jsonl").write_text('{"q": "1", "gold": "a"}\n')
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks/t.yaml").write_text(
+        "task: t\ndataset_path: things\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
+    )
+    known = ("--include_path", tmp_path / "tasks", "--no_defaults")
+    ended = run_assay("fetch", "t", *known, "--data_dir", "data", HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "hf"))
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads((tmp_path / "data/things/default/test.jsonl").read_text()) == {"q": "1", "gold": "a"}
+    (tmp_path / "elsewhere").mkdir()
+    again = run_assay(
+        "run", "--tasks", "t", *known, "--data_dir", tmp_path / "data", "--model", "dummy", cwd=tmp_path / "elsewhere"
+    )
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_hub_task_without_network_or_folder_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (tmp_path / "t.yaml").write_text(
+        "task: t\ndataset_path: nobody/nothing\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: q\n"
+    )
+    with pytest.raises(ConfigError, match="data_dir"):
+        run(tmp_path, Scripted(generate=lambda prompt, params, repeat: ""))
+
+
+def test_the_folder_for_data_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "data/nobody/nothing/default"
+    folder.mkdir(parents=True)
+    (folder / "test.csv").write_text("q,gold\nx,a\n")
+    (tmp_path / "t.yaml").write_text(
+        "task: t\ndataset_path: nobody/nothing\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
+    )
+    monkeypatch.setenv("ASSAY_DATA_DIR", str(tmp_path / "data"))
+    found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))
+    assert found["results"]["t"]["exact_match,none"] == 1.0
+
+
+def test_a_log_gets_one_line_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_task(tmp_path, ROWS, QUIZ)
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    told: list[str] = []
+    monkeypatch.setattr(progress, "tell", told.append)
+    from assay.evaluation import Run as Work
+    from assay.evaluation.options import run_config, task_manager
+
+    config = run_config({"tasks": ["t"], "include_path": str(tmp_path), "include_defaults": False})
+    work = Work(config, task_manager(config), choosing(lambda q: time.sleep(0.001) or -1.0))
+    work.prepare()
+    with Progress() as work.watch:
+        work.execute()
+    assert told
+    assert "of 4 documents" in told[-1] and "requests/s" in told[-1]
+
+
+def test_templates_are_compiled_once(tmp_path: Path) -> None:
+    from assay.samples.templates import template
+
+    write_task(tmp_path, ROWS * 50, QUIZ.replace("doc_to_text: q", "doc_to_text: 'Q: {{q}} {# only here #}'"))
+    before = template.cache_info().misses
+    run(tmp_path, choosing(lambda q: -1.0))
+    assert template.cache_info().misses - before <= 3
+
+
+def test_evaluate_takes_tasks_that_were_loaded() -> None:
+    loaded = assay.TaskManager().load(["first_steps_larger"])
+    found = assay.evaluate(Scripted(loglikelihood=lambda c, t: (-len(t), False)), loaded, limit=5)
+    assert found["n-samples"]["first_steps_larger"]["effective"] == 5
