@@ -5,15 +5,15 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from bench.environments import bare_environment
+from bench.environments import HOME, assay_python, bare_environment
 from bench.measure import Said
 
 TASKS = ("first_steps_larger", "first_steps_stories", "first_steps_sums")
@@ -81,9 +81,16 @@ def _killed(whole: Path, output: Path, moment: float) -> Outcome:
 
 
 def _started(output: Path) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "assay", "run", "--tasks", *TASKS, "--log_samples", "--output_path", str(output)]
+    command = [str(python()), "-m", "assay", "run", "--tasks", *TASKS, "--log_samples", "--output_path", str(output)]
     environment = {**bare_environment(), "OPENBLAS_NUM_THREADS": "1"}  # threads that wait for each other take minutes
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@cache
+def python() -> Path:
+    """The one that the other parts of `python -m bench` have made, or a new one."""
+    made = HOME / "assay/bin/python"
+    return made if made.exists() else assay_python()
 
 
 def _lines(output: Path) -> list[bytes]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from assay import ConfigError
 from assay.aggregate.estimate import bootstrap, estimate
 from assay.aggregate.functions import AGGREGATIONS
-from assay.groups.mean import TaskScore, pooled_stderr, stderr_of_mean, weighted_mean
+from assay.groups.mean import TaskScore, pooled_stderr, weighted_mean
 from small_runs import ANYTHING, SEVERAL, choose, continue_, generate, processed, roll, run
 
 LLS = [-0.5, -1.25, -3.0, -0.75, -2.0, -1.5, -0.25, -4.0]
@@ -199,7 +199,7 @@ def test_one_document_has_no_error(compat: str | None, name: str, tmp_path: Path
     processed(tmp_path, [{"x": 1.0}], f"metric_list: [{{metric: x, aggregation: {name}}}]\n")
     results = run(tmp_path, ANYTHING, compat=compat)
     assert results["results"]["t"]["x_stderr,none"] == "N/A"
-    assert "one document" in results["assay"]["tasks"]["t"]["no_stderr"]["x,none"]
+    assert "one document" in results["assay"]["tasks"]["t"]["rows"]["x,none"]["reason"]
 
 
 @pytest.mark.parametrize("compat", [None, "lm-eval"])
@@ -412,7 +412,7 @@ def test_a_mean_by_size_is_the_mean_of_all_documents(tasks: list[list[float]]) -
 def test_the_order_of_tasks_does_not_matter(data: st.DataObject, tasks: list[list[float]], by_size: bool) -> None:
     scores = [TaskScore(*of(values), len(values)) for values in tasks]
     shuffled = data.draw(st.permutations(scores))
-    for function in (stderr_of_mean, pooled_stderr, weighted_mean):
+    for function in (pooled_stderr, weighted_mean):
         assert function(shuffled, by_size=by_size) == pytest.approx(
             function(scores, by_size=by_size), rel=1e-9, abs=1e-12
         )
@@ -423,7 +423,6 @@ def test_like_tasks_have_the_error_of_one_over_the_root_of_their_number(values: 
     """There lm-eval's pooled error agrees."""
     value, error = of(values)
     scores = [TaskScore(value, error, len(values))] * count
-    assert stderr_of_mean(scores, by_size=by_size) == pytest.approx(error / math.sqrt(count), rel=1e-9, abs=1e-12)
     assert pooled_stderr(scores, by_size=by_size) == pytest.approx(error / math.sqrt(count), rel=1e-9, abs=1e-12)
 
 

@@ -216,6 +216,7 @@ def test_the_table_has_hierarchy_numbers_and_failures(run_assay: Run) -> None:
         "Value",
         "",
         "Stderr",
+        "95 %",
         "n",
         "failed",
     ]

@@ -20,6 +20,22 @@ _HOME = {
     "StandardGroup": "assay.groups",
     "TagGroup": "assay.groups",
     "GroupManager": "assay.groups",
+    "Aggregator": "assay.groups.aggregators",
+    "CustomAggregator": "assay.groups.aggregators",
+    "DifferenceAggregator": "assay.groups.aggregators",
+    "GeometricMeanAggregator": "assay.groups.aggregators",
+    "HarmonicMeanAggregator": "assay.groups.aggregators",
+    "MaxAggregator": "assay.groups.aggregators",
+    "MeanAggregator": "assay.groups.aggregators",
+    "MedianAggregator": "assay.groups.aggregators",
+    "MinAggregator": "assay.groups.aggregators",
+    "NoOpAggregator": "assay.groups.aggregators",
+    "PassAtKAggregator": "assay.groups.aggregators",
+    "RowAggregator": "assay.groups.aggregators",
+    "WeightedSumAggregator": "assay.groups.aggregators",
+    "AggregatorFactory": "assay.groups.factory",
+    "register_aggregator": "assay.groups.factory",
+    "Estimate": "assay.records",
     "simple_evaluate": "assay.evaluation",
     "evaluate": "assay.evaluation",
     "Task": "assay.tasks",
@@ -43,6 +59,22 @@ if TYPE_CHECKING:
     from assay.groups import GroupManager as GroupManager
     from assay.groups import StandardGroup as StandardGroup
     from assay.groups import TagGroup as TagGroup
+    from assay.groups.aggregators import Aggregator as Aggregator
+    from assay.groups.aggregators import CustomAggregator as CustomAggregator
+    from assay.groups.aggregators import DifferenceAggregator as DifferenceAggregator
+    from assay.groups.aggregators import GeometricMeanAggregator as GeometricMeanAggregator
+    from assay.groups.aggregators import HarmonicMeanAggregator as HarmonicMeanAggregator
+    from assay.groups.aggregators import MaxAggregator as MaxAggregator
+    from assay.groups.aggregators import MeanAggregator as MeanAggregator
+    from assay.groups.aggregators import MedianAggregator as MedianAggregator
+    from assay.groups.aggregators import MinAggregator as MinAggregator
+    from assay.groups.aggregators import NoOpAggregator as NoOpAggregator
+    from assay.groups.aggregators import PassAtKAggregator as PassAtKAggregator
+    from assay.groups.aggregators import RowAggregator as RowAggregator
+    from assay.groups.aggregators import WeightedSumAggregator as WeightedSumAggregator
+    from assay.groups.factory import AggregatorFactory as AggregatorFactory
+    from assay.groups.factory import register_aggregator as register_aggregator
+    from assay.records import Estimate as Estimate
     from assay.tasks import Task as Task
     from assay.tasks import TaskManager as TaskManager
 

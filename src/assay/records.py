@@ -135,11 +135,47 @@ class ScoreKey(NamedTuple):
     filter: str
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value computed from n documents; without a standard error, `reason` says why there is none."""
+class Draws:
+    """The documents a number comes from, and how far each of them moves it: the sum of all squared `moves` is its variance.
 
-    value: float
-    stderr: float | None
-    n: int
-    reason: str = ""
+    Documents of one `source` with one number are the same draw, wherever they are met. Where only the variance is known,
+    there are no moves.
+    """
+
+    __slots__ = ("documents", "moves", "source", "variance")
+
+    def __init__(self, source: str, documents: Sequence[int], moves: Any, variance: float | None = None) -> None:
+        self.source, self.documents, self.moves = source, documents, moves
+        self.variance: float = float((moves * moves).sum()) if variance is None else variance
+
+
+class Estimate(float):
+    """A number computed from n documents, with its standard error; without one, `reason` says why there is none.
+
+    `parts` says which draws it depends on and how much; `repeats` has the scores of every answer, document by document,
+    where there were several; a group's number also tells of how many tasks it is and which of its members had none.
+    """
+
+    __slots__ = ("is_rate", "missing", "n", "parts", "reason", "repeats", "stderr", "tasks")
+
+    def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
+        return super().__new__(cls, value)
+
+    def __init__(  # noqa: PLR0913  # all that is known about a number
+        self, value: float, stderr: float | None = None, n: int = 0, reason: str = "", *,
+        parts: Mapping[Draws, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
+        is_rate: bool = False, tasks: int = 1, missing: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        del value  # the float itself
+        self.stderr, self.n, self.reason = stderr, n, reason
+        self.parts: Mapping[Draws, float] = parts if parts is not None else {}
+        self.repeats, self.is_rate, self.tasks, self.missing = repeats, is_rate, tasks, missing
+
+    @property
+    def value(self) -> float:
+        return float(self)
+
+    def but(self, **changes: Any) -> "Estimate":
+        """The same with something changed."""
+        own = {name: getattr(self, name) for name in self.__slots__} | changes
+        return Estimate(float(self), own.pop("stderr"), own.pop("n"), own.pop("reason"), **own)

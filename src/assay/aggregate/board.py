@@ -1,31 +1,44 @@
 """The scores of one task as they come in: a list per metric and filter, and what failed."""
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.aggregate.estimate import estimate
+from assay.aggregate.estimate import estimate, with_draws
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
-from assay.records import Estimate, ScoreKey
+from assay.records import Estimate, FilterScores, ScoreKey
+
+
+@dataclass(slots=True)
+class Column:
+    """The values of one metric and filter, the documents they are of, and their repeats' scores where there are any."""
+
+    values: list[Any] = field(default_factory=list)
+    documents: "array[int]" = field(default_factory=lambda: array("q"))
+    repeats: list[Sequence[Any]] | None = None
 
 
 @dataclass(slots=True)
 class Board:
     """Values by metric and filter, one per document that was scored, in the order of the documents."""
 
-    values: dict[ScoreKey, list[Any]] = field(default_factory=dict)
+    columns: dict[ScoreKey, Column] = field(default_factory=dict)
     failed: Counter[str] = field(default_factory=Counter)
     noticed: Counter[str] = field(default_factory=Counter)
     documents: int = 0
 
-    def add(self, filter: str, values: Mapping[str, Any]) -> None:
-        for metric, value in values.items():
-            row = ScoreKey(metric, filter)
-            if row in self.values:
-                self.values[row].append(value)
-            else:
-                self.values[row] = [value]
+    def add(self, doc_id: int, scores: FilterScores) -> None:
+        for metric, value in scores.values.items():
+            row = ScoreKey(metric, scores.filter)
+            column = self.columns.get(row)
+            if column is None:
+                column = self.columns[row] = Column(repeats=[] if metric in scores.repeats else None)
+            column.values.append(value)
+            column.documents.append(doc_id)
+            if column.repeats is not None:
+                column.repeats.append(scores.repeats.get(metric, (value,)))
 
     def fail(self, reason: str) -> None:
         self.failed[reason] += 1
@@ -33,7 +46,7 @@ class Board:
     @property
     def scored(self) -> int:
         """How many documents have a value: the most that any metric has."""
-        return max((len(values) for values in self.values.values()), default=0)
+        return max((len(column.values) for column in self.columns.values()), default=0)
 
     def estimates(
         self,
@@ -41,18 +54,18 @@ class Board:
         *,
         bootstrap_iters: int,
         like_lm_eval: bool,
+        source: str,
     ) -> dict[ScoreKey, Estimate]:
-        """The number of each row. A metric nobody declared an aggregation for is averaged."""
-        return {
-            row: estimate(
-                _known(aggregation(row.metric)),
-                values,
-                bootstrap_iters=bootstrap_iters,
-                like_lm_eval=like_lm_eval,
-                metric=row.metric,
+        """The number of each row. A metric nobody declared an aggregation for is averaged. `source` names the data."""
+        found = {}
+        for row, column in self.columns.items():
+            known = _known(aggregation(row.metric))
+            made = estimate(
+                known, column.values, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval, metric=row.metric
             )
-            for row, values in self.values.items()
-        }
+            drawn = with_draws(made, known, column.values, column.documents, source)
+            found[row] = drawn.but(repeats=column.repeats) if column.repeats is not None else drawn
+        return found
 
 
 def _known(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation | Callable[..., Any]:
@@ -60,8 +73,3 @@ def _known(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation 
     if aggregation is None:
         return AGGREGATIONS["mean"]
     return next((each for each in AGGREGATIONS.values() if each.function is aggregation), aggregation)
-
-
-def undeclared(board: Board, declared: Iterable[str]) -> list[str]:
-    """The metrics that came without an aggregation of their own."""
-    return sorted({row.metric for row in board.values} - set(declared))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation, Values, mean, total
-from assay.records import Estimate
+from assay.records import Draws, Estimate
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
 SLOW = ("bleu", "chrf", "chrf++", "ter")
@@ -39,6 +39,27 @@ def estimate(
     else:
         stderr = _stderr(known, values, bootstrap_iters)
     return Estimate(value, stderr, n, "" if stderr is not None else f"none is known for {known.name}")
+
+
+def with_draws(
+    made: Estimate,
+    aggregation: Aggregation | Callable[[Values], float],
+    values: Values,
+    documents: Sequence[int],
+    source: str,
+) -> Estimate:
+    """The number with what is known of its draws: how far each document moves it, or only its variance."""
+    if made.stderr is None or math.isnan(made):
+        return made
+    influence = (
+        aggregation.influence(values) if isinstance(aggregation, Aggregation) and aggregation.influence else None
+    )
+    n = len(values)
+    if influence is None or len(influence) != n:
+        return made.but(parts={Draws(f"{source} {id(values)}", documents, None, made.stderr**2): 1.0})
+    moves = (influence - influence.mean()) / math.sqrt(n * (n - 1))
+    is_rate = aggregation.name == "mean" and set(values) <= {0, 1}  # type: ignore[union-attr]
+    return made.but(parts={Draws(source, documents, moves): 1.0}, is_rate=is_rate)
 
 
 def mean_stderr(values: Values) -> float:

@@ -30,6 +30,7 @@ class Catalog:
         self, include_path: IncludePath = None, *, include_defaults: bool = True, lenient: bool = False
     ) -> None:
         self.lenient = lenient
+        self.facts: Mapping[str, object] | None = None
         self._roots = all_roots(include_path, include_defaults=include_defaults, lenient=lenient)
         self._stale: set[str] = set()
         self._reader = Reader()
@@ -89,7 +90,7 @@ class Catalog:
                 problems.extend(wrong)
                 return fields
 
-            return Expander(index, self._reader, read)
+            return Expander(index, self._reader, read, self.facts)
 
         def beside(path: Path) -> Expander:
             index = self._index_beside(path)

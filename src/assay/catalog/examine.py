@@ -16,6 +16,8 @@ from assay.errors import Problem, nearest
 
 TASK_KEYS = yaml_keys(TaskConfig)
 GROUP_KEYS = yaml_keys(GroupConfig)
+MEMBER_KEYS = ("include", "if")
+"""What may stand beside the keys of a task or group where it is written as a member."""
 OWN_KEYS = ("dataset_path", "custom_dataset", "class", "doc_to_text", "doc_to_target")
 """What a task of its own has, and a mere change to another task has not."""
 
@@ -116,8 +118,8 @@ def _check_task(fields: Fields, problems: list[Problem]) -> None:
 def check_group(fields: Fields, problems: list[Problem]) -> None:
     """A group's own keys, the defaults it has for its members, and its members."""
     _check_name(fields, "group", problems)
-    check(GroupConfig, fields, problems, known=(*TASK_KEYS, "include"))
-    check(TaskConfig, fields.without(*GROUP_KEYS, "include"), problems, known=GROUP_KEYS)
+    check(GroupConfig, fields, problems, known=(*TASK_KEYS, *MEMBER_KEYS))
+    check(TaskConfig, fields.without(*GROUP_KEYS, *MEMBER_KEYS), problems, known=GROUP_KEYS)
     if "tag" in fields:
         lenient = fields.origin("tag").lenient
         fix = "put the tag on the tasks; the group is selected by its name"
@@ -134,11 +136,14 @@ def _check_member(member: Fields, group: Fields, number: int, problems: list[Pro
     if "group" in member:
         check_group(member, problems)
     elif "task" in member:
-        check(TaskConfig, member, problems, known=(*GROUP_KEYS, "include"))
+        check(TaskConfig, member, problems, known=(*GROUP_KEYS, *MEMBER_KEYS))
         _check_name(member, "task", problems)
     else:
         near = nearest("task", map(str, member), count=1) or nearest("group", map(str, member), count=1)
         fix = f"{near[0]!r} looks like it" if near else "write `task: name`, or `group: name` with `task: [...]`"
+        first = next(iter(member), None)
+        if isinstance(first, str) and str(member[first]).startswith(("if ", "always")):
+            fix = f'write {{task: {first}, if: "model.params >= 7e9"}}'
         problems.append(Problem(group.place("task", number), "a member needs `task` or `group`", fix))
 
 

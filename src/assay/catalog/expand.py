@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from assay.catalog.conditions import ConditionError, holds
 from assay.catalog.entries import Entry
 from assay.catalog.examine import GROUP_KEYS, OWN_KEYS, TASK_KEYS, is_legacy_task
 from assay.catalog.include import NO_FIELDS, Reader
@@ -48,16 +49,25 @@ class Member:
 
     name: str
     expand: Callable[[], list[Node]]
+    skipped: str = ""
+    """Why it is left out, where it is."""
 
 
 class Expander:
     """Turns names into nodes. What is wrong goes to `problems`, and the rest is still expanded."""
 
-    def __init__(self, index: Index, reader: Reader, read: Callable[[Entry], Fields]) -> None:
+    def __init__(
+        self,
+        index: Index,
+        reader: Reader,
+        read: Callable[[Entry], Fields],
+        facts: Mapping[str, object] | None = None,
+    ) -> None:
         self.index = index
         self.problems: list[Problem] = []
         self._reader = reader
         self.read = read
+        self.facts = facts
         self._known: dict[tuple[str, Settings], Node | None] = {}
 
     def named(self, wanted: Reference, settings: Settings, trail: Trail = ()) -> list[Node]:
@@ -97,8 +107,23 @@ class Expander:
                 place = partial(fields.place, "task", *([number] if several is listed else []))
                 yield Member(item, partial(self._listed, item, place, below, trail))
             elif isinstance(item, Mapping):
-                written = Fields.of(item, fields.origin("task").within("task", number))
-                yield from self._written(self._with_includes(written), parent, below, trail)
+                written = self._with_includes(Fields.of(item, fields.origin("task").within("task", number)))
+                reason = self._left_out(written)
+                if reason:
+                    yield Member(str(written.get("task", written.get("group"))), list, reason)
+                else:
+                    yield from self._written(written.without("if"), parent, below, trail)
+
+    def _left_out(self, written: Fields) -> str:
+        """Why a member with a condition is left out; nothing where it is not, or nobody has said what is the case."""
+        if "if" not in written or self.facts is None:
+            return ""
+        try:
+            condition = str(written["if"])
+            return "" if holds(condition, self.facts) else f"if {condition}: not so"
+        except ConditionError as error:
+            self.problems.append(Problem(written.place("if"), f"this condition cannot be used: {error}", "correct it"))
+            return "its condition cannot be used"
 
     def _listed(self, name: str, place: Callable[[], Place], settings: Settings, trail: Trail) -> list[Node]:
         # A place is looked up only where something is wrong: a group may list ten thousand names.
@@ -159,9 +184,10 @@ class Expander:
             what = f"groups are nested more than {MAX_GROUP_DEPTH} deep"
             self.problems.append(Problem(fields.place("group"), what, "flatten them"))
             return []
-        members = self.members(fields, name, settings, (*trail, name))
+        members = list(self.members(fields, name, settings, (*trail, name)))
         children = [node for member in members for node in member.expand()]
-        return [GroupNode(name, fields, registered, tuple(children), settings.chosen_format)]
+        skipped = tuple((member.name, member.skipped) for member in members if member.skipped)
+        return [GroupNode(name, fields, registered, tuple(children), settings.chosen_format, skipped)]
 
     def _inline_task(self, reference: Reference, parent: str, settings: Settings) -> list[Node]:
         name = f"{parent}::{reference.base}" if parent else reference.base

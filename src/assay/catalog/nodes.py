@@ -34,6 +34,8 @@ class GroupNode:
     registered: bool
     children: tuple["Node", ...]
     chosen_format: str | None = None
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Members whose condition does not hold, each with it."""
 
 
 Node = TaskNode | GroupNode

@@ -1,14 +1,15 @@
 """Every task of a run bound to its data, in the order in which lm-eval would do it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from assay.catalog.installed import installed_folders
 from assay.compat.class_task import ClassTask
 from assay.compat.modules import HelperCode
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Problem
+from assay.records import Function
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
 from assay.tasks import Task
@@ -24,6 +25,7 @@ class Prepared(NamedTuple):
     tasks: list[Runnable]
     broken: dict[str, str]
     helper_files: list[Path]
+    resolve: Callable[[Function], Any]
 
 
 def prepare_tasks(tasks: Iterable[Task], settings: Settings, config: RunConfig) -> Prepared:
@@ -48,7 +50,7 @@ def prepare_tasks(tasks: Iterable[Task], settings: Settings, config: RunConfig) 
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return Prepared(made, broken, helper.files)
+    return Prepared(made, broken, helper.files, helper.resolve)
 
 
 def _bound(task: Task, settings: Settings, helper: HelperCode) -> Runnable:

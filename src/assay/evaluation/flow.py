@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.aggregate.interval import interval
 from assay.compat.prepare import prepare_tasks
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
@@ -17,17 +18,18 @@ from assay.engine import Counts, Ended, Engine, Started
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.record import config_section, facts, spec
-from assay.groups.results import bottom_up, group_rows
+from assay.groups.results import bottom_up, group_numbers
 from assay.models.load import load_model
 from assay.models.protocol import Model
 from assay.plans.ask import ask
+from assay.records import Estimate, ScoreKey
 from assay.runs.folder import RunFolder, open_run
 from assay.runs.journal import Journal
 from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
 from assay.tasks import TaskManager
-from assay.tasks.preflight import check_groups, check_model, check_samples, refuse_unsafe
+from assay.tasks.preflight import check_model, check_samples, ready_groups, refuse_unsafe
 from assay.tasks.run import TaskRun
 from assay.tasks.settings import Settings
 
@@ -47,9 +49,10 @@ def simple_evaluate(
     options.pop("evaluation_tracker", None)  # what it would write is in the folder of the run
     given = {"log_samples": True, **options, "tasks": _listed(tasks), "model_args": model_args}
     config = run_config({**given, **({"model": model} if isinstance(model, str) else {})})
+    about = {} if isinstance(model, str) else {"model": {"name": model.name, **getattr(model, "facts", {})}}
     run = Run(
         config,
-        manager or task_manager(config),
+        manager or task_manager(config, **about),
         None if isinstance(model, str) else model,
         keep_samples=config.log_samples,
     )
@@ -95,11 +98,10 @@ class Run:
         tasks = self.loaded["tasks"]
         refuse_unsafe(tasks.values(), confirmed=self.config.confirm_run_unsafe_code)
         check_samples(self.config.samples, tasks)
-        prepared, self.broken, self.helper_files = prepare_tasks(tasks.values(), self._settings(), self.config)
+        prepared, self.broken, self.helper_files, resolve = prepare_tasks(tasks.values(), self._settings(), self.config)
         if not prepared:
             raise ConfigError([Problem(Place(f"task {name!r}"), reason) for name, reason in self.broken.items()])
-        if not self.like_lm_eval:
-            check_groups(self.loaded["groups"].values(), prepared)
+        ready_groups(self.loaded["groups"].values(), prepared, resolve, lenient=self.like_lm_eval)
         self.tasks = [TaskRun(each) for each in prepared]
 
     def execute(self) -> dict[str, Any]:
@@ -183,11 +185,13 @@ class Run:
     def _results(self, kept: Mapping[str, Sequence[Kept]]) -> dict[str, Any]:
         """The numbers of every task and group, in lm-eval's layout, with our own account beside them."""
         tasks = {run.runnable.task.name: self._task_result(run) for run in self.tasks}
-        groups = [self._group_result(group, tasks) for group in bottom_up(self.loaded["groups"].values())]
+        ordered = bottom_up(self.loaded["groups"].values())
+        numbers = group_numbers(ordered, tasks, like_lm_eval=self.like_lm_eval)
+        groups = [self._group_result(group, tasks, numbers[group.name]) for group in ordered]
         results = lm_eval_results(list(tasks.values()), groups)
         if self.keep_samples:
             results["samples"] = {name: self._sample_log(name, several) for name, several in kept.items()}
-        account = accounts(list(tasks.values()), self.broken, self.config.max_failed)
+        account = accounts(list(tasks.values()), groups, self.broken, self.config.max_failed, interval)
         return {
             **results,
             "config": config_section(self.config, self.ready_model()),
@@ -200,7 +204,12 @@ class Run:
         return TaskResult(
             name=task.name,
             alias=task.alias,
-            rows=run.board.estimates(runnable.aggregation, bootstrap_iters=iterations, like_lm_eval=self.like_lm_eval),
+            rows=run.board.estimates(
+                runnable.aggregation,
+                bootstrap_iters=iterations,
+                like_lm_eval=self.like_lm_eval,
+                source=runnable.source or task.name,
+            ),
             scored=run.board.scored,
             documents=run.board.documents,
             failed=run.board.failed,
@@ -212,11 +221,21 @@ class Run:
             config=runnable.described(),
         )
 
-    def _group_result(self, group: Any, tasks: Mapping[str, TaskResult]) -> GroupResult:
-        aggregates = group.config.aggregate_metric_list
-        rows = group_rows(group, tasks, like_lm_eval=self.like_lm_eval) if aggregates else None
-        size = sum(tasks[task.name].scored for task in group.get_all_tasks() if task.name in tasks)
-        return GroupResult(group.name, group.alias, group.child_names, rows, size, group.version)
+    def _group_result(
+        self, group: Any, tasks: Mapping[str, TaskResult], numbers: Mapping[ScoreKey, Estimate]
+    ) -> GroupResult:
+        entries = group.config.aggregate_metric_list or ()
+        return GroupResult(
+            name=group.name,
+            alias=group.alias,
+            members=group.child_names,
+            rows=numbers if entries or numbers else None,
+            size=sum(tasks[task.name].scored for task in group.get_all_tasks() if task.name in tasks),
+            version=group.version,
+            metadata=group.metadata,
+            skipped=group.skipped,
+            higher_is_better={e.row_name: e.higher_is_better for e in entries if e.higher_is_better is not None},
+        )
 
     def _keeper(self, name: str, kept: dict[str, list[Kept]]) -> Callable[[Kept], None] | None:
         """What takes the samples of a task: the folder, the caller, both or nobody."""

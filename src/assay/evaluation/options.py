@@ -52,8 +52,17 @@ def _with_seeds(config: RunConfig) -> RunConfig:
     )
 
 
-def task_manager(config: RunConfig) -> TaskManager:
-    """The manager that knows the tasks of a run."""
+def task_manager(config: RunConfig, **more: object) -> TaskManager:
+    """The manager that knows the tasks of a run. `more` are facts beside those of the options."""
     arguments = parse_arguments(config.model_args, "model_args")
     facts = {**redacted(arguments), **parse_arguments(config.metadata or None, "metadata")}
-    return TaskManager(None, config.include_path, config.include_defaults, facts, config.compat)
+    return TaskManager(
+        None, config.include_path, config.include_defaults, facts, config.compat, {**run_facts(config), **more}
+    )
+
+
+def run_facts(config: RunConfig) -> dict[str, object]:
+    """What conditions of members may speak of: `model`, `run`, `metadata`."""
+    given = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}
+    model = {"name": config.model, **parse_arguments(config.model_args, "model_args")}
+    return {"model": model, "run": given, "metadata": parse_arguments(config.metadata or None, "metadata")}

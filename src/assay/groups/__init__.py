@@ -1,4 +1,4 @@
-"""Groups as objects: members both ways, walks through the hierarchy, circles refused."""
+"""Groups as objects: members both ways, walks through the hierarchy, circles refused; and their numbers."""
 
 from assay.groups.group import Group as Group
 from assay.groups.group import StandardGroup as StandardGroup

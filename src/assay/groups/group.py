@@ -1,12 +1,15 @@
 """A group knows its members and its parents; a member may have several of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeVar, Union
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union
 
 from assay.config.fields import Fields
 from assay.config.group import GroupConfig
 from assay.errors import ConfigError, Place, Problem
+
+if TYPE_CHECKING:
+    from assay.groups.aggregators import Aggregator
 
 
 class TaskLike(Protocol):
@@ -34,11 +37,34 @@ class Group(ABC, Generic[TaskT]):
         self.parents: list[Group[TaskT]] = []
         self.children: list[Node[TaskT]] = []
         self.member_aliases: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}  # members left out, each with the condition that does not hold
+        self._aggregator: Aggregator | None = None
         if parent is not None:
             parent.add_child(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {len(self.children)} members)"
+
+    @property
+    def aggregator(self) -> "Aggregator":
+        """What computes its numbers, as its configuration says; or what was put in its place."""
+        if self._aggregator is None:
+            from assay.groups.factory import AggregatorFactory  # aggregators know groups
+
+            self._aggregator = AggregatorFactory.create_aggregator(self.config)
+        return self._aggregator
+
+    @aggregator.setter
+    def aggregator(self, aggregator: "Aggregator") -> None:
+        self._aggregator = aggregator
+
+    def compute_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        """Its numbers, from those of its tasks: `{task: {"metric,filter": value, "samples": n}}`."""
+        found = self.aggregator.aggregate(self, task_results)
+        scorer = self.config.group_scorer
+        if not callable(scorer):
+            return found
+        return {**found, **{str(row): value for row, value in scorer(self, task_results).items()}}
 
     @abstractmethod
     def add_child(self, child: Node[TaskT], *, alias: str | None = None) -> None:
@@ -158,3 +184,13 @@ class TagGroup(StandardGroup[TaskT]):
         if alias is not None:
             self.member_aliases[child.name] = alias
         child.add_tag(self.name)
+
+
+def group_type(name: str) -> type[StandardGroup[Any]] | None:
+    """The kind of group that a name means: the class of that name, wherever it is defined."""
+    kinds: list[type[StandardGroup[Any]]] = [StandardGroup]
+    for kind in kinds:  # grows as it goes
+        if kind.__name__ == name:
+            return kind
+        kinds += kind.__subclasses__()
+    return None

@@ -8,6 +8,7 @@ from assay.config.fields import Fields, Origin
 from assay.config.group import GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, Node, StandardGroup, TaskT
+from assay.groups.results import bottom_up
 
 
 class GroupManager(Generic[TaskT]):
@@ -70,6 +71,14 @@ class GroupManager(Generic[TaskT]):
 
         for group in [root] if root is not None else self.root_groups:
             group.traverse(visit_once)
+
+    def compute_all_group_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+        """The numbers of every group: members first, so that a group may build on those of the groups in it."""
+        known = dict(task_results)
+        found: dict[str, dict[str, float]] = {}
+        for group in bottom_up(self.groups.values()):
+            known[group.name] = found[group.name] = group.compute_metrics(known)
+        return {name: found[name] for name in self.groups}
 
 
 def _config(name: str, config: GroupConfig | Mapping[str, object]) -> GroupConfig:

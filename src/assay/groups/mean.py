@@ -1,4 +1,4 @@
-"""The mean of a group's tasks, weighted by size or not, with the standard error of just that mean."""
+"""The mean of a group's tasks and its error, as lm-eval 0.4.13 computes them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,16 +31,6 @@ def weighted_mean(scores: Sequence[TaskScore], *, by_size: bool) -> float:
     return above / sum(weights)
 
 
-def stderr_of_mean(scores: Sequence[TaskScore], *, by_size: bool) -> float | None:
-    """The error of that mean: documents vary within tasks, the tasks themselves are given."""
-    if any(score.stderr is None for score in scores):
-        return None
-    weights = [score.size if by_size else 1 for score in scores]
-    whole = sum(weights)
-    parts = [(weight / whole * (score.stderr or 0.0)) ** 2 for score, weight in zip(scores, weights, strict=True)]
-    return math.sqrt(sum(parts))
-
-
 def pooled_stderr(scores: Sequence[TaskScore], *, by_size: bool) -> float | None:
     """What lm-eval 0.4.13 writes: for means by size the pooled error, which also counts the spread between sizes."""
     errors = [score.stderr for score in scores if score.stderr is not None]
@@ -57,13 +47,11 @@ def pooled_stderr(scores: Sequence[TaskScore], *, by_size: bool) -> float | None
     return math.sqrt(variance / sum(sizes))
 
 
-def mean_of_tasks(
-    tasks: Sequence[str], found: Mapping[str, TaskScore], *, by_size: bool, like_lm_eval: bool
-) -> GroupScore | None:
+def mean_of_tasks(tasks: Sequence[str], found: Mapping[str, TaskScore], *, by_size: bool) -> GroupScore | None:
     """The group's number from those of its tasks that have one; None where none has."""
     scores = [found[task] for task in tasks if task in found]
     if not scores:
         return None
-    error = (pooled_stderr if like_lm_eval else stderr_of_mean)(scores, by_size=by_size)
+    error = pooled_stderr(scores, by_size=by_size)
     missing = tuple(task for task in tasks if task not in found)
     return GroupScore(weighted_mean(scores, by_size=by_size), error, sum(score.size for score in scores), missing)

@@ -34,26 +34,61 @@ def bottom_up(groups: Iterable[Group[Any]]) -> list[Group[Any]]:
     return list(ordered.values())
 
 
-def group_rows(group: Group[Any], tasks: Mapping[str, Scored], *, like_lm_eval: bool) -> dict[ScoreKey, Estimate]:
-    """A group's own numbers, as its aggregate_metric_list says."""
+def group_numbers(
+    groups: Sequence[Group[Any]], tasks: Mapping[str, Scored], *, like_lm_eval: bool
+) -> dict[str, dict[ScoreKey, Estimate]]:
+    """The numbers of groups, which come with members first; by the group's name."""
+    known: dict[str, Mapping[str, float]] = {
+        name: {**{f"{key.metric},{key.filter}": value for key, value in task.rows.items()}, "samples": task.scored}
+        for name, task in tasks.items()
+    }
+    found: dict[str, dict[ScoreKey, Estimate]] = {}
+    for group in groups:
+        if like_lm_eval and all(entry.aggregation == "mean" for entry in group.config.aggregate_metric_list or ()):
+            found[group.name] = like_lm_evals(group, tasks)
+            continue
+        group.aggregator.strict = not is_lenient(group)
+        numbers = known[group.name] = group.compute_metrics(known)
+        found[group.name] = {ScoreKey(*_split(key)): _as_estimate(value) for key, value in numbers.items()}
+    return found
+
+
+def is_lenient(group: Group[Any]) -> bool:
+    """Whether it comes from a folder that is read as leniently as lm-eval reads."""
+    return any(group.fields.origin(key).lenient for key in group.fields)
+
+
+def _split(key: str) -> tuple[str, str]:
+    metric, _, filter_name = key.partition(",")
+    return metric, filter_name or "none"
+
+
+def _as_estimate(value: float) -> Estimate:
+    return value if isinstance(value, Estimate) else Estimate(value, None, 0, "a function of yours gave it")
+
+
+def like_lm_evals(group: Group[Any], tasks: Mapping[str, Scored]) -> dict[ScoreKey, Estimate]:
+    """A group's numbers as lm-eval 0.4.13 computes them."""
     leaves = [task.name for task in group.get_all_tasks()]
     rows: dict[ScoreKey, Estimate] = {}
     for entry in group.config.aggregate_metric_list or ():
         for filter_name in _filters(entry, leaves, tasks):
             key = ScoreKey(entry.metric_name, filter_name)
             found = {
-                name: TaskScore(estimate.value, estimate.stderr, tasks[name].scored if like_lm_eval else estimate.n)
+                name: TaskScore(float(estimate), estimate.stderr, tasks[name].scored)
                 for name in leaves
                 if name in tasks and (estimate := tasks[name].rows.get(key)) is not None
             }
-            score = mean_of_tasks(leaves, found, by_size=bool(entry.weight_by_size), like_lm_eval=like_lm_eval)
+            score = mean_of_tasks(leaves, found, by_size=entry.weight_by_size is not False)
             if score is not None:
-                rows[key] = Estimate(score.value, score.stderr, score.size)
+                rows[key] = Estimate(score.value, score.stderr, score.size, missing=tuple(score.missing))
     return rows
 
 
 def _filters(entry: AggMetricConfig, leaves: Sequence[str], tasks: Mapping[str, Scored]) -> list[str]:
-    if entry.filter_list is None:
-        rows = [key for name in leaves if name in tasks for key in tasks[name].rows]
-        return sorted({key.filter for key in rows if key.metric == entry.metric_name})
-    return [entry.filter_list] if isinstance(entry.filter_list, str) else list(entry.filter_list)
+    if isinstance(entry.filter_list, str):
+        return [entry.filter_list]
+    if entry.filter_list is not None:
+        return list(entry.filter_list)
+    rows = [key for name in leaves if name in tasks for key in tasks[name].rows]
+    return sorted({key.filter for key in rows if key.metric == entry.metric_name})

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "n", "failed")
+HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
 NAMES = ("name", "alias", "sample_len", "sample_count")
 
 Results = Mapping[str, Any]
@@ -69,9 +69,11 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
     shots = str(results["n-shot"].get(name, ""))
     own = results.get("assay", {}).get("tasks", {}).get(name)
     failed = (f"{own['failed']}*" if own["incomplete"] else str(own["failed"])) if own else ""
+    account = results.get("assay", {})
+    known = {**account.get("tasks", {}), **account.get("groups", {})}.get(name, {}).get("rows", {})
     metrics = sorted(key for key in row if "," in key and not key.partition(",")[0].endswith("_stderr"))
     if not metrics:
-        yield (alias, version, "", shots, "", "", "", "", "", "", failed)
+        yield (alias, version, "", shots, "", "", "", "", "", "", "", failed)
     for key in metrics:
         metric, _, filter_name = key.partition(",")
         better = results["higher_is_better"].get(name, {}).get(metric)
@@ -88,13 +90,20 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
             _number(row[key]),
             "±",
             _number(stderr),
+            _interval(known.get(key, {}).get("interval")),
             str(count),
             failed,
         )
         alias = version = ""
 
 
+def _interval(ends: Sequence[float] | None) -> str:
+    return f"{ends[0]:.3f} … {ends[1]:.3f}" if ends is not None else ""
+
+
 def _number(value: Any) -> str:
+    if value is None or value != value:
+        return "–"
     return f"{value:.4f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 

@@ -1,11 +1,14 @@
 """Results in lm-eval's layout: what its consumers read, under the names they know."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from assay.records import Estimate, ScoreKey
+
+Ends = Callable[[Estimate], Sequence[float] | None]
+"""The interval of a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,9 @@ class GroupResult:
     rows: Mapping[ScoreKey, Estimate] | None
     size: int
     version: str
+    metadata: Mapping[str, object]
+    skipped: Mapping[str, str]
+    higher_is_better: Mapping[str, bool]
 
 
 def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) -> dict[str, Any]:
@@ -75,7 +81,7 @@ def _plain(value: Any) -> Any:
 def _written(rows: Mapping[ScoreKey, Estimate]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for (metric, filter_name), estimate in rows.items():
-        found[f"{metric},{filter_name}"] = estimate.value
+        found[f"{metric},{filter_name}"] = float(estimate)
         found[f"{metric}_stderr,{filter_name}"] = "N/A" if estimate.stderr is None else estimate.stderr
     return found
 
@@ -93,34 +99,38 @@ def _inherit(group: GroupResult, shots: dict[str, int], better: dict[str, dict[s
     numbers = {shots.get(member) for member in group.members}
     if len(numbers) == 1 and None not in numbers:
         shots[group.name] = shots[group.members[0]]
+    told = group.metadata.get("num_fewshot")
+    if isinstance(told, int):
+        shots[group.name] = told
     merged: dict[str, bool | None] = {}
     for member in group.members:
         for metric, direction in better.get(member, {}).items():
             merged[metric] = direction if merged.get(metric, direction) == direction else None
+    merged |= group.higher_is_better
     if merged:
         better[group.name] = merged
 
 
-def accounts(tasks: Sequence[TaskResult], broken: Mapping[str, str], max_failed: float) -> dict[str, Any]:
-    """What lm-eval's layout has no place for: what failed, how far that can move a number, why an error is missing."""
-    by_task = {task.name: _account(task, max_failed) for task in tasks}
+def accounts(
+    tasks: Sequence[TaskResult], groups: Sequence[GroupResult], broken: Mapping[str, str], max_failed: float, ends: Ends
+) -> dict[str, Any]:
+    """What lm-eval's layout has no place for: intervals, what failed, how far that can move a number, why one is missing."""
+    by_task = {task.name: _account(task, max_failed, ends) for task in tasks}
     failed = sum(account["failed"] for account in by_task.values())
-    incomplete = [name for name, account in by_task.items() if account["incomplete"]]
+    lacking = any("no_value" in each for each in by_task.values())
     return {
-        "status": "incomplete"
-        if failed or broken or any("no_value" in each for each in by_task.values())
-        else "complete",
+        "status": "incomplete" if failed or broken or lacking else "complete",
         "failed": failed,
-        "incomplete": incomplete,
+        "incomplete": [name for name, account in by_task.items() if account["incomplete"]],
         "broken": dict(broken),
         "tasks": by_task,
+        "groups": {group.name: _group_account(group, ends) for group in groups},
     }
 
 
-def _account(task: TaskResult, max_failed: float) -> dict[str, Any]:
+def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
     failed = sum(task.failed.values())
-    reasons = {f"{key.metric},{key.filter}": row.reason for key, row in task.rows.items() if row.reason}
-    without = {f"{key.metric},{key.filter}": row.reason for key, row in task.rows.items() if math.isnan(row.value)}
+    without = {f"{key.metric},{key.filter}": row.reason for key, row in task.rows.items() if math.isnan(row)}
     return {
         "documents": task.documents,
         "scored": task.scored,
@@ -129,8 +139,32 @@ def _account(task: TaskResult, max_failed: float) -> dict[str, Any]:
         "incomplete": failed > max_failed * max(task.documents, 1),
         **({"noticed": dict(sorted(task.noticed.items()))} if task.noticed else {}),
         **({"bounds": _bounds(task, failed)} if failed else {}),
-        **({"no_stderr": reasons} if reasons else {}),
         **({"no_value": without} if without else {}),
+        "rows": _described(task.rows, ends),
+    }
+
+
+def _group_account(group: GroupResult, ends: Ends) -> dict[str, Any]:
+    return {
+        **({"metadata": _plain(group.metadata)} if group.metadata else {}),
+        **({"skipped": dict(group.skipped)} if group.skipped else {}),
+        "rows": _described(group.rows or {}, ends),
+    }
+
+
+def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> dict[str, Any]:
+    """All that is known about each number: null, with the reason, where there is none."""
+    return {
+        f"{key.metric},{key.filter}": {
+            "value": None if math.isnan(row) else float(row),
+            "stderr": row.stderr,
+            "interval": ends(row),
+            "n": row.n,
+            **({"tasks": row.tasks} if row.tasks > 1 else {}),
+            **({"missing": list(row.missing)} if row.missing else {}),
+            **({"reason": row.reason} if row.reason else {}),
+        }
+        for key, row in rows.items()
     }
 
 

@@ -30,10 +30,10 @@ class Splits:
             self._prepared[key] = rows if process_docs is None else _as_split(process_docs(self.as_dataset(rows)), name)
         return self._prepared[key]
 
-    def fingerprint(self) -> str:
-        """A name for the content of the splits that were used: of files by what is in them, of others by their name."""
+    def fingerprint(self, *names: str) -> str:
+        """A name for the content of splits, or of all that were used: of files by what is in them, of others by their name."""
         parts = [self.data.name]
-        for name in sorted({name for name, _ in self._prepared}):
+        for name in names or sorted({name for name, _ in self._prepared}):
             files = getattr(self.data.split(name), "files", None)
             parts += [f"{name} {digest_file(file)}" for file in files] if files is not None else [name]
         return digest("\n".join(parts).encode())

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from assay.catalog.catalog import Catalog
 from assay.catalog.entries import Entry
+from assay.catalog.examine import GROUP_KEYS
 from assay.catalog.nodes import GroupNode, Node, TaskNode
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Spec
@@ -17,6 +18,7 @@ from assay.config.group import GroupConfig
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem
 from assay.groups import Group, StandardGroup
+from assay.groups.group import group_type
 from assay.samples.formats import choose, formatted
 from assay.tasks.formats import KnownFormats
 from assay.tasks.naming import Meaning, meanings
@@ -38,7 +40,8 @@ class TaskManager:
     """Knows every task, group and tag, and loads what is asked for.
 
     `include_path` adds folders to those bundled, of an installed lm_eval and of plug-ins (`include_defaults`).
-    `metadata` is handed to every task. `compat="lm-eval"` reads every folder as leniently as lm-eval's own.
+    `metadata` is handed to every task; `facts` are what conditions of members speak of.
+    `compat="lm-eval"` reads every folder as leniently as lm-eval's own.
     """
 
     def __init__(
@@ -48,10 +51,12 @@ class TaskManager:
         include_defaults: bool = True,
         metadata: Mapping[str, object] | None = None,
         compat: str | None = None,
+        facts: Mapping[str, object] | None = None,
     ) -> None:
         if verbosity is not None:
             warnings.warn("`verbosity` has no effect: configure logging instead", DeprecationWarning, stacklevel=2)
         self.catalog = Catalog(include_path, include_defaults=include_defaults, lenient=compat == "lm-eval")
+        self.catalog.facts = facts
         self.metadata = dict(metadata or {})
 
     @property
@@ -190,15 +195,14 @@ class _Builder:
         return replace(config, metadata={**own, **self.manager.metadata})
 
     def _group(self, node: GroupNode, meaning: Meaning) -> Group[Task]:
-        own = [
-            key for key in node.fields if key in ("group", "group_alias", "task", "aggregate_metric_list", "metadata")
-        ]
+        own = [key for key in node.fields if key in GROUP_KEYS]
         wrong: list[Problem] = []
         config = decode(GroupConfig, node.fields.only(own), wrong)
         if config is None or any(problem.serious for problem in wrong):
             raise ConfigError(wrong)
-        group: Group[Task] = StandardGroup(config)
+        group: Group[Task] = self._kind(config, node)(config)
         group.name, group.fields = meaning.key, node.fields
+        group.skipped = dict(node.skipped)
         group.alias = _alias(meaning, "group_alias") or (
             meaning.key if node.registered else meaning.key.rpartition("::")[2]
         )
@@ -209,6 +213,16 @@ class _Builder:
                 alias = child.fields.get(key)
                 group.add_child(member, alias=alias if isinstance(alias, str) else None)
         return group
+
+    def _kind(self, config: GroupConfig, node: GroupNode) -> type[StandardGroup[Task]]:
+        """The class of a group. One that a `!function` names is known when helper code is run, before a run."""
+        if not isinstance(config.type, str):
+            return StandardGroup
+        found = group_type(config.type)
+        if found is None:
+            fix = "give the name of a subclass of StandardGroup that is imported, or !function module.Class"
+            raise ConfigError([Problem(node.fields.place("type"), f"no kind of group is called {config.type!r}", fix)])
+        return found
 
 
 def _alias(meaning: Meaning, key: str) -> str | None:

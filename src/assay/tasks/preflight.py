@@ -1,16 +1,22 @@
 """What can be known to fail before anything is asked: of tasks, and of a model for these tasks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from assay.config.group import AggMetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.groups.factory import AggregatorFactory
 from assay.groups.group import Group
+from assay.groups.results import is_lenient
+from assay.groups.rows import filter_name
+from assay.groups.selection import check as check_filter
 from assay.models.protocol import Model
-from assay.records import ScoreKey
+from assay.records import Function, ScoreKey
 from assay.tasks.runnable import Runnable
 from assay.tasks.task import Task
 
+Resolve = Callable[[Function], Any]
 MEANING = {
     "generate": "generate text",
     "loglikelihood": "give log-likelihoods",
@@ -41,42 +47,84 @@ def check_model(model: Model, tasks: Sequence[Runnable]) -> None:
         raise ConfigError(problems)
 
 
-def check_groups(groups: Iterable[Group[Any]], tasks: Sequence[Runnable]) -> None:
-    """Refuse a group's aggregate of a metric or filter that none of its tasks has, where all of them can tell."""
+def ready_groups(groups: Iterable[Group[Any]], tasks: Sequence[Runnable], resolve: Resolve, *, lenient: bool) -> None:
+    """Give every group what computes its numbers, and refuse what cannot be computed; all problems at once."""
     known = {task.task.name: task.rows() for task in tasks}
-    problems = []
+    problems: list[Problem] = []
     for group in groups:
-        rows = [known[task.name] for task in group.get_all_tasks() if task.name in known]
-        lenient = any(group.fields.origin(key).lenient for key in group.fields)
-        if lenient or not rows or any(row is None for row in rows):
+        try:
+            ready_group(group, resolve)
+        except ConfigError as error:
+            problems += error.problems
             continue
-        there = {key for row in rows for key in row or ()}
-        for number, entry in enumerate(group.config.aggregate_metric_list or ()):
-            problem = _missing(entry, there)
-            if problem is not None:
-                problems.append(Problem(_place(group, number), *problem))
+        if not lenient and not is_lenient(group):
+            problems += _lacking(group, known)
     if problems:
         raise ConfigError(problems)
 
 
-def _place(group: Group[Any], number: int) -> Place:
-    if "aggregate_metric_list" in group.fields:
-        return group.fields.place("aggregate_metric_list", number)
-    return Place(f"group {group.name!r}")
+def ready_group(group: Group[Any], resolve: Resolve) -> None:
+    """A group with its functions resolved and its aggregators made."""
+    entries = tuple(
+        replace(entry, aggregation=resolve(entry.aggregation)) if isinstance(entry.aggregation, Function) else entry
+        for entry in group.config.aggregate_metric_list or ()
+    )
+    scorer = group.config.group_scorer
+    found = resolve(scorer) if isinstance(scorer, Function) else scorer
+    group.config = replace(group.config, aggregate_metric_list=entries or None, group_scorer=found)
+    wrong = check_filter(group.config.group_filter)
+    if wrong is not None:
+        raise ConfigError([Problem(_place(group, "group_filter"), wrong, "see docs/groups.md")])
+    if isinstance(group.config.type, Function):
+        group.__class__ = resolve(group.config.type)
+    group.aggregator = AggregatorFactory.create_aggregator(
+        group.config, lambda number: _place(group, "aggregate_metric_list", number)
+    )
 
 
-def _missing(entry: AggMetricConfig, there: Iterable[ScoreKey]) -> tuple[str, str] | None:
+def _lacking(group: Group[Any], known: Mapping[str, frozenset[ScoreKey] | None]) -> Iterator[Problem]:
+    """Aggregates of a metric or filter that members lack, where they can tell."""
+    for number, entry in enumerate(group.config.aggregate_metric_list or ()):
+        if entry.levels == "children" or callable(entry.aggregation) or entry.aggregation == "pass@k":
+            continue
+        names = [task.name for task in group.get_all_tasks() if task.name in known]
+        told = {name: rows for name in names if (rows := known[name]) is not None}
+        if not told:
+            continue
+        problem = _missing(entry, told, whole=len(told) == len(names))
+        if problem is not None:
+            yield Problem(_place(group, "aggregate_metric_list", number), *problem)
+
+
+def _place(group: Group[Any], *path: str | int) -> Place:
+    if str(path[0]) in group.fields:
+        return group.fields.place(*path)
+    return Place(f"group {group.name!r}, {path[0]}")
+
+
+def _missing(entry: AggMetricConfig, told: Mapping[str, frozenset[ScoreKey]], *, whole: bool) -> tuple[str, str] | None:
     """What is wrong with an aggregate, and the remedy."""
-    filters = [key.filter for key in there if key.metric == entry.metric_name]
+    there = {key for rows in told.values() for key in rows}
+    filters = sorted({key.filter for key in there if key.metric == entry.metric_name})
     if not filters:
         metrics = sorted({key.metric for key in there})
         what = f"no task of the group has the metric {entry.metric_name!r}"
-        return what, did_you_mean(entry.metric_name, metrics) + f" (there are: {', '.join(metrics)})"
-    wanted = [entry.filter_list] if isinstance(entry.filter_list, str) else entry.filter_list or ()
-    absent = next((name for name in wanted if name not in filters), None)
-    if absent is None:
-        return None
-    return f"no task of the group has {entry.metric_name!r} of a filter {absent!r}", did_you_mean(absent, filters)
+        return (
+            (what, f"{did_you_mean(entry.metric_name, metrics)} (there are: {', '.join(metrics)})") if whole else None
+        )
+    written = entry.filter_list
+    wanted = [written] if isinstance(written, str) else [] if isinstance(written, Mapping) else list(written or ())
+    absent = next((name for name in map(filter_name, wanted) if name not in filters), None)
+    if absent is not None and whole:
+        return f"no task of the group has {entry.metric_name!r} of a filter {absent!r}", did_you_mean(absent, filters)
+    without = [name for name, rows in told.items() if not any(key.metric == entry.metric_name for key in rows)]
+    if without and entry.missing != "skip":
+        some = ", ".join(without[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
+        return (
+            f"{some}: no metric {entry.metric_name!r}",
+            "add `missing: skip` to leave such members out of this number",
+        )
+    return None
 
 
 def check_samples(samples: Mapping[str, object] | None, tasks: Iterable[str]) -> None:

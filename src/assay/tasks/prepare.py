@@ -65,7 +65,8 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     if config.doc_to_choice is not None:
         prompter.choices(first)  # for what a function may draw: lm-eval looks at text, target and choices once, too
     scored = replace(scored, multiple_targets=several or config.multiple_targets)
-    return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint())
+    source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
+    return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint(), source)
 
 
 def _with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
@@ -140,6 +141,7 @@ class PreparedTask:
     prompter: Prompter
     scoring: Scoring
     fingerprint: str = ""
+    source: str = ""
 
     @cached_property
     def original(self) -> int:

@@ -71,7 +71,7 @@ class TaskRun:
             self._fail(document.sample, scores.reason, document.responses)
             return
         for filtered in scores:
-            self.board.add(filtered.filter, filtered.values)
+            self.board.add(document.sample.doc_id, filtered)
             if INVALID in filtered.answers:
                 self.board.noticed[f"no match by filter {filtered.filter}"] += 1
         if self.keep is not None:

@@ -48,6 +48,11 @@ class Runnable(Protocol):
         """Changes when the data does."""
         ...
 
+    @property
+    def source(self) -> str:
+        """A name for the evaluated documents: tasks of one source share those with one number."""
+        ...
+
     def samples(self) -> Iterator[Sample]:
         """The evaluated documents with what is asked about each, one at a time."""
         ...

@@ -1,0 +1,61 @@
+"""Confidence intervals: what a number may well be, given what was seen."""
+
+import math
+from statistics import NormalDist
+
+from assay.records import Estimate
+
+LEVEL = 0.95
+
+
+def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:
+    """The interval of a number; None where it has no standard error.
+
+    A rate has Wilson's, with as many documents as would give its standard error: never a point, and within 0 and 1. Any
+    other number has Student's, with the degrees of freedom of its documents.
+    """
+    if estimate.stderr is None or math.isnan(estimate) or estimate.n < 2:
+        return None
+    value, error = float(estimate), estimate.stderr
+    is_rate = estimate.is_rate or (error == 0 and 0 <= value <= 1)
+    if is_rate:
+        weight = value * (1 - value) / error**2 if error > 0 else float(estimate.n)
+        return wilson(value, weight, level)
+    half = student(level, estimate.n - max(estimate.tasks, 1)) * error
+    return value - half, value + half
+
+
+def wilson(p: float, n: float, level: float = LEVEL) -> tuple[float, float]:
+    """Wilson's interval of a share p of n.
+
+    >>> [round(end, 4) for end in wilson(0.0, 10)], [round(end, 4) for end in wilson(0.5, 100)]
+    ([0.0, 0.2775], [0.4038, 0.5962])
+    """
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def student(level: float, freedom: int) -> float:
+    """How many standard errors Student's distribution puts on either side (an expansion, to three digits from 3 on).
+
+    >>> round(student(0.95, 10), 3), round(student(0.95, 1), 2), round(student(0.95, 10**6), 3)
+    (2.228, 12.71, 1.96)
+    """
+    freedom = max(freedom, 1)
+    if freedom <= 2:
+        tail = math.pi * (1 - level) / 2
+        return (
+            1 / math.tan(tail)
+            if freedom == 1
+            else math.sqrt(2 / ((1 - level) * (1 + level)) - 2)
+            if level < 1
+            else math.inf
+        )
+    z, n = NormalDist().inv_cdf(0.5 + level / 2), float(freedom)
+    g1 = (z**3 + z) / 4
+    g2 = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    g3 = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    g4 = (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160
+    return z + g1 / n + g2 / n**2 + g3 / n**3 + g4 / n**4

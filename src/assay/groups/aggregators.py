@@ -1,0 +1,270 @@
+"""Aggregators: a group's numbers from those of its members, each with the standard error of just that number."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from assay.config.group import AggMetricConfig, GroupConfig
+from assay.groups.group import Group
+from assay.groups.rows import Results, Row, rows
+from assay.groups.selection import Selection
+from assay.groups.spread import Member, resampled, smooth, unknown
+from assay.records import Draws, Estimate
+
+DRAWS = 1000
+BIASED = "the members were chosen by their scores: the number is biased and has no standard error"
+
+
+class Aggregator(ABC):
+    """Computes a group's numbers. `strict`: a member without the metric leaves the row without a number."""
+
+    strict = False
+
+    def __init__(self, config: GroupConfig) -> None:
+        self.config = config
+        self.agg_metric_configs: Sequence[AggMetricConfig] = tuple(config.aggregate_metric_list or ())
+
+    @abstractmethod
+    def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
+        """The rows of the group by `metric,filter`."""
+
+
+class NoOpAggregator(Aggregator):
+    """For a group without numbers of its own."""
+
+    def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:  # noqa: ARG002
+        return {}
+
+
+class CustomAggregator(Aggregator):
+    """A function of yours: it takes the group and the results, and gives rows, or one number."""
+
+    def __init__(self, config: GroupConfig, agg_fn: Callable[[Group[Any], Results], Any]) -> None:
+        super().__init__(config)
+        self.agg_fn = agg_fn
+
+    def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
+        made = self.agg_fn(group, task_results)
+        if isinstance(made, Mapping):
+            return {str(key): float(value) if not isinstance(value, Estimate) else value for key, value in made.items()}
+        [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
+        found = made if isinstance(made, Estimate) else Estimate(float(made), None, 0, "a function of yours gave it")
+        return {f"{entry.row_name},none": found}
+
+
+class SeveralAggregators(Aggregator):
+    """One aggregator for each entry of the list."""
+
+    def __init__(self, config: GroupConfig, several: Sequence[Aggregator]) -> None:
+        super().__init__(config)
+        self.several = several
+
+    def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for each in self.several:
+            each.strict = self.strict
+            found |= each.aggregate(group, task_results)
+        return found
+
+
+class RowAggregator(Aggregator):
+    """Computes row by row. A kind of its own overrides `combine`, which has the members that have a number."""
+
+    by_size = False
+    """Whether members count by size where an entry says nothing."""
+
+    @abstractmethod
+    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
+        """The number of a row."""
+
+    def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
+        return {
+            f"{entry.row_name},{row.filter}": self._number(group, entry, row)
+            for entry in self.agg_metric_configs
+            for row in self.rows(group, entry, task_results)
+        }
+
+    def rows(self, group: Group[Any], entry: AggMetricConfig, task_results: Results) -> Sequence[Row]:
+        return [row for row in rows(group, entry, task_results) if row.members or entry.missing == "error"]
+
+    def _number(self, group: Group[Any], entry: AggMetricConfig, row: Row) -> Estimate:
+        strict = entry.missing == "error" or (self.strict and entry.missing is None)
+        if row.missing and strict:
+            some = ", ".join(row.missing[:3]) + ("" if len(row.missing) <= 3 else f" and {len(row.missing) - 3} more")
+            return unknown(math.nan, row.members, f"{some}: no {entry.metric_name!r} of filter {row.filter!r}")
+        present = [member for member in row.members if not math.isnan(member.estimate)]
+        lost = next((member for member in row.members if math.isnan(member.estimate)), None)
+        if lost is not None and (strict or not present):
+            return unknown(math.nan, present, f"{lost.name}: {lost.estimate.reason or 'it is not a number'}")
+        chosen = Selection.of(group.config).best(present, higher_is_better=entry.higher_is_better is not False)
+        by_size = self.by_size if entry.weight_by_size is None else entry.weight_by_size
+        made = self.combine(chosen, [member.size if by_size else 1.0 for member in chosen])
+        if len(chosen) < len(present):
+            made = unknown(float(made), chosen, BIASED)
+        nameless = [member.name for member in row.members if math.isnan(member.estimate)]
+        return made.but(missing=(*row.missing, *nameless))
+
+
+class MeanAggregator(RowAggregator):
+    """The mean: by size (micro) unless an entry says `weight_by_size: false` (macro)."""
+
+    by_size = True
+
+    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
+        whole = sum(weights)
+        if not whole:
+            return unknown(math.nan, members, "no member has a document")
+        above = 0.0
+        for member, weight in zip(members, weights, strict=True):
+            above += member.estimate * weight
+        made = smooth(above / whole, members, [weight / whole for weight in weights])
+        return made.but(is_rate=all(member.estimate.is_rate for member in members))
+
+
+class HarmonicMeanAggregator(RowAggregator):
+    """The harmonic mean: low members pull it down. There is none where a member is 0 or less."""
+
+    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
+        if any(member.estimate <= 0 for member in members):
+            return unknown(math.nan, members, "a harmonic mean needs numbers above 0")
+        whole = sum(weights)
+        made = whole / sum(weight / member.estimate for member, weight in zip(members, weights, strict=True))
+        slopes = [made**2 * w / (whole * m.estimate**2) for m, w in zip(members, weights, strict=True)]
+        return smooth(made, members, slopes)
+
+
+class GeometricMeanAggregator(RowAggregator):
+    """The geometric mean. There is none where a member is 0 or less."""
+
+    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
+        if any(member.estimate <= 0 for member in members):
+            return unknown(math.nan, members, "a geometric mean needs numbers above 0")
+        whole = sum(weights)
+        made = math.exp(sum(w * math.log(m.estimate) for m, w in zip(members, weights, strict=True)) / whole)
+        return smooth(made, members, [made * w / (whole * m.estimate) for m, w in zip(members, weights, strict=True)])
+
+
+class MedianAggregator(RowAggregator):
+    """The middle member; its spread over resampled documents."""
+
+    def __init__(self, config: GroupConfig, draws: int = DRAWS) -> None:
+        super().__init__(config)
+        self.draws = draws
+
+    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+        import numpy as np
+
+        value = float(median(float(member.estimate) for member in members))
+        spread, reason = resampled(lambda numbers: np.median(numbers, axis=1), members, self.draws)
+        return Estimate(value, spread, sum(member.size for member in members), reason, tasks=len(members))
+
+
+class MinAggregator(RowAggregator):
+    """The least of the members."""
+
+    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+        value = min(float(member.estimate) for member in members)
+        return unknown(value, members, "which member is the least is a matter of chance")
+
+
+class MaxAggregator(RowAggregator):
+    """The greatest of the members."""
+
+    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+        value = max(float(member.estimate) for member in members)
+        return unknown(value, members, "which member is the greatest is a matter of chance")
+
+
+class DifferenceAggregator(RowAggregator):
+    """One member less another: the two of the group, or those that `of` names."""
+
+    def __init__(self, config: GroupConfig, of: Sequence[str] | None = None) -> None:
+        super().__init__(config)
+        if of is not None and (isinstance(of, str) or len(of) != 2):
+            raise ValueError("`of` takes the names of two members")
+        self.of = of
+
+    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+        if self.of is not None:
+            members = [member for name in self.of for member in members if member.name == name]
+        if len(members) != 2:
+            return unknown(math.nan, members, f"a difference takes two members, and there are {len(members)}")
+        return smooth(members[0].estimate - members[1].estimate, members, [1.0, -1.0])
+
+
+class WeightedSumAggregator(RowAggregator):
+    """The sum of the members, each times its weight; with `normalize`, over the sum of the weights."""
+
+    def __init__(self, config: GroupConfig, weights: Mapping[str, float], normalize: bool = False) -> None:
+        super().__init__(config)
+        self.weights, self.normalize = {str(name): float(weight) for name, weight in weights.items()}, normalize
+
+    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+        without = [member.name for member in members if member.name not in self.weights]
+        if without:
+            return unknown(math.nan, members, f"no weight is given for {', '.join(without[:3])}")
+        own = [self.weights[member.name] for member in members]
+        whole = sum(own) if self.normalize else 1.0
+        if not whole:
+            return unknown(math.nan, members, "the weights add up to 0")
+        value = sum(weight * member.estimate for weight, member in zip(own, members, strict=True)) / whole
+        return smooth(value, members, [weight / whole for weight in own])
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """How likely k of n answers, c of them right, hold a right one: without bias.
+
+    >>> pass_at_k(5, 2, 1), round(pass_at_k(5, 2, 2), 4), pass_at_k(5, 4, 2)
+    (0.4, 0.7, 1.0)
+    """
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+class PassAtKAggregator(MeanAggregator):
+    """pass@k: per problem from the scores of its answers, then the mean over problems.
+
+    `metric` names the row; `of` is the metric whose answers are counted, right where they score 1. Members that have a
+    row of that name already are averaged.
+    """
+
+    def __init__(self, config: GroupConfig, k: int = 1, of: str = "exact_match") -> None:
+        super().__init__(config)
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise ValueError(f"k must be a number from 1 on, not {k!r}")
+        self.k, self.of = k, of
+
+    def rows(self, group: Group[Any], entry: AggMetricConfig, task_results: Results) -> Sequence[Row]:
+        before, counted = f"{entry.metric_name},", f"{self.of},"
+        reduced: dict[str, dict[str, float]] = {}
+        for name, own in task_results.items():
+            made = {
+                before + key[len(counted) :]: self._of_repeats(name, value)
+                for key, value in own.items()
+                if key.startswith(counted) and isinstance(value, Estimate) and value.repeats is not None
+            }
+            reduced[name] = {**own, **made, **{key: value for key, value in own.items() if key.startswith(before)}}
+        return super().rows(group, entry, reduced)
+
+    def _of_repeats(self, name: str, value: Estimate) -> Estimate:
+        import numpy as np
+
+        several = value.repeats or ()
+        few = min(map(len, several), default=0)
+        if few < self.k:
+            return Estimate(math.nan, None, len(several), f"{name} has {few} answers, fewer than k = {self.k}")
+        scores = np.array([pass_at_k(len(each), sum(score >= 1 for score in each), self.k) for each in several])
+        return estimate_of_mean(scores, value)
+
+
+def estimate_of_mean(scores: Any, like: Estimate) -> Estimate:
+    """The mean of a score per document, for the documents that another number has."""
+    n, value = len(scores), float(scores.mean())
+    if n < 2:
+        return Estimate(value, None, n, "one document has no spread")
+    known = next(iter(like.parts), None)
+    moves = (scores - value) / math.sqrt(n * (n - 1))
+    source = known.source if known is not None else f"documents {id(like)}"
+    draws = Draws(source, known.documents if known is not None else range(n), moves)
+    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0})
