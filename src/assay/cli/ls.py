@@ -11,7 +11,7 @@ from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import counted, is_terminal, printable, say_columns, say_json, tell, write_lines
 
 KINDS = {"tasks": ("task", "group", "tag"), "subtasks": ("task",), "groups": ("group",), "tags": ("tag",)}
-TABLES = ("formats", "models", "metrics", "filters", "scorers")
+TABLES = ("formats", "models", "metrics", "filters", "scorers", "aggregators")
 
 
 class Row(NamedTuple):
@@ -106,6 +106,7 @@ def _table_rows(options: argparse.Namespace) -> list[Row]:
     if options.kind == "formats":
         return _format_rows(options)
     from assay.filters import FILTERS
+    from assay.groups.factory import AGGREGATORS
     from assay.models.load import BACKENDS
     from assay.scorers.metrics import METRICS
     from assay.scorers.named import SCORERS
@@ -120,6 +121,7 @@ def _table_rows(options: argparse.Namespace) -> list[Row]:
             "model": BACKENDS,
             "filter": {**FILTERS, "custom": None},
             "scorer": SCORERS,
+            "aggregator": AGGREGATORS,
         }
         rows = {name: {"description": _sentence(made)} for name, made in tables[kind].items()}
     return [Row(name, kind, None, more=more) for name, more in sorted(rows.items())]

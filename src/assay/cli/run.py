@@ -12,6 +12,7 @@ from assay.cli.output import say, tell
 from assay.cli.progress import Progress
 from assay.cli.write_out import write_out
 from assay.config.arguments import parse_arguments, parse_value
+from assay.config.run import RunConfig
 from assay.config.source import Source
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation import Run
@@ -80,6 +81,7 @@ def _define_numbers(add: Callable[..., object]) -> None:
     add("--predict_only", "-x", **SWITCH, help="ask and write down, but do not score")
     add("--dry_run", **SWITCH, help="show prompts, targets and counts, and ask nothing")
     add("--write_out", "-w", **SWITCH, help="show the first prompt of each task before the run")
+    add("--depth", type=int, metavar="N", help="how many levels below the top the table shows")
     add("--show_config", **SWITCH, help="print the configuration of every task with the results")
     add("--confirm_run_unsafe_code", **SWITCH, help="run code that the model wrote")
 
@@ -101,28 +103,28 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         tell("\nstopped" + (f"; go on with: {shlex.join(redacted_command(command))}" if config.output_path else ""))
         return INTERRUPTED
-    _show(results, config.output_path, show_config=config.show_config)
+    _show(results, config, options.depth)
     return COMPLETE if results["assay"]["status"] == "complete" else SOME_FAILED
 
 
-def _show(results: Mapping[str, Any], folder: str | None, *, show_config: bool) -> None:
+def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> None:
     say(heading(results))
-    say(results_table(results))
-    groups = results_table(results, groups=True)
+    say(results_table(results, depth=depth))
+    groups = results_table(results, groups=True, depth=depth)
     if groups:
         say("\n" + groups)
-    if show_config:
+    if config.show_config:
         say(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
     for line in footing(results):
         tell(line)
-    if folder is not None:
-        say(f"\nrun: {Path(folder).resolve()}")
+    if config.output_path is not None:
+        say(f"\nrun: {Path(config.output_path).resolve()}")
 
 
 def _given(options: argparse.Namespace) -> dict[str, object]:
     """The options that were given: by flag, else by file."""
     flags = {key: value for key, value in vars(options).items() if value is not None}
-    for key in ("config", "command", "run", "no_defaults", "v", "wandb_args", "hf_hub_log_args"):
+    for key in ("config", "command", "run", "no_defaults", "depth", "v", "wandb_args", "hf_hub_log_args"):
         flags.pop(key, None)
     given: dict[str, object] = {**_from_file(options.config), **flags}
     for key in ("model_args", "gen_kwargs"):

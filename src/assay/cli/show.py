@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from assay.catalog.functions import functions_in
 from assay.cli.options import add_catalog_options, task_manager
@@ -125,9 +125,12 @@ def _show_group(group: Group[Task], depth: int | None) -> None:
     tasks, groups = group.get_all_tasks(), group.get_all_groups()
     below = f"{counted(len(tasks), 'task')}, {counted(len(groups), 'group')} below"
     say(f"{group.name}  ·  group, {below}, version {group.version}")
-    for key in ("description", "domain", "difficulty", "citation"):
-        if key in group.metadata:
-            say(f"{key}: {group.metadata[key]}")
+    for key, value in group.metadata.items():
+        if key != "version":
+            say(f"{key}: {value}")
+    for member in group.config.task or ():
+        if isinstance(member, Mapping) and "if" in member:
+            say(f"only if {member['if']}: {member.get('task', member.get('group'))}")
     say()
     for line in _tree(group, "", depth):
         say(line)

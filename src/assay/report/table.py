@@ -9,9 +9,12 @@ NAMES = ("name", "alias", "sample_len", "sample_count")
 Results = Mapping[str, Any]
 
 
-def results_table(results: Results, *, groups: bool = False) -> str:
-    """The results as a markdown table: groups with their members below them, then the other tasks; or groups alone."""
-    rows = list(_rows(results, groups=groups))
+def results_table(results: Results, *, groups: bool = False, depth: int | None = None) -> str:
+    """The results as a markdown table: groups with their members below them, then the other tasks; or groups alone.
+
+    Below `depth` a tree is not shown: one line says how much is there.
+    """
+    rows = list(_rows(results, groups=groups, depth=depth))
     title = ("Groups", *HEADER[1:]) if groups else HEADER
     return markdown(title, rows) if rows else ""
 
@@ -37,15 +40,23 @@ def footing(results: Results) -> list[str]:
         if own.get("noticed"):
             lines.append(f"{task}: answers " + ", ".join(f"{what}: {count}" for what, count in own["noticed"].items()))
         lines += [f"no value: {task}: {row}: {reason}" for row, reason in own.get("no_value", {}).items()]
+    for group, own in account.get("groups", {}).items():
+        lines += [f"{group}: left out: {member}: {why}" for member, why in own.get("skipped", {}).items()]
+        for row, known in own["rows"].items():
+            if known["value"] is None:
+                lines.append(f"{group}: {row}: no number: {known['reason']}")
     lines += [f"not run: {task}: {reason}" for task, reason in account.get("broken", {}).items()]
     return lines
 
 
-def _rows(results: Results, *, groups: bool) -> Iterator[tuple[str, ...]]:
+def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
     shown = results.get("groups", {}) if groups else results["results"]
-    for name, depth in _order(results):
-        if name in shown:
-            yield from _task_rows(name, depth, shown[name], results)
+    members = results.get("group_subtasks", {})
+    for name, level in _order(results):
+        if name in shown and (depth is None or level <= depth):
+            yield from _task_rows(name, level, shown[name], results)
+            if level == depth and members.get(name) and not groups:
+                yield (" " * (level + 1) + f"… {len(members[name])} members", *[""] * (len(HEADER) - 1))
 
 
 def _order(results: Results) -> Iterator[tuple[str, int]]:
