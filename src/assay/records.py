@@ -89,6 +89,18 @@ class Failed(NamedTuple):
 
 Response = Text | Likelihood | Failed
 
+
+class Trouble(Exception):
+    """A request that had no answer this time, and may have one the next. `after` is when, where the model said so.
+
+    `slow_down`: the model wants less at once. `gone`: it could not even be reached.
+    """
+
+    def __init__(self, reason: str, *, after: float | None = None, slow_down: bool = False, gone: bool = False) -> None:
+        super().__init__(reason)
+        self.after, self.slow_down, self.gone = after, slow_down, gone
+
+
 Asking = Generator[Sequence[Request], Sequence[Response], Sequence[Response]]
 """A plan at work: it yields requests, is sent their responses, and returns those that its answer is made of."""
 

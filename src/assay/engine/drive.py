@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from assay.engine.flights import Flights, Land
 from assay.engine.keys import Keys
-from assay.models.protocol import Model
+from assay.engine.patience import Patience, Room
+from assay.models.protocol import AnyModel, Model, Remote
 from assay.records import Asking, Failed, Generate, Likelihood, Request, Response, Text
 
 SYNC_SECONDS = 1.0
@@ -60,25 +62,59 @@ class _Plan:
 class Engine:
     """Drives plans to their ends. Identical requests are sent once; what is in the memory is not sent at all."""
 
-    def __init__(self, model: Model, memory: Memory, notice: Callable[[Counts], None] | None = None) -> None:
+    def __init__(self, model: AnyModel, memory: Memory, notice: Callable[[Counts], None] | None = None) -> None:
         self.model = model
         self.counts = Counts()
         self._memory = memory
         self._notice = notice
         self._keys = Keys(model.identity)
         self._synced = time.monotonic()
+        self.patience: Patience | None = None
 
     async def run(self, plans: Iterator[Started], end: Callable[[Ended], None]) -> None:
         """Drive every plan; `end` is called with each as it ends, in whatever order they do."""
+        if isinstance(self.model, Remote):
+            await self._run_remote(self.model, plans, end)
+            return
         waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
         batch: list[tuple[bytes, Request]] = []
         for started in plans:
             self._step(_Plan(started), None, waiting, batch, end)
             while len(batch) >= self.model.window:
-                batch = await self._send(batch, waiting, end)
+                batch = await self._send(self.model, batch, waiting, end)
         while batch:
-            batch = await self._send(batch, waiting, end)
+            batch = await self._send(self.model, batch, waiting, end)
         self._memory.sync()
+
+    async def _run_remote(self, model: Remote, plans: Iterator[Started], end: Callable[[Ended], None]) -> None:
+        """Drive plans with a model that answers one by one: as many at once as there is room for."""
+        waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
+        batch: list[tuple[bytes, Request]] = []
+        self.patience = Patience(model.ask, model.probe, room=Room(model.concurrency))
+        flights = Flights(self.patience)
+
+        def land(key: bytes, request: Request, response: Response) -> None:
+            landed = _checked(request, response)
+            self._memory.add([(key, landed)])
+            self._sync_now_and_then()
+            self._deliver(landed, waiting.pop(key), waiting, batch, end)
+            if self._notice is not None:
+                self._notice(self.counts)
+
+        async with model, flights:
+            for started in plans:
+                self._step(_Plan(started), None, waiting, batch, end)
+                await self._take_off(batch, flights, land)
+            while batch or flights.under_way:
+                await self._take_off(batch, flights, land)
+                await flights.one_landed()
+        self._memory.sync()
+
+    async def _take_off(self, batch: list[tuple[bytes, Request]], flights: Flights, land: Land) -> None:
+        for key, request in batch:
+            self.counts.sent += 1
+            await flights.send(key, request, land)
+        batch.clear()
 
     def _step(
         self,
@@ -127,15 +163,16 @@ class Engine:
 
     async def _send(
         self,
+        model: Model,
         batch: list[tuple[bytes, Request]],
         waiting: dict[bytes, list[tuple[_Plan, int]]],
         end: Callable[[Ended], None],
     ) -> list[tuple[bytes, Request]]:
         """Send a window of requests and deliver what comes; returns what is to be sent next."""
-        now, later = batch[: self.model.window], batch[self.model.window :]
+        now, later = batch[: model.window], batch[model.window :]
         self.counts.sent += len(now)
         unanswered = dict(now)
-        async for landed in self._answers(now, unanswered):
+        async for landed in self._answers(model, now, unanswered):
             self._memory.add(landed)
             self._sync_now_and_then()
             for key, response in landed:
@@ -147,12 +184,12 @@ class Engine:
         return later
 
     async def _answers(
-        self, now: Sequence[tuple[bytes, Request]], unanswered: Mapping[bytes, Request]
+        self, model: Model, now: Sequence[tuple[bytes, Request]], unanswered: Mapping[bytes, Request]
     ) -> AsyncIterator[list[tuple[bytes, Response]]]:
         """What the model answers, as it comes; and a failure for every request that it left without."""
         reason = "the model gave no response"
         try:
-            async for answered in self.model.answer([request for _, request in now]):
+            async for answered in model.answer([request for _, request in now]):
                 yield [(now[number][0], _checked(now[number][1], response)) for number, response in answered]
         except Exception as error:  # noqa: BLE001  # whatever a model raises, its requests failed and are told apart
             reason = f"the model failed: {type(error).__name__}: {error}"

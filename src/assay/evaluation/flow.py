@@ -4,7 +4,8 @@ import asyncio
 import dataclasses
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.record import config_section, facts, spec
 from assay.groups.results import bottom_up, group_numbers
 from assay.models.load import load_model
-from assay.models.protocol import Model
+from assay.models.protocol import AnyModel, Remote
 from assay.plans.ask import ask
 from assay.records import Estimate, ScoreKey
 from assay.runs.folder import RunFolder, open_run
@@ -38,7 +39,7 @@ Watch = Callable[["Run"], None]
 
 
 def simple_evaluate(
-    model: Model | str, model_args: object = None, tasks: object = None, **options: Any
+    model: AnyModel | str, model_args: object = None, tasks: object = None, **options: Any
 ) -> dict[str, Any]:
     """Evaluate a model on tasks; the result is the content of results.json, with `samples` where they are logged.
 
@@ -60,7 +61,7 @@ def simple_evaluate(
     return run.execute()
 
 
-def evaluate(lm: Model, task_dict: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+def evaluate(lm: AnyModel, task_dict: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     """Evaluate a model on tasks that were loaded already: what `TaskManager.load` returns."""
     items = [*task_dict["tasks"].values(), *task_dict.get("groups", {}).values()]
     return simple_evaluate(lm, tasks=items, **{"fewshot_as_multiturn": False, **options})
@@ -76,7 +77,7 @@ class Run:
 
     config: RunConfig
     manager: TaskManager
-    model: Model | None = None
+    model: AnyModel | None = None
     watch: Watch | None = None
     keep_samples: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -108,6 +109,8 @@ class Run:
         """Ask, score and count; the result is the content of results.json."""
         model = self.ready_model()
         check_model(model, [run.runnable for run in self.tasks])
+        if isinstance(model, Remote):
+            run_async(model.greet())
         if self.config.output_path is None:
             with closing(Journal(None)) as journal:
                 return self._work(model, journal)
@@ -120,15 +123,15 @@ class Run:
             self.folder.finish(written, results["assay"]["status"], dataclasses.asdict(self.counts))
         return results
 
-    def _work(self, model: Model, journal: Journal) -> dict[str, Any]:
+    def _work(self, model: AnyModel, journal: Journal) -> dict[str, Any]:
         kept: dict[str, list[Kept]] = {}
         for run in self.tasks:
             run.keep = self._keeper(run.runnable.task.name, kept)
         with fewer_collections():
-            asyncio.run(self._drive(model, journal))
+            run_async(self._drive(model, journal))
         return self._results(kept)
 
-    def ready_model(self) -> Model:
+    def ready_model(self) -> AnyModel:
         if self.model is None:
             self.model = load_model(self.config.model, parse_arguments(self.config.model_args, "model_args"))
         return self.model
@@ -157,7 +160,7 @@ class Run:
     def _template(self, messages: list[dict[str, str]], opened: bool) -> str:
         return self.ready_model().chat_template(messages, opened)
 
-    async def _drive(self, model: Model, journal: Journal) -> None:
+    async def _drive(self, model: AnyModel, journal: Journal) -> None:
         """Ask everything; scores are noted as responses land."""
 
         def plans() -> Iterator[Started]:
@@ -264,6 +267,17 @@ class Run:
         """The number a document is logged under: its own; or lm-eval's, which takes `samples` in the order given."""
         asked: Any = (self.config.samples or {}).get(name)
         return int(asked[number]) if self.like_lm_eval and asked else doc_id
+
+
+def run_async(work: Coroutine[Any, Any, None]) -> None:
+    """Do something asynchronous and wait for it; beside a loop that runs already, as in a notebook, in a thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(work)
+        return
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(asyncio.run, work).result()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
 from assay.config.source import digest
-from assay.models.protocol import Model
+from assay.models.protocol import AnyModel
 from assay.runs.folder import environment
 from assay.runs.redact import redacted
 from assay.samples.rows import digest_file
@@ -20,7 +20,7 @@ NOT_SPEC = ("output_path", "force", "write_out", "show_config", "dry_run", "log_
 """Options that results do not depend on, or that are told by what they led to."""
 
 
-def spec(config: RunConfig, model: Model, tasks: Iterable[Runnable], helpers: Iterable[Path]) -> dict[str, Any]:
+def spec(config: RunConfig, model: AnyModel, tasks: Iterable[Runnable], helpers: Iterable[Path]) -> dict[str, Any]:
     """All that the results of a run depend on."""
     options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in NOT_SPEC}
     given = {key: value for key, value in options.items() if value is not None}
@@ -29,14 +29,14 @@ def spec(config: RunConfig, model: Model, tasks: Iterable[Runnable], helpers: It
     return {"model": model.identity, "tasks": named, "helper_code": code, **given}
 
 
-def facts(config: RunConfig, model: Model) -> dict[str, Any]:
+def facts(config: RunConfig, model: AnyModel) -> dict[str, Any]:
     """What is noted about a run beside what it depends on."""
     arguments = parse_arguments(config.model_args, "model_args")
     named = {"name": model.name, "identity": model.identity, "args": redacted(arguments)}
     return {"model": named, "environment": environment()}
 
 
-def config_section(config: RunConfig, model: Model) -> dict[str, Any]:
+def config_section(config: RunConfig, model: AnyModel) -> dict[str, Any]:
     """The section `config` of lm-eval's results."""
     return {
         "model": model.name,

@@ -10,7 +10,7 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.groups.group import Group
 from assay.groups.rows import Results, Row, rows
 from assay.groups.selection import Selection
-from assay.groups.spread import Member, resampled, smooth, unknown
+from assay.groups.spread import Member, curved, resampled, smooth, unknown
 from assay.records import Draws, Estimate
 
 DRAWS = 1000
@@ -132,7 +132,7 @@ class HarmonicMeanAggregator(RowAggregator):
         whole = sum(weights)
         made = whole / sum(weight / member.estimate for member, weight in zip(members, weights, strict=True))
         slopes = [made**2 * w / (whole * m.estimate**2) for m, w in zip(members, weights, strict=True)]
-        return smooth(made, members, slopes)
+        return curved(made, members, slopes, lambda numbers: whole / (1 / numbers @ weights), DRAWS)
 
 
 class GeometricMeanAggregator(RowAggregator):
@@ -143,7 +143,15 @@ class GeometricMeanAggregator(RowAggregator):
             return unknown(math.nan, members, "a geometric mean needs numbers above 0")
         whole = sum(weights)
         made = math.exp(sum(w * math.log(m.estimate) for m, w in zip(members, weights, strict=True)) / whole)
-        return smooth(made, members, [made * w / (whole * m.estimate) for m, w in zip(members, weights, strict=True)])
+        slopes = [made * w / (whole * m.estimate) for m, w in zip(members, weights, strict=True)]
+        return curved(made, members, slopes, lambda numbers: _geometric(numbers, weights), DRAWS)
+
+
+def _geometric(numbers: Any, weights: Sequence[float]) -> Any:
+    """The geometric mean of each row."""
+    import numpy as np
+
+    return np.exp(np.log(numbers) @ weights / sum(weights))
 
 
 class MedianAggregator(RowAggregator):

@@ -13,6 +13,7 @@ from assay.models.llama import REAL, Cache, Llama, log_softmax
 from assay.models.prefix import Cluster, Tree, clusters
 from assay.models.protocol import Answered, Can, Message
 from assay.models.tokens import cut_at_stop, encode_pair, rolling_windows
+from assay.models.vocabulary import Vocabulary
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Failed,
@@ -40,19 +41,15 @@ class Embedded:
     window = 2048
 
     def __init__(self, path: str | None = None) -> None:
-        from tokenizers import Tokenizer
-
         self._folder = Path(path) if path is not None else BUNDLED
         self._llama = Llama(self._folder)
-        self._tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
-        described = json.loads((self._folder / "tokenizer_config.json").read_text())
-        self._template = described.get("chat_template")
-        self._end = int(self._tokenizer.token_to_id(described["eos_token"]) or 0)
+        self._words = Vocabulary(self._folder)
+        self._tokenizer = self._words.tokenizer
+        self._end = self._words.end
         generation = self._folder / "generation_config.json"
         ends = json.loads(generation.read_text())["eos_token_id"] if generation.is_file() else self._end
         self._ends = frozenset(ends if isinstance(ends, list) else [ends])
         self.max_length: int | None = self._llama.max_length
-        self._encoded: dict[str, list[int]] = {}
 
     @cached_property
     def identity(self) -> str:
@@ -64,10 +61,7 @@ class Embedded:
         return f"embedded {made.hexdigest()}"
 
     def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
-        from jinja2.sandbox import SandboxedEnvironment
-
-        template = SandboxedEnvironment(keep_trailing_newline=True).from_string(self._template)
-        return template.render(messages=messages, add_generation_prompt=add_generation_prompt)
+        return self._words.chat_template(messages, add_generation_prompt)
 
     def count_tokens(self, text: str) -> int | None:
         return len(self._encode(text))
@@ -81,12 +75,7 @@ class Embedded:
             yield self._write(written[start : start + 64])
 
     def _encode(self, text: str) -> list[int]:
-        known = self._encoded.get(text)
-        if known is None:
-            if len(self._encoded) > 20_000:
-                self._encoded.clear()
-            known = self._encoded[text] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return known
+        return self._words.encode(text)
 
     # log-likelihoods
 

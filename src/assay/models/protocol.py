@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from assay.records import Request, Response
 
@@ -19,6 +19,34 @@ class Can:
     loglikelihood: bool = True
     rolling: bool = True
     chat: bool = False
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """A model somewhere else, asked one request at a time and many at once. Used as an async context while it is asked.
+
+    `ask` raises a Trouble for what may pass; patience with it is the engine's. `greet` finds out before a run whether it
+    is there and who it is, `probe` during one.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def identity(self) -> str: ...
+    @property
+    def can(self) -> Can: ...
+    @property
+    def concurrency(self) -> int: ...
+    @property
+    def max_length(self) -> int | None: ...
+
+    async def ask(self, request: Request) -> Response: ...
+    async def probe(self) -> bool: ...
+    async def greet(self) -> None: ...
+    async def __aenter__(self) -> Any: ...
+    async def __aexit__(self, *_: Any) -> Any: ...
+    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str: ...
+    def count_tokens(self, text: str) -> int | None: ...
 
 
 class Model(Protocol):
@@ -49,3 +77,6 @@ class Model(Protocol):
     def count_tokens(self, text: str) -> int | None:
         """How many tokens a text has, where the model can tell."""
         ...
+
+
+AnyModel = Model | Remote

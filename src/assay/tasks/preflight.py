@@ -11,7 +11,7 @@ from assay.groups.group import Group
 from assay.groups.results import is_lenient
 from assay.groups.rows import filter_name
 from assay.groups.selection import check as check_filter
-from assay.models.protocol import Model
+from assay.models.protocol import AnyModel
 from assay.records import Function, ScoreKey
 from assay.tasks.runnable import Runnable
 from assay.tasks.task import Task
@@ -34,7 +34,7 @@ def refuse_unsafe(tasks: Iterable[Task], *, confirmed: bool) -> None:
         raise ConfigError([Problem(Place("tasks"), what, "give --confirm_run_unsafe_code if that is what you want")])
 
 
-def check_model(model: Model, tasks: Sequence[Runnable]) -> None:
+def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
     """Refuse tasks that need what the model cannot do, all of them at once."""
     problems = []
     for task in tasks:

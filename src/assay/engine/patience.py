@@ -1,0 +1,125 @@
+"""Patience with a model that is somewhere else: how much at once, what is asked again and when, waiting for one that is gone."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from assay.records import Failed, Request, Response, Trouble
+
+Ask = Callable[[Request], Awaitable[Response]]
+Probe = Callable[[], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long and how often. `attempts` is for one request; `again` for the whole run, as a share of what is asked."""
+
+    attempts: int = 8
+    first_wait: float = 0.5
+    longest_wait: float = 30.0
+    gone_after: int = 16
+    """So many failures to connect in a row, with nothing answered between them, and the model counts as gone."""
+    longest_absence: float = 600.0
+
+
+@dataclass(slots=True)
+class Room:
+    """How many requests are under way at once: more while answers stay quick, half as many when the model says stop.
+
+    It starts small and doubles until answers slow down or `most` is reached; after a setback it grows by one a round.
+    """
+
+    most: int
+    now: float = 0.0
+    _doubling: bool = True
+    _quickest: float = float("inf")
+    _cut: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.now = float(min(16, self.most))
+
+    @property
+    def size(self) -> int:
+        return max(1, int(self.now))
+
+    def answered(self, seconds: float) -> None:
+        self._quickest = min(self._quickest, seconds)
+        if seconds > 4 * self._quickest + 0.05:
+            self._doubling = False
+        self.now = min(self.most, self.now + (1.0 if self._doubling else 1.0 / max(self.now, 1.0)))
+
+    def refused(self) -> None:
+        """The model asked for less: half, but once for all that was under way when it said so."""
+        if time.monotonic() - self._cut > 1.0:
+            self.now, self._cut, self._doubling = max(1.0, self.now / 2), time.monotonic(), False
+
+
+@dataclass(slots=True)
+class Patience:
+    """Asks a model until it answers or has failed for good. All that waits for it waits here."""
+
+    ask: Ask
+    probe: Probe | None = None
+    limits: Limits = field(default_factory=Limits)
+    room: Room = field(default_factory=lambda: Room(1))
+    retries: int = 0
+    waiting_since: float | None = None
+    _lost: int = 0
+    _back: asyncio.Event = field(default_factory=asyncio.Event)
+    _random: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def __post_init__(self) -> None:
+        self._back.set()
+
+    async def answer(self, request: Request) -> Response:
+        """The response to a request; a Failed with the last reason when patience is at its end."""
+        attempt = 0
+        while True:
+            await self._back.wait()
+            start = time.monotonic()
+            try:
+                response = await self.ask(request)
+            except Trouble as trouble:
+                if trouble.gone:
+                    if await self._is_gone():
+                        continue  # it came back: that attempt does not count
+                    if not self._back.is_set():
+                        continue
+                attempt += 1
+                if attempt >= self.limits.attempts:
+                    return Failed(f"{trouble} (asked {attempt} times)")
+                await self._wait(trouble, attempt)
+                continue
+            self._lost = 0
+            self.room.answered(time.monotonic() - start)
+            return response
+
+    async def _wait(self, trouble: Trouble, attempt: int) -> None:
+        self.retries += 1
+        if trouble.slow_down:
+            self.room.refused()
+        pause = min(self.limits.longest_wait, self.limits.first_wait * 2 ** (attempt - 1))
+        pause = pause * (0.5 + self._random.random()) if trouble.after is None else trouble.after
+        await asyncio.sleep(pause)
+
+    async def _is_gone(self) -> bool:
+        """Whether the model had gone and has come back. The first to notice probes, and all others wait."""
+        self._lost += 1
+        if self.probe is None or self._lost < self.limits.gone_after or not self._back.is_set():
+            return False
+        self._back.clear()
+        self.waiting_since = time.monotonic()
+        pause = self.limits.first_wait
+        try:
+            while time.monotonic() - self.waiting_since < self.limits.longest_absence:
+                await asyncio.sleep(pause)
+                if await self.probe():
+                    self._lost = 0
+                    return True
+                pause = min(pause * 1.5, 5.0)
+            return False
+        finally:
+            self.waiting_since = None
+            self._back.set()

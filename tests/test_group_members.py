@@ -1,0 +1,320 @@
+"""Which members count (filters, conditions, missing metrics), and what is refused before anything is asked."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from assay import ConfigError, Estimate
+from assay.catalog.conditions import ConditionError, holds
+from group_world import UNSURE, Plain, attempts, computed, group_file, group_row, rows_of, scored
+from small_runs import ANYTHING, noting, run
+
+ACC: dict[str, object] = {"metric": "acc"}
+FOUR: Plain = {f"t{n}": {"acc,none": value, "samples": 1} for n, value in enumerate((0.1, 0.9, 0.5, 0.7))}
+
+# --- group filters ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({"only": ["t0", "t1"]}, 0.5),
+        ({"only": "t[12]"}, 0.7),
+        ({"exclude": ["t0"]}, 0.7),
+        ({"only": ["t0", "t1", "t2"], "exclude": "t1"}, 0.3),
+        ({"top_k": 2}, 0.8),
+        ([{"function": "top_k", "k": 2}], 0.8),
+        ([{"function": "only", "tasks": ["t0", "t1", "t2"]}, {"function": "top_k", "k": 2}], 0.7),
+        ([{"function": "exclude", "tasks": ["t1"]}], 1.3 / 3),
+        ({"top_k": 9}, 0.55),
+    ],
+)
+def test_group_filters_choose_members(written: object, expected: float) -> None:
+    assert computed(FOUR, ACC, group_filter=written) == {"acc,none": pytest.approx(expected, abs=1e-15)}
+
+
+def test_the_best_members_have_no_standard_error_and_the_row_says_why(tmp_path: Path) -> None:
+    for n, scores in enumerate([(0, 0, 1), (1, 1, 0), (1, 0, 1, 1)]):
+        scored(tmp_path, f"t{n}", acc=scores)
+    lines = "group: g\ntask: [t0, t1, t2]\naggregate_metric_list: [{metric: acc}]\n"
+    told = group_row(tmp_path, lines + "group_filter:\n  - function: top_k\n    k: 2\n")
+    assert (told["value"], told["stderr"], told["interval"]) == (pytest.approx(5 / 7), None, None)
+    assert "chosen by their scores" in told["reason"]
+    all_of_them = group_row(tmp_path, lines + "group_filter: {top_k: 3}\n")
+    assert all_of_them["stderr"] is not None, "nothing was chosen"
+
+
+def test_the_best_are_the_lowest_where_less_is_better(tmp_path: Path) -> None:
+    told = computed(FOUR, {**ACC, "higher_is_better": False}, group_filter={"top_k": 1})
+    assert told == {"acc,none": 0.1}
+    scored(tmp_path, "low", error=[1, 1], better=False)
+    scored(tmp_path, "high", error=[9, 9], better=False)
+    lines = "group: g\ntask: [low, high]\naggregate_metric_list: [{metric: error}]\ngroup_filter: {top_k: 1}\n"
+    assert group_row(tmp_path, lines, "error,none")["value"] == 1.0, "as the members say"
+
+
+# --- conditions ---------------------------------------------------------------------------------------------------
+
+FACTS = {"model": {"params": 8e9, "name": "big"}, "run": {"limit": None}, "metadata": {"langs": ["en", "de"]}}
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("model.params >= 7e9", True),
+        ("model.params < 7e9", False),
+        ("7e9 <= model.params < 9e9", True),
+        ("model.name == 'big' and not model.params > 1e10", True),
+        ("model.name in ['small', 'tiny'] or 'de' in metadata.langs", True),
+        ("run.limit == None", True),
+        ("model.params > -1", True),
+    ],
+)
+def test_what_conditions_mean(condition: str, expected: bool) -> None:
+    assert holds(condition, FACTS) is expected
+
+
+EVIL = {
+    "a call": "__import__('os').system('true')",
+    "a dunder": "model.__class__ == 1",
+    "a dunder of a literal": "().__class__.__bases__ == 1",
+    "a function": "(lambda: True)()",
+    "a comprehension": "[x for x in [True]]",
+    "an index": "model['params'] > 1",
+    "a power": "9**9**9 > 1",
+    "a text with code in it": "f'{model}' == 'x'",
+    "an assignment": "(x := True)",
+    "statements": "import os",
+    "nothing": "",
+    "a number": "7",
+    "a text and a number": "model.name > 7",
+    "identity": "model.name is None",
+    "an unknown fact": "model.size > 7",
+    "long": "model.params > 1 and " * 500 + "True",
+    "deep brackets": "(" * 400 + "True" + ")" * 400,
+    "deep signs": "-" * 900 + "1 > 0",
+    "deep attributes": "model" + ".a" * 480 + " == 1",
+    "a zero byte": "True\0",
+}
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_conditions_that_are_not_understood_are_refused_and_never_executed(name: str) -> None:
+    with pytest.raises(ConditionError):
+        holds(EVIL[name], FACTS)
+
+
+def conditional(folder: Path, condition: str) -> None:
+    scored(folder, "a", acc=[1, 0])
+    scored(folder, "b", acc=[1, 1])
+    lines = f'group: g\ntask:\n  - a\n  - {{task: b, if: "{condition}"}}\naggregate_metric_list: [{{metric: acc}}]\n'
+    group_file(folder, lines)
+
+
+@pytest.mark.parametrize(("params", "value"), [(8e9, 0.75), (1e9, 0.5)])
+def test_a_member_with_a_condition_counts_where_it_holds(params: float, value: float, tmp_path: Path) -> None:
+    conditional(tmp_path, "model.params >= 7e9")
+    asked: list[str] = []
+    model = noting(asked)
+    model.facts = {"params": params}  # type: ignore[attr-defined]
+    results = run(tmp_path, model, "g")
+    assert rows_of(results, "g")["acc,none"]["value"] == value
+    skipped = results["assay"]["groups"]["g"].get("skipped", {})
+    assert (len(asked), list(skipped)) == ((4, []) if params > 7e9 else (2, ["b"]))
+    assert all("model.params >= 7e9" in reason for reason in skipped.values())
+
+
+@pytest.mark.parametrize("condition", ["model.size > 7", "__import__('os')", "(lambda: 1)()"])
+def test_a_condition_that_cannot_be_used_is_refused_with_its_place(condition: str, tmp_path: Path) -> None:
+    conditional(tmp_path, condition)
+    asked: list[str] = []
+    with pytest.raises(ConfigError, match=r"group_file.yaml:4:\d+: this condition cannot be used"):
+        run(tmp_path, noting(asked), "g")
+    assert asked == []
+
+
+def test_the_documents_form_of_a_condition_is_refused_with_the_fix(tmp_path: Path) -> None:
+    scored(tmp_path, "taskA", acc=[1, 0])
+    scored(tmp_path, "taskB", acc=[1, 0])
+    group_file(tmp_path, "group: g\ntask:\n  - taskA: if model_size > 7B\n  - taskB: always\n")
+    with pytest.raises(ConfigError, match=r"group_file.yaml:3:5.*\{task: taskA, if: "):
+        run(tmp_path, ANYTHING, "g")
+
+
+# --- missing metrics ----------------------------------------------------------------------------------------------
+
+
+def refused(folder: Path, yaml: str) -> str:
+    """What a run is refused with, before anything is asked."""
+    asked: list[str] = []
+    group_file(folder, yaml)
+    with pytest.raises(ConfigError) as caught:
+        run(folder, noting(asked), "g")
+    assert asked == []
+    return str(caught.value)
+
+
+RATE = "{metric: !function code.compilation_rate, aggregation: mean}"
+
+
+@pytest.fixture
+def partly(tmp_path: Path) -> Path:
+    """a has exact_match and compilation_rate, b only exact_match; both say so before the run."""
+    attempts(tmp_path, "a", [1, 0], 1, "{metric: exact_match}, " + RATE)
+    attempts(tmp_path, "b", [1, 1], 1)
+    return tmp_path
+
+
+HERE = r"group_file.yaml:4:\d+: "
+LIST = "group: g\ntask: [a, b]\naggregate_metric_list:\n  - "
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("metric: exact_mach", "no task of the group has the metric 'exact_mach'.*did you mean 'exact_match'.*compilation_rate"),
+        ("metric: compilation_rate", "b: no metric 'compilation_rate'.*missing: skip"),
+        ("{metric: compilation_rate, missing: error}", "b: no metric 'compilation_rate'"),
+        ("{metric: exact_match, filter_list: strict}", "no task of the group has 'exact_match' of a filter 'strict'"),
+        ("{metric: exact_match, filter_list: {a: strict}}", "strict"),
+        ("{metric: exact_match, filter_list: {z: none}}", "'z'"),
+        ("{metric: exact_mach, levels: children}", "exact_mach"),
+        ("{metric: pass@1, aggregation: pass@k, kwargs: {of: exact_mach}}", "exact_mach"),
+        ("{metric: exact_match, aggregation: maen}", "no aggregator is called 'maen'.*did you mean 'mean'"),
+        ("{metric: exact_match, kwargs: {k: 1}}", "aggregator 'mean' has no parameter 'k'"),
+        ("{metric: exact_match, aggregation: median, kwargs: {drawz: 1}}", "no parameter 'drawz'.*did you mean 'draws'"),
+        ("{metric: p, aggregation: pass@k, kwargs: {k: 0}}", "k must be a number from 1 on"),
+        ("{metric: p, aggregation: pass@k, kwargs: {k: 1.5}}", "k must be a number from 1 on"),
+        ("{metric: exact_match, aggregation: weighted_sum}", "weights"),
+        ("{metric: exact_match, aggregation: weighted_sum, kwargs: {weights: {a: 1}}}", "no weight is given for b"),
+        ("{metric: exact_match, aggregation: difference, kwargs: {of: [a]}}", "two members"),
+        ("{metric: exact_match, aggregation: difference, kwargs: {of: [a, z]}}", "'z'"),
+        ("{metric: exact_match, agregation: mean}", "unknown key 'agregation'.*did you mean 'aggregation'"),
+        ("{metric: exact_match, levels: leafs}", "leaves"),
+    ],
+)  # fmt: skip
+def test_entries_that_cannot_be_computed_are_refused_with_their_place(entry: str, told: str, partly: Path) -> None:
+    assert re.search(HERE + f".*({told})", refused(partly, LIST + entry + "\n"))
+
+
+def test_a_member_that_lacks_the_filter_is_refused_before_the_run(partly: Path) -> None:
+    both = "none, filter: [{function: take_first}]}, {name: strict"
+    file = partly / "a.yaml"
+    file.write_text(file.read_text().replace("{name: none", "{name: " + both))
+    found = refused(partly, LIST + "{metric: exact_match, filter_list: strict}\n")
+    assert re.search(HERE + "b: ", found)
+
+
+def test_a_member_that_is_filtered_out_need_not_have_the_metric(partly: Path) -> None:
+    group_file(partly, LIST + "metric: compilation_rate\ngroup_filter: {exclude: [b]}\n")
+    assert rows_of(run(partly, UNSURE, "g"), "g")["compilation_rate,none"]["value"] == 0.5
+
+
+def test_members_without_the_metric_may_be_skipped_and_are_named(partly: Path) -> None:
+    group_file(partly, LIST + "{metric: compilation_rate, missing: skip}\n")
+    told = rows_of(run(partly, UNSURE, "g"), "g")["compilation_rate,none"]
+    assert (told["value"], told["n"], told["missing"]) == (0.5, 2, ["b"])
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "harmonic_mean"])
+def test_lm_evals_way_skips_members_without_the_metric(aggregation: str, partly: Path) -> None:
+    group_file(partly, LIST + f"{{metric: compilation_rate, aggregation: {aggregation}}}\n")
+    told = rows_of(run(partly, UNSURE, "g", compat="lm-eval"), "g")["compilation_rate,none"]
+    assert (told["value"], told["missing"]) == (0.5, ["b"])
+
+
+@pytest.mark.parametrize("metric", ["accc", "f1"])
+def test_a_metric_that_only_scoring_shows_to_be_missing_is_null_with_the_reason(metric: str, tmp_path: Path) -> None:
+    """A task with process_results cannot tell before: nobody has accc, and b has no f1."""
+    scored(tmp_path, "a", acc=[1, 0], f1=[0.5, 0.7])
+    scored(tmp_path, "b", acc=[1, 1])
+    told = group_row(tmp_path, LIST + f"metric: {metric}\n", f"{metric},none")
+    assert (told["value"], told["stderr"]) == (None, None)
+    assert metric in told["reason"]
+
+
+def test_two_entries_for_one_row_are_refused(partly: Path) -> None:
+    """One number would be lost without a word; `name` tells them apart."""
+    entries = "{metric: exact_match}\n  - {metric: exact_match, aggregation: harmonic_mean}\n"
+    group_file(partly, LIST + entries.replace("harmonic_mean", "harmonic_mean, name: h"))
+    assert rows_of(run(partly, UNSURE, "g"), "g")["h,none"]["value"] == pytest.approx(2 / 3)
+    assert "name" in refused(partly, LIST + entries)
+
+
+# --- membership that cannot be ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"g": "group: g\ntask: [a, g]\n"}, r"g_file.yaml:2:\d+: .*circle: g → g"),
+        ({"g": "group: g\ntask: [h]\n", "h": "group: h\ntask: [a, g]\n"}, r"h_file.yaml:2:\d+: .*circle: g → h → g"),
+        ({"g": "group: g\ntask: [a, bb]\n"}, r"g_file.yaml:2:\d+: .*'bb'.*did you mean"),
+        ({"g": "group: g\ntask: [a]\ngroup_filter: {top: 1}\n"}, r"g_file.yaml:3:\d+: no group filter is called 'top'"),
+        ({"g": "group: g\ntask: [a]\ngroup_filter: {top_k: 0}\n"}, r"g_file.yaml:3:\d+: top_k takes a number from 1"),
+        ({"g": "group: g\ntask: [a]\ngroup_filter: [{function: top_k}]\n"}, r"g_file.yaml:3:\d+: .*top_k"),
+        ({"g": "group: g\ntask: [a]\ngroup_filter: {only: [z]}\naggregate_metric_list: [{metric: exact_match}]\n"}, "'z'"),
+    ],
+)  # fmt: skip
+def test_groups_that_cannot_be_are_refused_with_their_place(files: dict[str, str], told: str, partly: Path) -> None:
+    asked: list[str] = []
+    for name, text in files.items():
+        group_file(partly, text, name)
+    with pytest.raises(ConfigError, match=told):
+        run(partly, noting(asked), "g")
+    assert asked == []
+
+
+# --- numbers that are none ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["harmonic_mean", "geometric_mean"])
+@pytest.mark.parametrize("low", [0, -0.5])
+def test_means_that_need_numbers_above_0_are_null_with_the_reason(kind: str, low: float, tmp_path: Path) -> None:
+    scored(tmp_path, "a", acc=[low, low])
+    scored(tmp_path, "b", acc=[1, 0])
+    told = group_row(
+        tmp_path, f"group: g\ntask: [a, b]\naggregate_metric_list: [{{metric: acc, aggregation: {kind}}}]\n"
+    )
+    assert (told["value"], told["stderr"], told["interval"]) == (None, None, None)
+    assert "above 0" in told["reason"]
+
+
+def test_more_attempts_than_there_are_give_null_with_the_reason(tmp_path: Path) -> None:
+    attempts(tmp_path, "a", [1, 2], 3)
+    entry = "{metric: pass@4, aggregation: pass@k, kwargs: {k: 4}}"
+    group_file(tmp_path, f"group: g\ntask: [a]\naggregate_metric_list: [{entry}]\n")
+    told = rows_of(run(tmp_path, UNSURE, "g"), "g")["pass@4,none"]
+    assert (told["value"], told["stderr"]) == (None, None)
+    assert re.search("a has 3 answers.*k = 4", told["reason"])
+
+
+EVERY = ["mean", "harmonic_mean", "geometric_mean", "median", "min", "max", "difference", "pass@k"]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("missing", ["error", "skip"])
+def test_an_empty_group_has_no_number_and_no_accident(kind: str, missing: str) -> None:
+    found = computed({}, {**ACC, "aggregation": kind, "filter_list": "none", "missing": missing})
+    assert all(math.isnan(value) for value in found.values())
+
+
+@pytest.mark.parametrize("kind", EVERY[:-2])
+def test_a_member_that_is_not_a_number_is_named_and_never_counted(kind: str) -> None:
+    results: Plain = {"a": {"acc,none": math.nan, "samples": 2}, "b": {"acc,none": 0.5, "samples": 2}}
+    [strict] = computed(results, {**ACC, "aggregation": kind, "missing": "error"}).values()
+    [lenient] = computed(results, {**ACC, "aggregation": kind, "missing": "skip"}).values()
+    assert isinstance(strict, Estimate)
+    assert isinstance(lenient, Estimate)
+    assert math.isnan(strict)
+    assert "a" in strict.reason
+    assert (float(lenient), list(lenient.missing)) == (0.5, ["a"])
+
+
+@pytest.mark.parametrize("kind", EVERY[:3])
+def test_members_without_documents_weigh_nothing(kind: str) -> None:
+    results: Plain = {"a": {"acc,none": 0.5, "samples": 0}, "b": {"acc,none": 0.5, "samples": 0}}
+    [found] = computed(results, {**ACC, "aggregation": kind, "weight_by_size": True}).values()
+    assert math.isnan(found)
