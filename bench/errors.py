@@ -1,7 +1,7 @@
 """Standard errors and intervals against the truth: simulated data sets in worlds of which everything is known.
 
 The grid: n documents in the smallest of five members (the largest has 2 n) and an expected score around p (0.4 logits to
-either side), for each kind of clustering. The truth is the spread of the number over 40,000 draws of all documents; what
+either side), for each kind of clustering. The truth is the spread of the number over 20,000 draws of all documents; what
 is judged is the mean of the standard errors over all data sets. Where a harmonic or geometric mean is not defined, since a
 member is 0, a data set is left out on either side and counted.
 """
@@ -32,8 +32,8 @@ from bench.worlds import (
 
 SIZES = (30, 100, 1000)
 RATES = (0.1, 0.5, 0.9)
-DRAWS = 40_000
-DATA_SETS = {30: 2000, 100: 2000, 1000: 1000}
+DRAWS = 20_000
+DATA_SETS = {30: 1000, 100: 1000, 1000: 500}
 RATIO = (0.95, 1.05)
 COVERAGE = (0.94, 0.96)
 LEAST = 0.92
@@ -66,7 +66,9 @@ class Found:
 
 def rows() -> Iterator[Said]:
     """A line per aggregator for its errors, one for its intervals; then those of a single task, and of all."""
-    cells = [Cell(*place) for place in itertools.product(CLUSTERINGS, sorted(SIZES, reverse=True), RATES, (False, True))]
+    cells = [
+        Cell(*place) for place in itertools.product(CLUSTERINGS, sorted(SIZES, reverse=True), RATES, (False, True))
+    ]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         every = [found for several in pool.map(measured, cells) for found in several]
     names = list(dict.fromkeys(found.aggregator for found in every))
@@ -84,7 +86,9 @@ def measured(cell: Cell, data_sets: int | None = None, draws: int = DRAWS) -> li
     """What a cell shows, for each aggregator."""
     made = world(cell.clustering, cell.n, cell.p, of_k=cell.of_k)
     random = np.random.default_rng([cell.n, round(cell.p * 10), CLUSTERINGS.index(cell.clustering), cell.of_k])
-    spreads = {name: float(np.nanstd(values)) for name, values in true_numbers(made, drawn(made, draws, random)).items()}
+    spreads = {
+        name: float(np.nanstd(values)) for name, values in true_numbers(made, drawn(made, draws, random)).items()
+    }
     centre = {name: float(values[0]) for name, values in true_numbers(made, expected(made)).items()}
     several = estimated(made, random, data_sets or DATA_SETS[cell.n])
     found = []

@@ -165,10 +165,11 @@ class Estimate(float):
     """A number computed from n documents, with its standard error; without one, `reason` says why there is none.
 
     `parts` says which draws it depends on and how much; `repeats` has the scores of every answer, document by document,
-    where there were several; a group's number also tells of how many tasks it is and which of its members had none.
+    where there were several; a group's number also tells of how many tasks it is and which of its members had none. Where
+    its error is 0, `members` are the numbers it follows from, each with how much it moves with them.
     """
 
-    __slots__ = ("is_rate", "missing", "n", "parts", "reason", "repeats", "stderr", "tasks")
+    __slots__ = ("is_rate", "members", "missing", "n", "parts", "reason", "repeats", "stderr", "tasks")
 
     def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
         return super().__new__(cls, value)
@@ -177,11 +178,12 @@ class Estimate(float):
         self, value: float, stderr: float | None = None, n: int = 0, reason: str = "", *,
         parts: Mapping[Draws, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
         is_rate: bool = False, tasks: int = 1, missing: Sequence[str] = (),
+        members: "Sequence[tuple[float, Estimate]]" = (),
     ) -> None:  # fmt: skip
         del value  # the float itself
         self.stderr, self.n, self.reason = stderr, n, reason
         self.parts: Mapping[Draws, float] = parts if parts is not None else {}
-        self.repeats, self.is_rate, self.tasks, self.missing = repeats, is_rate, tasks, missing
+        self.repeats, self.is_rate, self.tasks, self.missing, self.members = repeats, is_rate, tasks, missing, members
 
     @property
     def value(self) -> float:

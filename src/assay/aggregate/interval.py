@@ -9,7 +9,7 @@ LEVEL = 0.95
 
 
 def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:
-    """The interval of a number; None where it has no standard error.
+    """The interval of a number; None where it has no standard error, or none from which anything follows.
 
     A rate has Wilson's, with as many documents as would give its standard error: never a point, and within 0 and 1. Any
     other number has Student's, with the degrees of freedom of its documents.
@@ -17,12 +17,27 @@ def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | 
     if estimate.stderr is None or math.isnan(estimate) or estimate.n < 2:
         return None
     value, error = float(estimate), estimate.stderr
-    is_rate = estimate.is_rate or (error == 0 and 0 <= value <= 1)
-    if is_rate:
+    if error == 0 and not estimate.is_rate:
+        return _from_members(estimate, level)
+    if estimate.is_rate:
         weight = value * (1 - value) / error**2 if error > 0 else float(estimate.n)
         return wilson(value, weight, level)
     half = student(level, estimate.n - max(estimate.tasks, 1)) * error
     return value - half, value + half
+
+
+def _from_members(estimate: Estimate, level: float) -> tuple[float, float] | None:
+    """Where all documents scored alike: from the intervals of the members (Zou and Donner's way to put them together)."""
+    below = above = 0.0
+    for slope, member in estimate.members:
+        ends = interval(member, level)
+        if ends is None:
+            return None
+        low, high = float(member) - ends[0], ends[1] - float(member)
+        below += (slope * (low if slope > 0 else high)) ** 2
+        above += (slope * (high if slope > 0 else low)) ** 2
+    value = float(estimate)
+    return (value - math.sqrt(below), value + math.sqrt(above)) if estimate.members else None
 
 
 def wilson(p: float, n: float, level: float = LEVEL) -> tuple[float, float]:

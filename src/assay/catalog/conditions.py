@@ -34,7 +34,10 @@ def holds(condition: str, facts: Mapping[str, Any]) -> bool:
         tree = ast.parse(condition.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConditionError(f"it cannot be read: {error}") from None
-    found = _value(tree.body, facts)
+    try:
+        found = _value(tree.body, facts)
+    except RecursionError:
+        raise ConditionError("it is nested too deep") from None
     if not isinstance(found, bool):
         raise ConditionError(f"it is neither true nor false, but {found!r:.60}")
     return found

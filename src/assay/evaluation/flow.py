@@ -237,7 +237,16 @@ class Run:
             version=group.version,
             metadata=group.metadata,
             skipped=group.skipped,
-            higher_is_better={e.row_name: e.higher_is_better for e in entries if e.higher_is_better is not None},
+            higher_is_better={
+                each.row_name: better
+                for each in entries
+                if (
+                    better := group.directions.get(each.metric_name)
+                    if each.higher_is_better is None
+                    else each.higher_is_better
+                )
+                is not None
+            },
         )
 
     def _keeper(self, name: str, kept: dict[str, list[Kept]]) -> Callable[[Kept], None] | None:

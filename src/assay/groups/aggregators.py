@@ -7,8 +7,9 @@ from statistics import median
 from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupConfig
+from assay.errors import did_you_mean
 from assay.groups.group import Group
-from assay.groups.rows import Results, Row, rows
+from assay.groups.rows import NONE, Results, Row, rows
 from assay.groups.selection import Selection
 from assay.groups.spread import Member, curved, resampled, smooth, unknown
 from assay.records import Draws, Estimate
@@ -30,6 +31,10 @@ class Aggregator(ABC):
     def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
         """The rows of the group by `metric,filter`."""
 
+    def check(self, names: Sequence[str]) -> str | None:  # noqa: ARG002  # a kind that can tell overrides it
+        """What is wrong with these members, where that can be known before a run."""
+        return None
+
 
 class NoOpAggregator(Aggregator):
     """For a group without numbers of its own."""
@@ -41,12 +46,12 @@ class NoOpAggregator(Aggregator):
 class CustomAggregator(Aggregator):
     """A function of yours: it takes the group and the results, and gives rows, or one number."""
 
-    def __init__(self, config: GroupConfig, agg_fn: Callable[[Group[Any], Results], Any]) -> None:
+    def __init__(self, config: GroupConfig, agg_fn: Callable[..., Any], **kwargs: Any) -> None:
         super().__init__(config)
-        self.agg_fn = agg_fn
+        self.agg_fn, self.kwargs = agg_fn, kwargs
 
     def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
-        made = self.agg_fn(group, task_results)
+        made = self.agg_fn(group, task_results, **self.kwargs)
         if isinstance(made, Mapping):
             return {str(key): float(value) if not isinstance(value, Estimate) else value for key, value in made.items()}
         [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
@@ -65,7 +70,11 @@ class SeveralAggregators(Aggregator):
         found: dict[str, float] = {}
         for each in self.several:
             each.strict = self.strict
-            found |= each.aggregate(group, task_results)
+            try:
+                found |= each.aggregate(group, task_results)
+            except Exception as error:  # noqa: BLE001  # anybody's code: told in its row, and the other rows stand
+                lost = unknown(math.nan, (), f"{type(error).__name__}: {error}")
+                found |= {f"{entry.row_name},{NONE}": lost for entry in each.agg_metric_configs}
         return found
 
 
@@ -80,11 +89,14 @@ class RowAggregator(Aggregator):
         """The number of a row."""
 
     def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
-        return {
-            f"{entry.row_name},{row.filter}": self._number(group, entry, row)
-            for entry in self.agg_metric_configs
-            for row in self.rows(group, entry, task_results)
-        }
+        found: dict[str, float] = {}
+        for entry in self.agg_metric_configs:
+            several = self.rows(group, entry, task_results)
+            found |= {f"{entry.row_name},{row.filter}": self._number(group, entry, row) for row in several}
+            named = entry.filter_list is None or len(entry.filter_list) > 0
+            if not several and named and self.strict and entry.missing != "skip":
+                found[f"{entry.row_name},{NONE}"] = unknown(math.nan, (), f"no member has {entry.metric_name!r}")
+        return found
 
     def rows(self, group: Group[Any], entry: AggMetricConfig, task_results: Results) -> Sequence[Row]:
         return [row for row in rows(group, entry, task_results) if row.members or entry.missing == "error"]
@@ -98,7 +110,11 @@ class RowAggregator(Aggregator):
         lost = next((member for member in row.members if math.isnan(member.estimate)), None)
         if lost is not None and (strict or not present):
             return unknown(math.nan, present, f"{lost.name}: {lost.estimate.reason or 'it is not a number'}")
-        chosen = Selection.of(group.config).best(present, higher_is_better=entry.higher_is_better is not False)
+        better = entry.higher_is_better
+        better = group.directions.get(entry.metric_name) is not False if better is None else better
+        chosen = Selection.of(group.config).best(present, higher_is_better=better)
+        if not chosen:
+            return unknown(math.nan, (), "no member has a number")
         by_size = self.by_size if entry.weight_by_size is None else entry.weight_by_size
         made = self.combine(chosen, [member.size if by_size else 1.0 for member in chosen])
         if len(chosen) < len(present):
@@ -130,6 +146,8 @@ class HarmonicMeanAggregator(RowAggregator):
         if any(member.estimate <= 0 for member in members):
             return unknown(math.nan, members, "a harmonic mean needs numbers above 0")
         whole = sum(weights)
+        if not whole:
+            return unknown(math.nan, members, "no member has a document")
         made = whole / sum(weight / member.estimate for member, weight in zip(members, weights, strict=True))
         slopes = [made**2 * w / (whole * m.estimate**2) for m, w in zip(members, weights, strict=True)]
         return curved(made, members, slopes, lambda numbers: whole / (1 / numbers @ weights), DRAWS)
@@ -142,6 +160,8 @@ class GeometricMeanAggregator(RowAggregator):
         if any(member.estimate <= 0 for member in members):
             return unknown(math.nan, members, "a geometric mean needs numbers above 0")
         whole = sum(weights)
+        if not whole:
+            return unknown(math.nan, members, "no member has a document")
         made = math.exp(sum(w * math.log(m.estimate) for m, w in zip(members, weights, strict=True)) / whole)
         slopes = [made * w / (whole * m.estimate) for m, w in zip(members, weights, strict=True)]
         return curved(made, members, slopes, lambda numbers: _geometric(numbers, weights), DRAWS)
@@ -166,7 +186,10 @@ class MedianAggregator(RowAggregator):
 
         value = float(median(float(member.estimate) for member in members))
         spread, reason = resampled(lambda numbers: np.median(numbers, axis=1), members, self.draws)
-        return Estimate(value, spread, sum(member.size for member in members), reason, tasks=len(members))
+        middle = [(1.0, m.estimate) for m in members if float(m.estimate) == value][:1] if spread == 0 else ()
+        return Estimate(
+            value, spread, sum(member.size for member in members), reason, tasks=len(members), members=middle
+        )
 
 
 class MinAggregator(RowAggregator):
@@ -201,6 +224,12 @@ class DifferenceAggregator(RowAggregator):
             return unknown(math.nan, members, f"a difference takes two members, and there are {len(members)}")
         return smooth(members[0].estimate - members[1].estimate, members, [1.0, -1.0])
 
+    def check(self, names: Sequence[str]) -> str | None:
+        unknown_names = [name for name in self.of or () if name not in names]
+        if unknown_names:
+            return f"no member is called {unknown_names[0]!r}: {did_you_mean(unknown_names[0], names)}"
+        return None if self.of is not None or len(names) == 2 else f"a difference takes two members, not {len(names)}"
+
 
 class WeightedSumAggregator(RowAggregator):
     """The sum of the members, each times its weight; with `normalize`, over the sum of the weights."""
@@ -219,6 +248,10 @@ class WeightedSumAggregator(RowAggregator):
             return unknown(math.nan, members, "the weights add up to 0")
         value = sum(weight * member.estimate for weight, member in zip(own, members, strict=True)) / whole
         return smooth(value, members, [weight / whole for weight in own])
+
+    def check(self, names: Sequence[str]) -> str | None:
+        without = [name for name in names if name not in self.weights]
+        return f"no weight is given for {', '.join(without[:3])}" if without else None
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -250,7 +283,7 @@ class PassAtKAggregator(MeanAggregator):
             made = {
                 before + key[len(counted) :]: self._of_repeats(name, value)
                 for key, value in own.items()
-                if key.startswith(counted) and isinstance(value, Estimate) and value.repeats is not None
+                if key.startswith(counted) and isinstance(value, Estimate)
             }
             reduced[name] = {**own, **made, **{key: value for key, value in own.items() if key.startswith(before)}}
         return super().rows(group, entry, reduced)
@@ -259,9 +292,11 @@ class PassAtKAggregator(MeanAggregator):
         import numpy as np
 
         several = value.repeats or ()
-        few = min(map(len, several), default=0)
+        few = min(map(len, several), default=1)
         if few < self.k:
-            return Estimate(math.nan, None, len(several), f"{name} has {few} answers, fewer than k = {self.k}")
+            return Estimate(math.nan, None, value.n, f"{name} has {few} answers to a problem, fewer than k = {self.k}")
+        if not several:
+            return value  # one answer to each problem: the share of right ones
         scores = np.array([pass_at_k(len(each), sum(score >= 1 for score in each), self.k) for each in several])
         return estimate_of_mean(scores, value)
 
@@ -275,4 +310,4 @@ def estimate_of_mean(scores: Any, like: Estimate) -> Estimate:
     moves = (scores - value) / math.sqrt(n * (n - 1))
     source = known.source if known is not None else f"documents {id(like)}"
     draws = Draws(source, known.documents if known is not None else range(n), moves)
-    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0})
+    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, is_rate=True)

@@ -78,7 +78,7 @@ class AggregatorFactory:
 def _one(config: GroupConfig, entry: AggMetricConfig, place: Place) -> Aggregator:
     """The aggregator of one entry, with its parameters."""
     if callable(entry.aggregation):
-        return CustomAggregator(config, entry.aggregation)
+        return CustomAggregator(config, entry.aggregation, **dict(entry.kwargs or {}))
     kind = _kind(str(entry.aggregation), place)
     kwargs = dict(entry.kwargs or {})
     known = [name for name in inspect.signature(kind.__init__).parameters if name not in ("self", "config")]

@@ -38,6 +38,7 @@ class Group(ABC, Generic[TaskT]):
         self.children: list[Node[TaskT]] = []
         self.member_aliases: dict[str, str] = {}
         self.skipped: dict[str, str] = {}  # members left out, each with the condition that does not hold
+        self.directions: dict[str, bool | None] = {}  # by metric whether more is better, as its members say
         self._aggregator: Aggregator | None = None
         if parent is not None:
             parent.add_child(self)

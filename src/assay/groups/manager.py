@@ -7,7 +7,7 @@ from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.config.group import GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.groups.group import Group, Node, StandardGroup, TaskT
+from assay.groups.group import Group, Node, StandardGroup, TaskT, group_type
 from assay.groups.results import bottom_up
 
 
@@ -33,7 +33,11 @@ class GroupManager(Generic[TaskT]):
         """Make a group of each configuration, then link each to its members; a member nobody knows is an error."""
         configs = [_config(name, config) for name, config in config_dict.items()]
         for config in configs:
-            self.register_group(StandardGroup(config))
+            kind = group_type(config.type) if isinstance(config.type, str) else StandardGroup
+            if kind is None:
+                what, fix = f"no kind of group is called {config.type!r}", "import the class, or leave `type` out"
+                raise ConfigError([Problem(Place(f"group {config.group!r}"), what, fix)])
+            self.register_group(kind(config))
         problems: list[Problem] = []
         for config in configs:
             self._link(self.groups[config.group], config, problems)

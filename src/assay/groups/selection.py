@@ -58,6 +58,8 @@ def _one(written: object) -> dict[str, object]:
     if name not in KNOWN:
         raise ValueError(f"no group filter is called {name!r}; use one of: {', '.join(KNOWN)}")
     value = written.get("k") if name == "top_k" else written.get("tasks", written.get("names"))
+    if value is None:
+        raise ValueError(f"{name} needs {'`k`' if name == 'top_k' else '`tasks`'}")
     return {str(name): value}
 
 

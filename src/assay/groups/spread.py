@@ -13,6 +13,8 @@ from assay.records import Draws, Estimate
 
 FEW = 64
 """Up to so many different moves, how often each is drawn is drawn instead of the documents themselves."""
+PIECE = 65536
+"""So many documents are drawn at a time: they stay in the processor's cache, which halves the time."""
 NEAR = 3.0
 """Within so many standard errors of 0 a member may as well be there."""
 
@@ -35,7 +37,9 @@ def smooth(value: float, members: Sequence[Member], slopes: Sequence[float]) -> 
     without = [member.name for member in members if member.estimate.stderr is None]
     if without:
         return Estimate(value, None, n, f"no standard error is known of {_some(without)}", tasks=len(members))
-    return Estimate(value, math.sqrt(variance(parts)), n, parts=parts, tasks=len(members))
+    error = math.sqrt(variance(parts))
+    pieces = [(slope, m.estimate) for slope, m in zip(slopes, members, strict=True)] if error == 0 else ()
+    return Estimate(value, error, n, parts=parts, tasks=len(members), members=pieces)
 
 
 def unknown(value: float, members: Sequence[Member], reason: str) -> Estimate:
@@ -115,7 +119,8 @@ def _deviations(members: Sequence[Member], draws: int, seed: int) -> Any:
 
     off = np.zeros((draws, len(members)))
     sums: dict[Draws, Any] = {}
-    _draw_sums([part for member in members for part in member.estimate.parts], draws, np.random.default_rng(seed), sums)
+    random = np.random.Generator(np.random.SFC64(seed))
+    _draw_sums([part for member in members for part in member.estimate.parts], draws, random, sums)
     for column, member in enumerate(members):
         for part, share in member.estimate.parts.items():
             off[:, column] += share * sums[part]
@@ -162,12 +167,21 @@ def _sums(moves: Any, draws: int, random: Any) -> Any:
     different, counts = np.unique(moves, return_counts=True)
     if len(different) <= FEW:
         return random.multinomial(n, counts / n, size=draws) @ different
-    made = np.empty(draws)
-    rows = max(1, min(draws, 4_000_000 // n))
+    made = np.zeros(draws)
+    found = np.empty(PIECE)
+    if n > PIECE:
+        for start in range(0, n, PIECE):
+            size = min(PIECE, n - start)
+            for draw in range(draws):
+                chosen = random.integers(n, size=size)
+                made[draw] += moves.take(chosen, mode="clip", out=found[:size]).sum()
+        return made
+    rows = PIECE // n
     for start in range(0, draws, rows):
         size = min(rows, draws - start)
-        chosen = random.integers(n, size=size * n, dtype=np.uint32)
-        made[start : start + size] = moves.take(chosen).reshape(size, n).sum(axis=1)
+        chosen = random.integers(n, size=size * n)
+        drawn = moves.take(chosen, mode="clip", out=found[: size * n])
+        made[start : start + size] = drawn.reshape(size, n).sum(axis=1)
     return made
 
 

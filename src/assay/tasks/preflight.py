@@ -1,18 +1,17 @@
 """What can be known to fail before anything is asked: of tasks, and of a model for these tasks."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from assay.config.group import AggMetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.factory import AggregatorFactory
 from assay.groups.group import Group
 from assay.groups.results import is_lenient
-from assay.groups.rows import filter_name
 from assay.groups.selection import check as check_filter
 from assay.models.protocol import AnyModel
-from assay.records import Function, ScoreKey
+from assay.records import Function
+from assay.tasks.aggregates import doubled, lacking, place_in
 from assay.tasks.runnable import Runnable
 from assay.tasks.task import Task
 
@@ -57,8 +56,9 @@ def ready_groups(groups: Iterable[Group[Any]], tasks: Sequence[Runnable], resolv
         except ConfigError as error:
             problems += error.problems
             continue
+        group.directions = _directions(group, tasks)
         if not lenient and not is_lenient(group):
-            problems += _lacking(group, known)
+            problems += [*lacking(group, known), *doubled(group)]
     if problems:
         raise ConfigError(problems)
 
@@ -74,57 +74,23 @@ def ready_group(group: Group[Any], resolve: Resolve) -> None:
     group.config = replace(group.config, aggregate_metric_list=entries or None, group_scorer=found)
     wrong = check_filter(group.config.group_filter)
     if wrong is not None:
-        raise ConfigError([Problem(_place(group, "group_filter"), wrong, "see docs/groups.md")])
+        raise ConfigError([Problem(place_in(group, "group_filter"), wrong, "see docs/groups.md")])
     if isinstance(group.config.type, Function):
         group.__class__ = resolve(group.config.type)
     group.aggregator = AggregatorFactory.create_aggregator(
-        group.config, lambda number: _place(group, "aggregate_metric_list", number)
+        group.config, lambda number: place_in(group, "aggregate_metric_list", number)
     )
 
 
-def _lacking(group: Group[Any], known: Mapping[str, frozenset[ScoreKey] | None]) -> Iterator[Problem]:
-    """Aggregates of a metric or filter that members lack, where they can tell."""
-    for number, entry in enumerate(group.config.aggregate_metric_list or ()):
-        if entry.levels == "children" or callable(entry.aggregation) or entry.aggregation == "pass@k":
-            continue
-        names = [task.name for task in group.get_all_tasks() if task.name in known]
-        told = {name: rows for name in names if (rows := known[name]) is not None}
-        if not told:
-            continue
-        problem = _missing(entry, told, whole=len(told) == len(names))
-        if problem is not None:
-            yield Problem(_place(group, "aggregate_metric_list", number), *problem)
-
-
-def _place(group: Group[Any], *path: str | int) -> Place:
-    if str(path[0]) in group.fields:
-        return group.fields.place(*path)
-    return Place(f"group {group.name!r}, {path[0]}")
-
-
-def _missing(entry: AggMetricConfig, told: Mapping[str, frozenset[ScoreKey]], *, whole: bool) -> tuple[str, str] | None:
-    """What is wrong with an aggregate, and the remedy."""
-    there = {key for rows in told.values() for key in rows}
-    filters = sorted({key.filter for key in there if key.metric == entry.metric_name})
-    if not filters:
-        metrics = sorted({key.metric for key in there})
-        what = f"no task of the group has the metric {entry.metric_name!r}"
-        return (
-            (what, f"{did_you_mean(entry.metric_name, metrics)} (there are: {', '.join(metrics)})") if whole else None
-        )
-    written = entry.filter_list
-    wanted = [written] if isinstance(written, str) else [] if isinstance(written, Mapping) else list(written or ())
-    absent = next((name for name in map(filter_name, wanted) if name not in filters), None)
-    if absent is not None and whole:
-        return f"no task of the group has {entry.metric_name!r} of a filter {absent!r}", did_you_mean(absent, filters)
-    without = [name for name, rows in told.items() if not any(key.metric == entry.metric_name for key in rows)]
-    if without and entry.missing != "skip":
-        some = ", ".join(without[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
-        return (
-            f"{some}: no metric {entry.metric_name!r}",
-            "add `missing: skip` to leave such members out of this number",
-        )
-    return None
+def _directions(group: Group[Any], tasks: Sequence[Runnable]) -> dict[str, bool | None]:
+    """By metric whether more is better, where the members agree."""
+    below = {task.name for task in group.get_all_tasks()}
+    found: dict[str, bool | None] = {}
+    for task in tasks:
+        if task.task.name in below:
+            for metric, better in task.higher_is_better().items():
+                found[metric] = better if found.get(metric, better) == better else None
+    return found
 
 
 def check_samples(samples: Mapping[str, object] | None, tasks: Iterable[str]) -> None:

@@ -1,0 +1,102 @@
+"""Standard errors against the truth, in worlds of which everything is known. `python -m bench errors` has the whole grid."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from bench.errors import Cell, Found, measured, single_coverage
+from bench.worlds import TRUTHS, data_set, drawn, expected, group_estimates, true_numbers, world
+
+from assay.aggregate.interval import interval
+from assay.config.group import GroupConfig
+from assay.groups.aggregators import DifferenceAggregator, MeanAggregator, estimate_of_mean
+from assay.groups.spread import Member
+from assay.records import Draws, Estimate
+
+CELLS = [
+    Cell("independent", 100, 0.1, False),
+    Cell("repeats", 30, 0.5, False),
+    Cell("shared", 100, 0.5, False),
+    Cell("nested", 30, 0.9, False),
+]
+
+
+@lru_cache
+def found(cell: Cell) -> dict[str, Found]:
+    return {each.aggregator: each for each in measured(cell, data_sets=200, draws=20_000)}
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+@pytest.mark.parametrize("aggregator", TRUTHS)
+def test_the_mean_standard_error_is_the_spread_of_the_number(aggregator: str, cell: Cell) -> None:
+    assert found(cell)[aggregator].ratio == pytest.approx(1, abs=0.08)
+    assert found(cell)[aggregator].coverage > 0.9
+
+
+@pytest.mark.parametrize("clustering", ["repeats", "shared", "nested"])
+def test_the_error_of_pass_at_k_counts_problems(clustering: str) -> None:
+    assert found(Cell(clustering, 30, 0.5, True))["pass@k"].ratio == pytest.approx(1, abs=0.08)
+
+
+def test_the_worlds_compute_the_same_numbers_as_assay() -> None:
+    for clustering in ("shared", "nested"):
+        made = world(clustering, 30, 0.5)
+        results = data_set(made, np.random.default_rng(5))
+        tasks = np.array([[results[name]["acc,none"] for name in "abcde"]])
+        numbers = {name: value[0] for name, value in true_numbers(made, tasks).items()}
+        assert {name: float(value) for name, value in group_estimates(made, results).items()} == pytest.approx(numbers)
+        means = drawn(made, 20_000, np.random.default_rng(6)).mean(axis=0)
+        assert means == pytest.approx(expected(made)[0], abs=0.005)
+
+
+# --- what would be wrong, and by how much: the tolerance above would notice ------------------------------------------
+
+
+def rates(source: str, scores: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Member:
+    like = Estimate(0.0, parts={Draws(source, range(len(scores)), None, 0.0): 1.0})
+    return Member(source, estimate_of_mean(scores, like), len(scores))
+
+
+def test_thirty_problems_with_64_repeats_are_not_1920_draws() -> None:
+    """Where every problem is always or never solved, repeats tell nothing: √(0.25/29) for 15 of 30, and not √(0.25/1919)."""
+    member = rates("problems", np.repeat([0.0, 1.0], 15))
+    made = MeanAggregator(GroupConfig(group="g")).combine([member], [30.0])
+    assert made.stderr == pytest.approx(math.sqrt(0.25 / 29))
+    cell = Cell("repeats", 30, 0.5, False)
+    as_draws = math.sqrt(0.25 / (30 * 64))
+    truth = np.std(drawn(world("repeats", 30, 0.5), 20_000, np.random.default_rng(7))[:, 0])
+    assert as_draws / truth < 0.25
+    assert found(cell)["mean by size"].ratio == pytest.approx(1, abs=0.08)
+
+
+def test_documents_that_two_members_share_are_paired_in_their_difference() -> None:
+    """Scores that differ in 10 of 100 documents: the error of those differences, 0.0302, and not of two samples, 0.0707."""
+    one = np.tile([0.0, 1.0], 50)
+    other = one.copy()
+    other[:10] = 1 - other[:10]
+    both = [Member(name, rates("same", scores).estimate, 100) for name, scores in (("one", one), ("other", other))]
+    made = DifferenceAggregator(GroupConfig(group="g")).combine(both, [1.0, 1.0])
+    assert (float(made), made.stderr) == pytest.approx((0.0, math.sqrt(0.1 / 99)))
+
+
+def test_members_of_unlike_sizes_are_not_pooled_where_they_count_alike() -> None:
+    """Half of 30 and half of 600: ½·√(0.25/29 + 0.25/599); pooled it would be √(0.25/630)."""
+    members = [rates("few", np.repeat([0.0, 1.0], 15)), rates("many", np.repeat([0.0, 1.0], 300))]
+    made = MeanAggregator(GroupConfig(group="g")).combine(members, [1.0, 1.0])
+    assert made.stderr == pytest.approx(math.sqrt(0.25 / 29 + 0.25 / 599) / 2)
+
+
+# --- intervals -------------------------------------------------------------------------------------------------------
+
+
+def test_intervals_of_a_share_hold_the_truth_as_often_as_they_say() -> None:
+    grid = {(n, p): single_coverage(n, p) for n in (30, 100, 1000) for p in (0.1, 0.5, 0.9)}
+    assert 0.94 <= sum(grid.values()) / len(grid) <= 0.96
+    assert min(share for (n, _), share in grid.items() if n >= 100) >= 0.92
+
+
+def test_an_interval_is_no_point_where_all_scores_are_equal() -> None:
+    """Wilson, for 30 of 30, by hand: 30 / (30 + 1.96²) = 0.8865."""
+    ends = interval(rates("all", np.ones(30)).estimate)
+    assert ends == pytest.approx((0.8865, 1.0), abs=1e-4)
