@@ -6,6 +6,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from assay.errors import ConfigError, Place, Problem
+from assay.models.protocol import Remote
 from assay.records import Failed, Request, Response, Trouble
 
 Ask = Callable[[Request], Awaitable[Response]]
@@ -123,3 +125,18 @@ class Patience:
         finally:
             self.waiting_since = None
             self._back.set()
+
+
+async def introduce(model: Remote) -> None:
+    """Find out who a model is, before anything counts; one that cannot be reached, or does not calm down, is an error."""
+    limits = Limits()
+    for attempt in range(limits.attempts):
+        try:
+            await model.greet()
+        except Trouble as trouble:
+            if trouble.gone or attempt + 1 == limits.attempts:
+                fix = "start the server, or correct base_url in --model_args"
+                raise ConfigError([Problem(Place("model"), f"the model does not answer: {trouble}", fix)]) from None
+            await asyncio.sleep(limits.first_wait * 2**attempt if trouble.after is None else trouble.after)
+        else:
+            return

@@ -16,6 +16,7 @@ from assay.compat.prepare import prepare_tasks
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
 from assay.engine import Counts, Ended, Engine, Started
+from assay.engine.patience import introduce
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.record import config_section, facts, spec
@@ -110,7 +111,7 @@ class Run:
         model = self.ready_model()
         check_model(model, [run.runnable for run in self.tasks])
         if isinstance(model, Remote):
-            run_async(model.greet())
+            run_async(introduce(model))
         if self.config.output_path is None:
             with closing(Journal(None)) as journal:
                 return self._work(model, journal)

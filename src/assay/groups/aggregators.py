@@ -14,7 +14,8 @@ from assay.groups.selection import Selection
 from assay.groups.spread import Member, curved, resampled, smooth, unknown
 from assay.records import Draws, Estimate
 
-DRAWS = 1000
+DRAWS, FEWER, MANY_DOCUMENTS = 10_000, 1_000, 100_000
+"""Resamples of a median; fewer where there are very many documents, or where only the shape near 0 matters."""
 BIASED = "the members were chosen by their scores: the number is biased and has no standard error"
 
 
@@ -150,7 +151,7 @@ class HarmonicMeanAggregator(RowAggregator):
             return unknown(math.nan, members, "no member has a document")
         made = whole / sum(weight / member.estimate for member, weight in zip(members, weights, strict=True))
         slopes = [made**2 * w / (whole * m.estimate**2) for m, w in zip(members, weights, strict=True)]
-        return curved(made, members, slopes, lambda numbers: whole / (1 / numbers @ weights), DRAWS)
+        return curved(made, members, slopes, lambda numbers: whole / (1 / numbers @ weights), FEWER)
 
 
 class GeometricMeanAggregator(RowAggregator):
@@ -164,7 +165,7 @@ class GeometricMeanAggregator(RowAggregator):
             return unknown(math.nan, members, "no member has a document")
         made = math.exp(sum(w * math.log(m.estimate) for m, w in zip(members, weights, strict=True)) / whole)
         slopes = [made * w / (whole * m.estimate) for m, w in zip(members, weights, strict=True)]
-        return curved(made, members, slopes, lambda numbers: _geometric(numbers, weights), DRAWS)
+        return curved(made, members, slopes, lambda numbers: _geometric(numbers, weights), FEWER)
 
 
 def _geometric(numbers: Any, weights: Sequence[float]) -> Any:
@@ -177,7 +178,7 @@ def _geometric(numbers: Any, weights: Sequence[float]) -> Any:
 class MedianAggregator(RowAggregator):
     """The middle member; its spread over resampled documents."""
 
-    def __init__(self, config: GroupConfig, draws: int = DRAWS) -> None:
+    def __init__(self, config: GroupConfig, draws: int | None = None) -> None:
         super().__init__(config)
         self.draws = draws
 
@@ -185,7 +186,8 @@ class MedianAggregator(RowAggregator):
         import numpy as np
 
         value = float(median(float(member.estimate) for member in members))
-        spread, reason = resampled(lambda numbers: np.median(numbers, axis=1), members, self.draws)
+        usual = DRAWS if sum(member.size for member in members) <= MANY_DOCUMENTS else FEWER
+        spread, reason = resampled(lambda numbers: np.median(numbers, axis=1), members, self.draws or usual)
         middle = [(1.0, m.estimate) for m in members if float(m.estimate) == value][:1] if spread == 0 else ()
         return Estimate(
             value, spread, sum(member.size for member in members), reason, tasks=len(members), members=middle

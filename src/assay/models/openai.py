@@ -184,10 +184,9 @@ class OpenAI:
         async with self:
             try:
                 self._greeted = await self._said()
-            except (Trouble, Refused) as trouble:
-                what = f"the model {self._model!r} does not answer: {trouble}"
-                fix = f"is a server there, at {self._urls[0]}, and is that the model's name?"
-                raise ConfigError([Problem(Place("model"), what, fix)]) from None
+            except Refused as refused:
+                fix = f"is {self._model!r} the model's name at {self._urls[0]}, and is the key right?"
+                raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
 
     async def _said(self) -> str:
         """What it says to a greeting, word for word."""

@@ -1,0 +1,233 @@
+"""Models behind servers: a real server on loopback that misbehaves on request, and one over `transformers` for the truth."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+from assay.errors import AssayError, ConfigError
+from assay.models import Scripted
+from assay.models.embedded import BUNDLED
+from assay.models.load import load_model
+from assay.models.openai import OpenAI
+from small_runs import write_task
+
+STUB = Path(__file__).parent.parent / "bench/openai_stub.py"
+TRUTH = Path(__file__).parent / "truth_server.py"
+GENERATE = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\ngeneration_kwargs: {until: []}\n"
+Serve = Callable[..., str]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts a server and gives its address; ended by process id when the test is over."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*options: object, script: Path = STUB, port: int | None = None) -> str:
+        at = port or free_port()
+        command = [sys.executable, str(script), str(at), *map(str, options)]
+        process = subprocess.Popen(command, env={**os.environ, "HF_HUB_OFFLINE": "1"}, stderr=subprocess.DEVNULL)
+        started.append(process)
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{at}/v1/models", timeout=1)
+                return f"http://127.0.0.1:{at}/v1"
+            except OSError:
+                assert process.poll() is None
+                time.sleep(0.05)
+        raise AssertionError("the server never came")
+
+    yield start
+    for process in started:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def stats(url: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.load(urllib.request.urlopen(url.removesuffix("/v1") + "/stats"))
+    return found
+
+
+def evaluate(folder: Path, url: Any, rows: int = 40, **options: Any) -> dict[str, Any]:
+    write_task(folder, [{"q": f"question {n}", "gold": "text 12\n#### 42"} for n in range(rows)], GENERATE)
+    arguments = {"model": "stub", "base_url": url, "num_concurrent": 16}
+    return assay.simple_evaluate(
+        "local-completions", arguments, tasks=["t"], include_path=str(folder), include_defaults=False, **options
+    )
+
+
+def test_a_server_is_asked_once_for_each_document(serve: Serve, tmp_path: Path) -> None:
+    url = serve()
+    found = evaluate(tmp_path, url)
+    assert found["results"]["t"]["exact_match,none"] == 1.0
+    assert stats(url)["requests"] == 41  # and one greeting
+
+
+def test_the_address_may_be_the_endpoint_as_in_lm_eval(serve: Serve, tmp_path: Path) -> None:
+    assert evaluate(tmp_path, serve() + "/completions", rows=3)["results"]["t"]["exact_match,none"] == 1.0
+
+
+def test_several_servers_share_the_work(serve: Serve, tmp_path: Path) -> None:
+    urls = [serve("--latency", 5), serve("--latency", 5)]
+    evaluate(tmp_path, urls)
+    assert all(stats(url)["requests"] > 5 for url in urls)
+
+
+@pytest.mark.parametrize(
+    "fault", [("--p500", 0.3), ("--malformed", 7), ("--truncate", 9)], ids=["500", "malformed", "truncated"]
+)
+def test_every_document_is_answered_through_faults(fault: tuple[object, ...], serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    quick(monkeypatch)
+    found = evaluate(tmp_path, serve(*fault))
+    assert found["results"]["t"]["exact_match,none"] == 1.0
+    assert found["assay"]["failed"] == 0
+
+
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorter waits, so that the suite is not spent on them."""
+    from assay.engine import patience
+
+    limits = patience.Limits(first_wait=0.02, longest_wait=0.1)
+    monkeypatch.setattr(patience.Patience.__dataclass_fields__["limits"], "default_factory", lambda: limits)
+    monkeypatch.setattr(patience, "Limits", lambda: limits)
+
+
+def test_retry_after_is_honoured(serve: Serve, tmp_path: Path) -> None:
+    """A quarter of all answers says to come back in a second: a document waits at least that long, and none is lost."""
+    url = serve("--p429", 0.25)
+    start = time.monotonic()
+    found = evaluate(tmp_path, url, rows=20)
+    assert found["assay"]["failed"] == 0
+    assert time.monotonic() - start >= 1.0
+    assert stats(url)["answered"] == 21
+
+
+def test_a_request_that_fails_for_good_fails_its_document_and_not_the_run(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    quick(monkeypatch)
+    found = evaluate(tmp_path, serve("--fail-if", 'question 3"'), rows=6)
+    assert found["assay"]["tasks"]["t"]["failed"] == 1
+    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    assert "HTTP 500: boom (asked 8 times)" in reason
+    assert found["results"]["t"]["sample_len"] == 5
+
+
+def test_a_server_that_is_not_there_is_told_before_the_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be reached"):
+        evaluate(tmp_path, f"http://127.0.0.1:{free_port()}/v1")
+
+
+def test_a_server_that_dies_is_waited_for_and_nothing_answered_is_asked_again(serve: Serve, tmp_path: Path) -> None:
+    port = free_port()
+    url = serve("--latency", 10, "--die", 30, port=port)
+    write_task(tmp_path, [{"q": f"question {n}", "gold": "x"} for n in range(60)], GENERATE)
+    command = [
+        sys.executable, "-m", "assay", "run", "--tasks", "t", "--include_path", str(tmp_path), "--no_defaults", "--model",
+        "local-completions", "--model_args", f"model=stub,base_url={url},num_concurrent=8", "-o", str(tmp_path / "run"),
+    ]  # fmt: skip
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(3)
+    serve("--latency", 10, port=port)
+    assert run.wait(60) == 0
+    lines = [json.loads(line) for line in (tmp_path / "run/responses.jsonl").read_text().splitlines()]
+    answered = [line["k"] for line in lines if "text" in line["r"]]
+    assert len(answered) == len(set(answered)) == 60
+
+
+def test_another_model_behind_the_same_address_is_refused(serve: Serve, tmp_path: Path) -> None:
+    port = free_port()
+    url = serve("--answer", "one", port=port)
+    evaluate(tmp_path, url, rows=3, output_path=str(tmp_path / "run"))
+    subprocess.run(["pkill", "-9", "-f", f"openai_stub.py {port}"], check=True)
+    time.sleep(0.3)
+    serve("--answer", "two", port=port)
+    with pytest.raises(AssayError, match="another run"):
+        evaluate(tmp_path, url, rows=3, output_path=str(tmp_path / "run"))
+
+
+def test_a_chat_model_is_asked_in_messages_and_refused_likelihoods(serve: Serve, tmp_path: Path) -> None:
+    url = serve()
+    arguments = {"model": "stub", "base_url": url}
+    write_task(tmp_path, [{"q": "a", "gold": "text 12\n#### 42"}], GENERATE)
+    found = assay.simple_evaluate(
+        "local-chat-completions", arguments, tasks=["t"], include_path=str(tmp_path), include_defaults=False,
+        apply_chat_template=True, system_instruction="Be brief.",
+    )  # fmt: skip
+    assert found["results"]["t"]["exact_match,none"] == 1.0
+    sent = json.loads(found["samples"]["t"][0]["arguments"][0][0])
+    assert sent == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}]
+    with pytest.raises(ConfigError, match=r"first_steps_larger@generate"):
+        assay.simple_evaluate("local-chat-completions", arguments, tasks=["first_steps_larger"])
+
+
+def test_a_key_reaches_the_server_and_no_file(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-4711")
+    evaluate(tmp_path, serve(), rows=2, output_path=str(tmp_path / "run"))
+    for file in (tmp_path / "run").rglob("*"):
+        assert not file.is_file() or b"canary" not in file.read_bytes()
+
+
+@pytest.mark.parametrize("with_tokenizer", [True, False])
+def test_through_a_real_server_the_model_says_what_it_says_here(with_tokenizer: bool, serve: Serve) -> None:
+    url = serve(BUNDLED, script=TRUTH)
+    tasks = ["first_steps_larger", "first_steps_plurals", "first_steps_sums", "first_steps_stories"]
+    more = {"tokenizer": str(BUNDLED), "max_length": 1024} if with_tokenizer else {}
+    arguments = {"model": "embedded", "base_url": url, **more}
+    there = assay.simple_evaluate("local-completions", arguments, tasks=tasks, limit=6)
+    here = assay.simple_evaluate("embedded", tasks=tasks, limit=6)
+    for task in tasks:
+        for ours, theirs in zip(here["samples"][task], there["samples"][task], strict=True):
+            assert same(ours["resps"], theirs["resps"], loose=not with_tokenizer), (
+                task,
+                ours["resps"],
+                theirs["resps"],
+            )
+
+
+def same(ours: Any, theirs: Any, *, loose: bool) -> bool:
+    if isinstance(ours, float):
+        return loose or ours == pytest.approx(theirs, abs=2e-3)
+    if isinstance(ours, list | tuple):
+        return all(same(a, b, loose=loose) for a, b in zip(ours, theirs, strict=True))
+    return bool(ours == theirs) or (loose and isinstance(ours, bool))
+
+
+def test_names_and_arguments_of_lm_eval_are_known() -> None:
+    for name in (
+        "openai",
+        "local-completions",
+        "local-chat-completions",
+        "openai-completions",
+        "openai-chat-completions",
+    ):
+        made = load_model(name, {"model": "m", "base_url": "http://127.0.0.1:1/v1", "num_concurrent": 4})
+        assert isinstance(made, OpenAI)
+    with pytest.raises(ConfigError, match="num_concurrent"):
+        load_model("openai", {"model": "m", "num_concurent": 4})
+    with pytest.raises(ConfigError, match=r"tokenizer\.json"):
+        load_model("openai", {"model": "m", "tokenizer": "nowhere"})
+
+
+def test_a_notebook_may_evaluate_inside_its_loop() -> None:
+    import asyncio
+
+    async def cell() -> dict[str, Any]:
+        model = Scripted(loglikelihood=lambda context, text: (-1.0, True))
+        return assay.simple_evaluate(model, tasks=["first_steps_larger"], limit=2)
+
+    assert asyncio.run(cell())["n-samples"]["first_steps_larger"]["effective"] == 2
