@@ -10,6 +10,7 @@ from textwrap import dedent
 import pytest
 
 from assay import TaskManager
+from run_world import FILES
 
 Write = Callable[[Mapping[str, str]], Path]
 
@@ -35,6 +36,17 @@ def write(tmp_path: Path) -> Write:
         return folder
 
     return write_files
+
+
+@pytest.fixture
+def tasks(write: Write) -> Path:
+    """The tasks of run_world, with hand-computed numbers."""
+    return write(FILES)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "run"
 
 
 @pytest.fixture

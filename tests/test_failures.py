@@ -12,16 +12,6 @@ from run_world import ACC, EXACT_MATCH, FILES, SUMS, Asked, keys, manifest, resu
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
-def tasks(write: Write) -> Path:
-    return write(FILES)
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    return tmp_path / "run"
-
-
 def test_a_failure_is_counted_with_its_reason_and_never_a_zero(tasks: Path, output: Path) -> None:
     """Without 1+1, two of four are right: 0.5, standard error √(0.5·0.5/3); were it wrong 2/5, were it right 3/5."""
     run(Asked(failing={"1+1="}), tasks, output)

@@ -37,16 +37,6 @@ from run_world import (
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
-def tasks(write: Write) -> Path:
-    return write(FILES)
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    return tmp_path / "run"
-
-
 def cut(output: Path, journaled: bytes) -> None:
     """Leave the folder as a run leaves it that ended when so much was journaled: the results are not there yet."""
     for path in (output / "results.json", *output.glob("samples*")):

@@ -35,16 +35,6 @@ from run_world import (
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
-def tasks(write: Write) -> Path:
-    return write(FILES)
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    return tmp_path / "run"
-
-
 # What a finished run leaves
 
 

@@ -7,15 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Write
-from run_world import FILES, Asked, everything, run
+from run_world import Asked, everything, run
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def tasks(write: Write) -> Path:
-    return write(FILES)
 
 
 CANARY = "sk-canary-1234567890abcdef"

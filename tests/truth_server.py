@@ -1,56 +1,57 @@
-"""An OpenAI-compatible server over real `transformers`, for tests: usage: truth_server.py PORT FOLDER"""
+"""An OpenAI-compatible server over real `transformers`, for tests. usage: truth_server.py PORT FOLDER"""
 
 import sys
+from typing import Any
 
-import torch
 from aiohttp import web
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-model = AutoModelForCausalLM.from_pretrained(sys.argv[2], dtype=torch.float32).eval()
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[2])
 
 
-async def complete(request: web.Request) -> web.Response:
-    body = await request.json()
-    prompt = body["prompt"]
-    tokens = prompt if isinstance(prompt, list) else tokenizer.encode(prompt, add_special_tokens=False)
-    with torch.no_grad():
-        made = model.generate(
-            torch.tensor([tokens]), max_new_tokens=body["max_tokens"], do_sample=False, pad_token_id=0
-        )[0, len(tokens) :].tolist()  # fmt: skip
-    ended = any(token in (0, 4) for token in made)
-    text = tokenizer.decode([token for token in made if token not in (0, 4)])
-    for stop in body.get("stop") or []:
-        text = text.split(stop)[0]
-    choice = {"index": 0, "text": text, "finish_reason": "stop" if ended else "length"}
-    if body.get("echo"):
-        choice["logprobs"] = logprobs([*tokens, *made], tokenizer)
-    return web.json_response(
-        {"choices": [choice], "usage": {"prompt_tokens": len(tokens), "completion_tokens": len(made)}}
-    )
+class Truth:
+    """The model of a folder, answering completions as the protocol has it."""
 
+    def __init__(self, folder: str) -> None:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
 
-def logprobs(tokens: list[int], words: object) -> dict[str, object]:
-    with torch.no_grad():
-        scores = torch.log_softmax(model(torch.tensor([tokens[:-1]])).logits[0], dim=-1)
-    pieces = [words.decode([token]) for token in tokens]  # type: ignore[attr-defined]
-    offsets, place = [], 0
-    for piece in pieces:
-        offsets.append(place)
-        place += len(piece)
-    values = [float(scores[n, token]) for n, token in enumerate(tokens[1:])]
-    return {
-        "tokens": pieces,
-        "token_logprobs": [None, *values],
-        "top_logprobs": [None, *({"top": float(row.max())} for row in scores)],
-        "text_offset": offsets,
-    }
+        self.torch: Any = torch
+        self.model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self.words: Any = AutoTokenizer.from_pretrained(folder)
+
+    async def complete(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        prompt = body["prompt"]
+        tokens = prompt if isinstance(prompt, list) else self.words.encode(prompt, add_special_tokens=False)
+        given, most = self.torch.tensor([tokens]), body["max_tokens"]
+        with self.torch.no_grad():
+            whole = self.model.generate(given, max_new_tokens=most, do_sample=False, pad_token_id=0)[0].tolist()
+        made = whole[len(tokens) :]
+        text = self.words.decode([token for token in made if token not in (0, 4)])
+        for stop in body.get("stop") or []:
+            text = text.split(stop)[0]
+        ended = any(token in (0, 4) for token in made)
+        choice = {"index": 0, "text": text, "finish_reason": "stop" if ended else "length"}
+        if body.get("echo"):
+            choice["logprobs"] = self.logprobs(whole)
+        used = {"prompt_tokens": len(tokens), "completion_tokens": len(made)}
+        return web.json_response({"choices": [choice], "usage": used})
+
+    def logprobs(self, tokens: list[int]) -> dict[str, object]:
+        with self.torch.no_grad():
+            scores = self.torch.log_softmax(self.model(self.torch.tensor([tokens[:-1]])).logits[0], dim=-1)
+        pieces = [self.words.decode([token]) for token in tokens]
+        return {
+            "tokens": pieces,
+            "token_logprobs": [None, *(float(scores[n, token]) for n, token in enumerate(tokens[1:]))],
+            "top_logprobs": [None, *({"top": float(row.max())} for row in scores)],
+            "text_offset": [sum(map(len, pieces[:n])) for n in range(len(pieces))],
+        }
 
 
 async def models(_: web.Request) -> web.Response:
     return web.json_response({"data": [{"id": "embedded"}]})
 
 
-app = web.Application(client_max_size=1 << 26)
-app.add_routes([web.post("/v1/completions", complete), web.get("/v1/models", models)])
-web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)
+if __name__ == "__main__":
+    app = web.Application(client_max_size=1 << 26)
+    app.add_routes([web.post("/v1/completions", Truth(sys.argv[2]).complete), web.get("/v1/models", models)])
+    web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)

@@ -21,13 +21,8 @@ class Can:
     chat: bool = False
 
 
-@runtime_checkable
-class Remote(Protocol):
-    """A model somewhere else, asked one request at a time and many at once. Used as an async context while it is asked.
-
-    `ask` raises a Trouble for what may pass; patience with it is the engine's. `greet` finds out before a run whether it
-    is there and who it is, `probe` during one.
-    """
+class Described(Protocol):
+    """What is known of every model. `identity` changes when its answers may: it is part of the key of a response."""
 
     @property
     def name(self) -> str: ...
@@ -36,39 +31,7 @@ class Remote(Protocol):
     @property
     def can(self) -> Can: ...
     @property
-    def concurrency(self) -> int: ...
-    @property
     def max_length(self) -> int | None: ...
-
-    async def ask(self, request: Request) -> Response: ...
-    async def probe(self) -> bool: ...
-    async def greet(self) -> None: ...
-    async def __aenter__(self) -> Any: ...
-    async def __aexit__(self, *_: Any) -> Any: ...
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str: ...
-    def count_tokens(self, text: str) -> int | None: ...
-
-
-class Model(Protocol):
-    """A model. `window` is how many requests it likes to hold at once, so that it can put together what belongs together.
-
-    `identity` changes when its answers may: it is part of the key under which a response is kept.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def identity(self) -> str: ...
-    @property
-    def can(self) -> Can: ...
-    @property
-    def window(self) -> int: ...
-    @property
-    def max_length(self) -> int | None: ...
-
-    def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
-        """The responses to a batch, as they come. A request that cannot be answered gets a Failed."""
-        ...
 
     def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
         """A conversation as the text the model was trained on."""
@@ -77,6 +40,36 @@ class Model(Protocol):
     def count_tokens(self, text: str) -> int | None:
         """How many tokens a text has, where the model can tell."""
         ...
+
+
+class Model(Described, Protocol):
+    """A model that is asked in batches. `window` is how many requests it likes to hold at once, so that it can put
+    together what belongs together."""
+
+    @property
+    def window(self) -> int: ...
+
+    def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        """The responses to a batch, as they come. A request that cannot be answered gets a Failed."""
+        ...
+
+
+@runtime_checkable
+class Remote(Described, Protocol):
+    """A model somewhere else, asked one request at a time and many at once. Used as an async context while it is asked.
+
+    `ask` raises a Trouble for what may pass; patience with it is the engine's. `greet` finds out before a run whether it
+    is there and who it is, `probe` during one.
+    """
+
+    @property
+    def concurrency(self) -> int: ...
+
+    async def ask(self, request: Request) -> Response: ...
+    async def probe(self) -> bool: ...
+    async def greet(self) -> None: ...
+    async def __aenter__(self) -> Any: ...
+    async def __aexit__(self, *_: Any) -> Any: ...
 
 
 AnyModel = Model | Remote
