@@ -389,3 +389,17 @@ def test_a_full_disk_is_told_and_the_run_can_go_on(
     assert finish(*command(output), cwd=tmp_path) == 0
     assert journaled(output)[: len(known)] == known
     same(output, uninterrupted)
+
+
+def test_a_long_journal_is_kept_compressed_and_read_again(
+    tasks: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.runs import journal as journals
+
+    monkeypatch.setattr(journals, "LONG", 1)
+    run(Asked(), tasks, output, tasks=["sums"])
+    assert (output / "responses.jsonl.zst").exists()
+    assert not (output / "responses.jsonl").exists()
+    again = Asked()
+    run(again, tasks, output, tasks=["sums"])
+    assert again.calls == []

@@ -26,8 +26,10 @@ from assay.records import (
 )  # fmt: skip
 
 BUNDLED = Path(__file__).parent.parent / "bundled/model"
-MAX_TOKENS = 8192
+MAX_TOKENS = 2048
 """Tokens of one pass: more are no faster and take memory."""
+ROWS = 16
+"""Generations at once: what they look at fits the processor's cache."""
 NEVER = REAL(-1e30)
 DECIMALS = 6
 """Of a log-likelihood: the same whatever else was in the batch."""
@@ -67,12 +69,17 @@ class Embedded:
         return len(self._encode(text))
 
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        from threadpoolctl import threadpool_limits
+
         scored = [(n, r) for n, r in enumerate(requests) if not isinstance(r, Generate)]
-        for answered in self._score(scored):
-            yield answered
         written = [(n, r) for n, r in enumerate(requests) if isinstance(r, Generate)]
-        for start in range(0, len(written), 64):
-            yield self._write(written[start : start + 64])
+        with threadpool_limits(
+            1, user_api="blas"
+        ):  # threads would wait for each other, and long where others work, too
+            for answered in self._score(scored):
+                yield answered
+            for start in range(0, len(written), ROWS):
+                yield self._write(written[start : start + ROWS])
 
     def _encode(self, text: str) -> list[int]:
         return self._words.encode(text)
@@ -208,8 +215,13 @@ class Embedded:
         seen = np.arange(longest)[None, :] < lengths[:, None]
         while True:
             chosen = [self._next(row, logits) for row, logits in zip(rows, self._llama.logits(last), strict=True)]
-            if all(row.finish for row in rows):
+            alive = [index for index, row in enumerate(rows) if not row.finish]
+            if not alive:
                 return
+            if len(alive) < len(rows):  # what has ended is not carried on
+                rows, chosen = [rows[index] for index in alive], [chosen[index] for index in alive]
+                seen, lengths = seen[alive], lengths[alive]
+                cache = [(keys[alive], values[alive]) for keys, values in cache]
             mask = np.where(np.concatenate([seen, np.ones((len(rows), 1), bool)], axis=1), REAL(0), NEVER)[:, None]
             new = np.asarray(chosen)[:, None]
             hidden, added = self._llama.forward(new, lengths[:, None], mask, cache)

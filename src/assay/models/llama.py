@@ -20,6 +20,11 @@ class Llama:
 
     def __init__(self, folder: Path) -> None:
         from safetensors.numpy import load_file
+        from threadpoolctl import ThreadpoolController
+
+        self._threads = (
+            ThreadpoolController()
+        )  # matrices this small are slower on several, by far where others work, too
 
         config = json.loads((folder / "config.json").read_text())
         self.layers = int(config["num_hidden_layers"])
