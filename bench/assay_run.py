@@ -7,7 +7,6 @@ OUT becomes the folder of the run: its journal and Parquet samples are measured,
 
 import argparse
 import json
-import resource
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from assay.models.scripted import Scripted
 from assay.records import Request
 from assay.runs.samples import arguments
 from bench.instant import instant
+from bench.measure import peak_memory
 
 KINDS = {"Generate": "generate_until", "Loglikelihood": "loglikelihood", "Rolling": "loglikelihood_rolling"}
 
@@ -65,7 +65,7 @@ def main() -> None:
     if options.expected:
         kept = {"results": found["results"], "groups": found.get("groups"), "requests": model.asked}
         Path(options.expected).write_text(json.dumps(kept))
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    memory = round(peak_memory())
     print(json.dumps({"task": options.task, "evaluate_cpu_s": round(seconds, 3), "peak_mb": memory}))
 
 

@@ -4,7 +4,6 @@
 """
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bench.environments import ROOT, bare_environment
-from bench.measure import Row
+from bench.measure import Row, peak_memory
 
 CASES: dict[str, tuple[str, str]] = {
     "many": ("10,000 tasks in 1,000 groups (each task in up to 3) × 3 metrics, CPU", "≤ 1 s"),
@@ -41,7 +40,7 @@ def measure(case: str) -> dict[str, float]:
     start = time.process_time()
     run()
     taken = time.process_time() - start
-    return {"cpu_s": taken, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return {"cpu_s": taken, "peak_mb": peak_memory()}
 
 
 def many() -> Callable[[], object]:

@@ -50,3 +50,11 @@ def cpu_seconds(command: Sequence[str | Path], *, runs: int, cwd: Path | None = 
             raise RuntimeError(f"{command}: {ended.stderr.decode()[-2000:]}")
         best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return best
+
+
+def peak_memory() -> float:
+    """The most this process has held, in MB. What `getrusage` tells may be its parent's, from before it was started."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

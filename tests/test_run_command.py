@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -316,3 +317,55 @@ def test_evaluate_takes_tasks_that_were_loaded() -> None:
     loaded = assay.TaskManager().load(["first_steps_larger"])
     found = assay.evaluate(Scripted(loglikelihood=lambda c, t: (-len(t), False)), loaded, limit=5)
     assert found["n-samples"]["first_steps_larger"]["effective"] == 5
+
+
+def test_what_is_wrong_in_a_call_is_told_and_never_a_traceback(tmp_path: Path, run_assay: Run) -> None:
+    write_task(tmp_path, ROWS, QUIZ)
+    (tmp_path / "g.yaml").write_text("group: empty\ntask: []\n")
+    known = ("run", "--include_path", tmp_path, "--model", "dummy", "--tasks")
+    for arguments, said in (
+        (("t", "--limit", "nan"), "limit"),
+        (("t", "--max_failed", "7"), "max_failed"),
+        (("t", "--data_dir", "nowhere"), "no folder nowhere"),
+        (("t", "--log_samples"), "--output_path"),
+        (("t", "--model", "openai"), "needs the argument 'model'"),
+        (("empty",), "no task"),
+    ):
+        ended = run_assay(*known, *arguments)
+        assert (ended.returncode, "Traceback" in ended.stderr) == (2, False), ended.stderr
+        assert said in ended.stderr
+
+
+def test_answers_alone_may_be_asked_for_of_a_group(tmp_path: Path, run_assay: Run) -> None:
+    ended = run_assay("run", "--tasks", "first_steps", "--limit", 1, "--predict_only", "--model", "dummy", "-o", "out")
+    assert ended.returncode == 0, ended.stderr
+    assert "999" not in ended.stdout
+    assert (tmp_path / "out/samples/first_steps_sums.parquet").exists()
+
+
+def test_helper_code_that_wants_to_end_everything_fails_its_document(tmp_path: Path) -> None:
+    (tmp_path / "utils.py").write_text("def score(doc, results):\n    raise SystemExit(3)\n")
+    write_task(tmp_path, ROWS, QUIZ + "process_results: !function utils.score\nmetric_list: [{metric: acc}]\n")
+    found = run(tmp_path, choosing(lambda q: -1.0))
+    assert found["assay"]["tasks"]["t"]["reasons"] == {"scoring: SystemExit: 3": 4}
+
+
+def test_a_pattern_without_end_is_stopped_and_ctrl_c_gets_through(tmp_path: Path) -> None:
+    write_task(tmp_path, [{"q": "x", "gold": "a"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nfilter_list: [{name: c, filter: [{function: regex, regex_pattern: '(a+)+$'}]}]\n")  # fmt: skip
+    code = (
+        "import assay; from assay.models import Scripted\n"
+        "model = Scripted(generate=lambda p, k, r: 'a' * 40 + 'b')\n"
+        f"assay.simple_evaluate(model, tasks=['t'], include_path={str(tmp_path)!r}, include_defaults=False)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=20)[1]
+    assert "KeyboardInterrupt" in said
+
+
+def test_perplexities_have_intervals_above_nothing(tmp_path: Path) -> None:
+    write_task(tmp_path, [{"q": f"q{n}", "gold": "a"} for n in range(5)], "output_type: loglikelihood\ndoc_to_text: q\ndoc_to_target: ' {{gold}}'\n")  # fmt: skip
+    model = Scripted(loglikelihood=lambda q, text: (-(float(q[1]) ** 2), True))
+    found = run(tmp_path, model)["assay"]["tasks"]["t"]["rows"]["perplexity,none"]
+    assert 0 < found["interval"][0] < found["value"] < found["interval"][1]

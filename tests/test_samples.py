@@ -92,7 +92,10 @@ CONTENTS = {
 @pytest.mark.parametrize("name", CONTENTS)
 def test_files_are_read_as_lm_eval_reads_them(name: str, write: Write) -> None:
     file, content, expected = CONTENTS[name]
-    found = docs(write({"t.yaml": of_files(file.split(".")[1].removesuffix("l"), f"{{test: {file}}}"), file: content}))
+    found = docs(
+        write({"t.yaml": of_files(file.split(".")[1].removesuffix("l"), f"{{test: {file}}}"), file: content}),
+        compat="lm-eval",
+    )
     assert found == expected
     assert [list(map(type, row.values())) for row in found] == [list(map(type, row.values())) for row in expected]
 
@@ -108,7 +111,19 @@ def test_parquet_is_read_with_its_types(write: Write) -> None:
     folder = write({"t.yaml": of_files("parquet", "{test: d.parquet}")})
     rows = [{"q": "x", "a": 1, "l": ["u", "v"], "m": {"k": 1.5}}, {"q": "y", "a": None, "l": [], "m": {"k": 2.0}}]
     parquet.write_table(pa.Table.from_pylist(rows), folder / "d.parquet")
-    assert docs(folder) == rows
+    assert docs(folder, compat="lm-eval") == rows
+
+
+def test_without_compat_numbers_stay_as_they_are_written_and_nothing_is_no_text(write: Write) -> None:
+    """lm-eval's data library makes 2 of a column with 0.5 into 2.0, and its templates write what is missing as None."""
+    content = '{"q": "x", "a": 2}\n{"q": "y", "a": 0.5}\n{"q": "z"}\n{"q": "u", "a": null}\n'
+    yaml = of_files("json", "{test: d.jsonl}").replace("doc_to_target: a", "doc_to_target: '{{a}}'")
+    found = assay.simple_evaluate(
+        Scripted(generate=lambda prompt, params, repeat: {"x": "2", "y": "0.5"}.get(prompt, "None")),
+        tasks=["t"], include_path=str(write({"t.yaml": yaml, "d.jsonl": content})), include_defaults=False,
+    )  # fmt: skip
+    assert found["results"]["t"]["exact_match,none"] == 1.0
+    assert found["assay"]["tasks"]["t"]["reasons"] == {"the row has nothing in the column 'a'": 2}
 
 
 FILE_LISTS = [
@@ -210,6 +225,7 @@ def test_the_data_folder_holds_parquet_too_and_may_be_named_in_the_environment(
     folder = write({"t.yaml": a_task("dataset_path: set")})
     assert docs(folder) == TWO
     with pytest.raises(ConfigError, match="set/default"):
+        (tmp_path / "other").mkdir()
         docs(folder, data_dir=str(tmp_path / "other"))  # what is said in the call wins
 
 

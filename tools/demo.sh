@@ -13,3 +13,7 @@ bold "What one task asks, before any model is loaded"
 run run --tasks first_steps_sums --limit 1 --dry_run
 bold "The run: a transformer of 1.6 million parameters that comes with assay, on the CPU"
 run run --tasks first_steps --output_path "$out"
+bold "What to look at next"
+printf '%s/samples holds every prompt, answer and score as Parquet; results.json all numbers; the same command again asks nothing twice.\n' "$out"
+printf 'Your own task: %s new task my_task, then %s run --tasks ./my_task.yaml --output_path runs/mine\n' "$assay" "$assay"
+printf '\nrun: %s\n' "$(cd "$out" && pwd)"

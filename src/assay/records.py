@@ -169,7 +169,7 @@ class Estimate(float):
     its error is 0, `members` are the numbers it follows from, each with how much it moves with them.
     """
 
-    __slots__ = ("is_rate", "members", "missing", "n", "parts", "reason", "repeats", "stderr", "tasks")
+    __slots__ = ("is_power", "is_rate", "members", "missing", "n", "parts", "reason", "repeats", "stderr", "tasks")
 
     def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
         return super().__new__(cls, value)
@@ -177,12 +177,13 @@ class Estimate(float):
     def __init__(  # noqa: PLR0913  # all that is known about a number
         self, value: float, stderr: float | None = None, n: int = 0, reason: str = "", *,
         parts: Mapping[Draws, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
-        is_rate: bool = False, tasks: int = 1, missing: Sequence[str] = (),
+        is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
         members: "Sequence[tuple[float, Estimate]]" = (),
     ) -> None:  # fmt: skip
         del value  # the float itself
         self.stderr, self.n, self.reason = stderr, n, reason
         self.parts: Mapping[Draws, float] = parts if parts is not None else {}
+        self.is_power = is_power
         self.repeats, self.is_rate, self.tasks, self.missing, self.members = repeats, is_rate, tasks, missing, members
 
     @property

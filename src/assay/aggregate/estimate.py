@@ -31,7 +31,13 @@ def estimate(
         value = known.function(values)
     except Exception as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, and the rest stands
         return Estimate(math.nan, None, n, f"the aggregation {known.name!r} failed: {type(error).__name__}: {error}")
-    value = float(value) if isinstance(value, np.floating | np.integer) else value
+    try:
+        value = float(value)
+    except (TypeError, ValueError):
+        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gave {value!r:.60}, which is no number")
+    if math.isnan(value):
+        lost = sum(isinstance(each, float) and math.isnan(each) for each in values)
+        return Estimate(value, None, n, f"{lost} of {n} values are not numbers")
     if n < 2 or not bootstrap_iters or bootstrap_iters < 0:
         return Estimate(value, None, n, "one document has no spread" if n < 2 else "bootstrap_iters is 0")
     if like_lm_eval:
@@ -49,6 +55,8 @@ def with_draws(
     source: str,
 ) -> Estimate:
     """The number with what is known of its draws: how far each document moves it, or only its variance."""
+    named = aggregation.name if isinstance(aggregation, Aggregation) else ""
+    made = made.but(is_rate=named == "mean" and set(values) <= {0, 1}, is_power=named.endswith("perplexity"))
     if made.stderr is None or math.isnan(made):
         return made
     influence = (
@@ -58,8 +66,7 @@ def with_draws(
     if influence is None or len(influence) != n:
         return made.but(parts={Draws(f"{source} {id(values)}", documents, None, made.stderr**2): 1.0})
     moves = (influence - influence.mean()) / math.sqrt(n * (n - 1))
-    is_rate = aggregation.name == "mean" and set(values) <= {0, 1}  # type: ignore[union-attr]
-    return made.but(parts={Draws(source, documents, moves): 1.0}, is_rate=is_rate)
+    return made.but(parts={Draws(source, documents, moves): 1.0})
 
 
 def mean_stderr(values: Values) -> float:

@@ -14,6 +14,8 @@ def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | 
     A rate has Wilson's, with as many documents as would give its standard error: never a point, and within 0 and 1. Any
     other number has Student's, with the degrees of freedom of its documents.
     """
+    if estimate.is_rate and estimate.stderr is None and estimate.n == 1:
+        return wilson(float(estimate), 1, level)
     if estimate.stderr is None or math.isnan(estimate) or estimate.n < 2:
         return None
     value, error = float(estimate), estimate.stderr
@@ -23,6 +25,8 @@ def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | 
         weight = value * (1 - value) / error**2 if error > 0 else float(estimate.n)
         return wilson(value, weight, level)
     half = student(level, estimate.n - max(estimate.tasks, 1)) * error
+    if estimate.is_power and value > 0:  # of e: even on the scale of its power, and never below 0
+        return value * math.exp(-half / value), value * math.exp(min(half / value, 700.0))
     return value - half, value + half
 
 
@@ -49,7 +53,7 @@ def wilson(p: float, n: float, level: float = LEVEL) -> tuple[float, float]:
     z = NormalDist().inv_cdf(0.5 + level / 2)
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return 0.0 if p == 0 else max(0.0, centre - half), 1.0 if p == 1 else min(1.0, centre + half)
 
 
 def student(level: float, freedom: int) -> float:

@@ -81,13 +81,16 @@ def _define_numbers(add: Callable[..., object]) -> None:
     add("--predict_only", "-x", **SWITCH, help="ask and write down, but do not score")
     add("--dry_run", **SWITCH, help="show prompts, targets and counts, and ask nothing")
     add("--write_out", "-w", **SWITCH, help="show the first prompt of each task before the run")
-    add("--depth", type=int, metavar="N", help="how many levels below the top the table shows")
+    add("--depth", type=_level, metavar="N", help="how many levels below the top the table shows")
     add("--show_config", **SWITCH, help="print the configuration of every task with the results")
     add("--confirm_run_unsafe_code", **SWITCH, help="run code that the model wrote")
 
 
 def run(options: argparse.Namespace) -> int:
     config = run_config(_given(options))
+    if config.output_path is None and (config.log_samples or config.predict_only) and not config.dry_run:
+        what = f"{'log_samples' if config.log_samples else 'predict_only'} has nowhere to write"
+        raise ConfigError([Problem(Place("output_path"), what, "give --output_path DIR")])
     command = ["assay", *sys.argv[1:]]
     work = Run(config, task_manager(config), facts={"command": redacted_command(command)})
     work.prepare()
@@ -165,6 +168,12 @@ def _samples(written: str) -> object:
         raise ConfigError(
             [Problem(Place("samples"), f"is not valid JSON: {error}", 'write {"task": [0, 1]}')]
         ) from None
+
+
+def _level(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of levels")
+    return int(text)
 
 
 def _truth(text: str) -> bool:

@@ -9,7 +9,7 @@ from assay.config.option import NOTHING, Remark, option
 
 def _positive(value: object) -> Iterator[Remark]:
     if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
-        yield (), f"must be above 0, not {value}", "leave it out to evaluate everything"
+        yield (), f"must be above 0, not {value}", "leave it out, or give a number from 1 on"
 
 
 def _count(value: object) -> Iterator[Remark]:

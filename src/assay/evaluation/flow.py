@@ -3,6 +3,9 @@
 import asyncio
 import dataclasses
 import gc
+import logging
+import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +30,7 @@ from assay.plans.ask import ask
 from assay.records import Estimate, ScoreKey
 from assay.runs.folder import RunFolder, open_run
 from assay.runs.journal import Journal
-from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
+from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results, troubles
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
 from assay.tasks import TaskManager
@@ -47,6 +50,9 @@ def simple_evaluate(
     `model` is a model object or a name of `assay ls models`. `options` are those of lm-eval's function of this name, and
     `include_path`, `data_dir`, `compat`, `output_path`, `repeats`, `sample`, `force`, `max_failed`: see RunConfig.
     """
+    if not isinstance(model, str) and not hasattr(model, "identity"):
+        what, fix = f"{model!r:.60} is neither a model nor the name of one", "give a name of `assay ls models`"
+        raise ConfigError([Problem(Place("model"), what, fix)])
     manager: TaskManager | None = options.pop("task_manager", None)
     options.pop("evaluation_tracker", None)  # what it would write is in the folder of the run
     given = {"log_samples": True, **options, "tasks": _listed(tasks), "model_args": model_args}
@@ -59,7 +65,10 @@ def simple_evaluate(
         keep_samples=config.log_samples,
     )
     run.prepare()
-    return run.execute()
+    results = run.execute()
+    for line in troubles(results["assay"]):
+        logging.getLogger("assay").warning(line)
+    return results
 
 
 def evaluate(lm: AnyModel, task_dict: Mapping[str, Any], **options: Any) -> dict[str, Any]:
@@ -102,8 +111,13 @@ class Run:
         check_samples(self.config.samples, tasks)
         prepared, self.broken, self.helper_files, resolve = prepare_tasks(tasks.values(), self._settings(), self.config)
         if not prepared:
-            raise ConfigError([Problem(Place(f"task {name!r}"), reason) for name, reason in self.broken.items()])
-        ready_groups(self.loaded["groups"].values(), prepared, resolve, lenient=self.like_lm_eval)
+            wrong = [Problem(Place(f"task {name!r}"), reason) for name, reason in self.broken.items()]
+            raise ConfigError(wrong or [Problem(Place("tasks"), "there is no task in what was named", "name another")])
+        groups = self.loaded["groups"].values()
+        if self.config.predict_only:
+            for group in groups:
+                group.config = dataclasses.replace(group.config, aggregate_metric_list=None, group_scorer=None)
+        ready_groups(groups, prepared, resolve, lenient=self.like_lm_eval)
         self.tasks = [TaskRun(each) for each in prepared]
 
     def execute(self) -> dict[str, Any]:
@@ -279,12 +293,32 @@ class Run:
         return int(asked[number]) if self.like_lm_eval and asked else doc_id
 
 
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def prompt_interrupts() -> Iterator[None]:
+    """Have Ctrl-C stop whatever is going on, a long match of a pattern too: asyncio would wait for the next pause."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def run_async(work: Coroutine[Any, Any, None]) -> None:
     """Do something asynchronous and wait for it; beside a loop that runs already, as in a notebook, in a thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        asyncio.run(work)
+        with prompt_interrupts():
+            asyncio.run(work)
         return
     with ThreadPoolExecutor(1) as beside:
         beside.submit(asyncio.run, work).result()

@@ -1,8 +1,10 @@
 """The options of a run, checked and completed."""
 
 import dataclasses
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from assay.config.arguments import parse_arguments
 from assay.config.decode import decode
@@ -26,10 +28,24 @@ def run_config(options: Mapping[str, object]) -> RunConfig:
         raise ConfigError(problems)
     if not config.tasks:
         raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])
+    problems = list(_wrong_values(config))
+    if problems:
+        raise ConfigError(problems)
     chosen = [name for name in ("limit", "sample", "samples") if getattr(config, name) is not None]
     if len(chosen) > 1:
         raise ConfigError([Problem(Place(chosen[0]), f"{' and '.join(chosen)} exclude each other", "give one of them")])
     return _with_seeds(config)
+
+
+def _wrong_values(config: RunConfig) -> Iterator[Problem]:
+    if config.limit is not None and not math.isfinite(config.limit):
+        yield Problem(Place("limit"), f"{config.limit} is no number", "give a whole number, or a share below 1")
+    if not 0 <= config.max_failed <= 1:
+        yield Problem(Place("max_failed"), f"{config.max_failed} is no share", "give a number from 0 to 1")
+    if config.data_dir is not None and not Path(config.data_dir).is_dir():
+        yield Problem(
+            Place("data_dir"), f"there is no folder {config.data_dir}", "correct it, or `assay fetch` fills one"
+        )
 
 
 def _with_seeds(config: RunConfig) -> RunConfig:

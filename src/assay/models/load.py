@@ -77,9 +77,18 @@ def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
     factory = BACKENDS[name]
     known = inspect.signature(factory).parameters
     wrong = [
-        Problem(Place("model_args"), f"model {name!r} has no argument {key!r}", did_you_mean(key, known))
+        Problem(
+            Place("model_args"),
+            f"model {name!r} has no argument {key!r}",
+            did_you_mean(key, known) if known else "it takes none",
+        )
         for key in arguments
         if key not in known
+    ]
+    wrong += [
+        Problem(Place("model_args"), f"model {name!r} needs the argument {key!r}", f"add {key}=… to --model_args")
+        for key, parameter in known.items()
+        if parameter.default is parameter.empty and key not in arguments
     ]
     if wrong:
         raise ConfigError(wrong)

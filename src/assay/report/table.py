@@ -3,8 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from assay.runs.results import troubles
+
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
 NAMES = ("name", "alias", "sample_len", "sample_count")
+
+SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
 
 Results = Mapping[str, Any]
 
@@ -24,29 +28,13 @@ def heading(results: Results) -> str:
     config = results.get("config", {})
     arguments = ",".join(f"{key}={value}" for key, value in (config.get("model_args") or {}).items())
     parts = [f"{config.get('model')} ({arguments})" if arguments else str(config.get("model"))]
-    parts += [f"{key}: {config.get(key)}" for key in ("gen_kwargs", "limit") if config.get(key) is not None]
+    parts += [f"{key}: {_setting(config[key])}" for key in SETTINGS if config.get(key) not in (None, False)]
     return ", ".join(parts)
 
 
 def footing(results: Results) -> list[str]:
     """What must be said below the tables: what failed, and what could not be run at all."""
-    account = results.get("assay", {})
-    lines = []
-    for task, own in account.get("tasks", {}).items():
-        if own["failed"]:
-            mark = "incomplete: " if own["incomplete"] else ""
-            reasons = "; ".join(f"{count}× {reason}" for reason, count in list(own["reasons"].items())[:3])
-            lines.append(f"{mark}{task}: {own['failed']} of {own['documents']} documents failed ({reasons})")
-        if own.get("noticed"):
-            lines.append(f"{task}: answers " + ", ".join(f"{what}: {count}" for what, count in own["noticed"].items()))
-        lines += [f"no value: {task}: {row}: {reason}" for row, reason in own.get("no_value", {}).items()]
-    for group, own in account.get("groups", {}).items():
-        lines += [f"{group}: left out: {member}: {why}" for member, why in own.get("skipped", {}).items()]
-        for row, known in own["rows"].items():
-            if known["value"] is None:
-                lines.append(f"{group}: {row}: no number: {known['reason']}")
-    lines += [f"not run: {task}: {reason}" for task, reason in account.get("broken", {}).items()]
-    return lines
+    return troubles(results.get("assay", {}))
 
 
 def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
@@ -82,7 +70,11 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
     failed = (f"{own['failed']}*" if own["incomplete"] else str(own["failed"])) if own else ""
     account = results.get("assay", {})
     known = {**account.get("tasks", {}), **account.get("groups", {})}.get(name, {}).get("rows", {})
-    metrics = sorted(key for key in row if "," in key and not key.partition(",")[0].endswith("_stderr"))
+    metrics = sorted(
+        key
+        for key in row
+        if "," in key and not key.partition(",")[0].endswith("_stderr") and not key.startswith("bypass,")
+    )
     if not metrics:
         yield (alias, version, "", shots, "", "", "", "", "", "", "", failed)
     for key in metrics:
@@ -108,6 +100,10 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
         alias = version = ""
 
 
+def _setting(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def _interval(ends: Sequence[float] | None) -> str:
     return f"{ends[0]:.3f} … {ends[1]:.3f}" if ends is not None else ""
 
@@ -121,7 +117,7 @@ def _number(value: Any) -> str:
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Rows as a markdown table with columns of even width."""
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in [list(header), *cells]) for column in range(len(header))]
+    widths = [max(2, *(len(row[column]) for row in [list(header), *cells])) for column in range(len(header))]
     right = {"Value", "Stderr", "n", "failed", "n-shot", "Version"}
 
     def line(row: Sequence[str]) -> str:

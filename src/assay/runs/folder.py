@@ -92,7 +92,9 @@ class RunFolder:
             if error is not None:
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
                 with suppress(OSError):
-                    write_json(self.path / MANIFEST, {**self.manifest, "status": status, "reason": str(error)})
+                    write_json(
+                        self.path / MANIFEST, {**self.manifest, "status": status, "reason": str(error) or status}
+                    )
         finally:
             self.journal.close()
             self.lease.release()

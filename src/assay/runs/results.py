@@ -130,6 +130,7 @@ def accounts(
 
 def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
     failed = sum(task.failed.values())
+    never = sorted(set(task.higher_is_better) - {key.metric for key in task.rows})
     without = {f"{key.metric},{key.filter}": row.reason for key, row in task.rows.items() if math.isnan(row)}
     return {
         "documents": task.documents,
@@ -140,6 +141,7 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
         **({"noticed": dict(sorted(task.noticed.items()))} if task.noticed else {}),
         **({"bounds": _bounds(task, failed)} if failed else {}),
         **({"no_value": without} if without else {}),
+        **({"never_came": never} if never and task.scored else {}),
         "rows": _described(task.rows, ends),
     }
 
@@ -176,3 +178,26 @@ def _bounds(task: TaskResult, failed: int) -> dict[str, list[float]]:
             whole = row.n + failed
             bounds[f"{key.metric},{key.filter}"] = [row.value * row.n / whole, (row.value * row.n + failed) / whole]
     return bounds
+
+
+def troubles(account: Mapping[str, Any]) -> list[str]:
+    """What went wrong in a run, a line each: failed documents, numbers that are missing, members and tasks left out."""
+    lines = []
+    for task, own in account.get("tasks", {}).items():
+        if own["failed"]:
+            mark = "incomplete: " if own["incomplete"] else ""
+            several = [f"{count}× {reason}" for reason, count in own["reasons"].items()]
+            more = f"; and {len(several) - 3} more reasons" if len(several) > 3 else ""
+            lines.append(
+                f"{mark}{task}: {own['failed']} of {own['documents']} documents failed ({'; '.join(several[:3])}{more})"
+            )
+        if own.get("noticed"):
+            lines.append(f"{task}: answers " + ", ".join(f"{what}: {count}" for what, count in own["noticed"].items()))
+        lines += [f"no value: {task}: {row}: {reason}" for row, reason in own.get("no_value", {}).items()]
+        lines += [f"{task}: the metric {metric!r} is declared and never came" for metric in own.get("never_came", ())]
+    for group, own in account.get("groups", {}).items():
+        lines += [f"{group}: left out: {member}: {why}" for member, why in own.get("skipped", {}).items()]
+        for row, known in own["rows"].items():
+            if known["value"] is None:
+                lines.append(f"{group}: {row}: no number: {known.get('reason', '')}")
+    return lines + [f"not run: {task}: {reason}" for task, reason in account.get("broken", {}).items()]

@@ -33,8 +33,11 @@ class DataSet:
         return self._opened[name]
 
 
-def data_set(config: TaskConfig, *, folder: str | None, data_dir: str | None) -> DataSet:
-    """The data set of a task. `folder` is where its YAML lies; `data_dir` is looked into first, by data-set name."""
+def data_set(config: TaskConfig, *, folder: str | None, data_dir: str | None, as_table: bool = False) -> DataSet:
+    """The data set of a task. `folder` is where its YAML lies; `data_dir` is looked into first, by data-set name.
+
+    `as_table` gives every column one type, as lm-eval's data library does: whole numbers among others become others.
+    """
     if callable(config.custom_dataset):
         return _from_function(config)
     kwargs = dict(config.dataset_kwargs or {})
@@ -44,19 +47,19 @@ def data_set(config: TaskConfig, *, folder: str | None, data_dir: str | None) ->
     if data_dir is not None and path not in READERS:
         here = Path(data_dir, path, config.dataset_name or "default")
         if here.is_dir():
-            return _from_folder(path, here, kwargs)
+            return _from_folder(path, here, kwargs, as_table)
     if path == "assay":
         return _from_run(kwargs, folder)
     if path in READERS:
-        return _from_files(path, kwargs, folder, data_dir)
+        return _from_files(path, kwargs, folder, data_dir, as_table)
     local = _local_folder(path, folder)
     if local is not None:
         inner = local / (config.dataset_name or "default")
-        return _from_folder(path, inner if inner.is_dir() else local, kwargs)
+        return _from_folder(path, inner if inner.is_dir() else local, kwargs, as_table)
     return _from_hub(path, config.dataset_name, kwargs, data_dir)
 
 
-def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any]) -> DataSet:
+def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any], as_table: bool) -> DataSet:
     def available() -> list[str]:
         return sorted({file.stem for file in folder.iterdir() if file.suffix in SUFFIXES})
 
@@ -64,7 +67,7 @@ def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any]) -> DataSet:
         files = [folder / f"{split}{suffix}" for suffix in SUFFIXES if (folder / f"{split}{suffix}").is_file()]
         if not files:
             raise DataError(f"no split {split!r} in {folder}; there are: {', '.join(available()) or 'none'}")
-        return Rows(files[:1], kwargs)
+        return Rows(files[:1], kwargs, as_table=as_table)
 
     return DataSet(name, open_split, available)
 
@@ -92,7 +95,9 @@ def _sample_row(row: Row) -> Row:
     return {**orjson.loads(row["doc"]), "doc_id": row["doc_id"], "prompt": row["prefix"] + row["prompt"], **told}
 
 
-def _from_files(reader: str, kwargs: Mapping[str, Any], folder: str | None, data_dir: str | None) -> DataSet:
+def _from_files(
+    reader: str, kwargs: Mapping[str, Any], folder: str | None, data_dir: str | None, as_table: bool
+) -> DataSet:
     written = kwargs.get("data_files") or kwargs.get("data_file")
     if not written:
         raise DataError(f"dataset_path {reader!r} needs dataset_kwargs.data_files")
@@ -103,7 +108,7 @@ def _from_files(reader: str, kwargs: Mapping[str, Any], folder: str | None, data
             raise DataError(f"data_files has no split {split!r}; it has: {', '.join(map(str, by_split))}")
         several = by_split[split]
         paths = [several] if isinstance(several, str) else list(several)
-        return Rows([file for path in paths for file in find_files(path, folder, data_dir)], kwargs)
+        return Rows([file for path in paths for file in find_files(path, folder, data_dir)], kwargs, as_table=as_table)
 
     return DataSet(reader, open_split, lambda: [str(split) for split in by_split])
 

@@ -1,6 +1,7 @@
 """The prompt fields of a task as functions of a row, with lm-eval 0.4.13's rules for what a rendered text means."""
 
 import ast
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -46,6 +47,26 @@ def plain_field(spec: str | None, columns: Collection[str] | None = None) -> Cal
     if columns is None:
         return lambda row: row[spec] if spec in row else render(row)
     return _column(spec) if spec in columns else render
+
+
+def present(spec: object, columns: Collection[str], value: Value) -> Value:
+    """As `value`, but a row that has nothing where the text should come from is told, and not written as "None"."""
+    if not isinstance(spec, str):
+        return value
+    names = [spec] if spec in columns else [name for name in _DIRECTLY.findall(spec) if name in columns]
+    if not names:
+        return value
+
+    def checked(row: Row) -> Any:
+        for name in names:
+            if row.get(name) is None:
+                raise RenderError(f"the row has nothing in the column {name!r}")
+        return value(row)
+
+    return checked
+
+
+_DIRECTLY = re.compile(r"\{\{-?\s*(\w+)\s*-?\}\}")
 
 
 def _column(name: str) -> Value:

@@ -16,7 +16,7 @@ from assay.samples.chat import (
     question_turns,
 )  # fmt: skip
 from assay.samples.fewshot import Pool, Sampler
-from assay.samples.fields import Value, choice_field, plain_field, target_field, text_field
+from assay.samples.fields import Value, choice_field, plain_field, present, target_field, text_field
 from assay.samples.templates import RenderError, Row
 
 Template = Callable[[list[Message], bool], str]
@@ -68,6 +68,8 @@ class Prompter:
     examples: Examples = field(default_factory=Examples)
     chat: Chat = field(default_factory=Chat)
     multiple_inputs: bool = False
+    strict: bool = False
+    """Whether a row that lacks what a text is made of is told; lm-eval writes "None" there."""
 
     def __post_init__(self) -> None:
         self._own = self._fields(self.config)
@@ -164,9 +166,15 @@ class Prompter:
     def _fields(self, config: TaskConfig | FewshotConfig, *, own: bool = True) -> _Fields:
         has_choices = self.config.doc_to_choice is not None
         choice = choice_field(config.doc_to_choice, self.columns) if config.doc_to_choice else None
+        text = text_field(config.doc_to_text, self.columns, has_choices=has_choices)
+        target = target_field(config.doc_to_target, self.columns, has_choices=has_choices)
+        if self.strict:
+            text = present(config.doc_to_text, self.columns, text)
+            if self.config.process_results is None:
+                target = present(config.doc_to_target, self.columns, target)
         return _Fields(
-            text=text_field(config.doc_to_text, self.columns, has_choices=has_choices),
-            target=target_field(config.doc_to_target, self.columns, has_choices=has_choices),
+            text=text,
+            target=target,
             choice=choice,
             prefix=plain_field(config.gen_prefix, self.columns if own else None),
         )

@@ -26,13 +26,15 @@ class DataError(ValueError):
 class Rows(Sequence[Row]):
     """The rows of one split. Reading from the start is cheap; picking one reads up to it, unless all are in memory."""
 
-    def __init__(self, files: Sequence[Path], options: Mapping[str, Any] | None = None) -> None:
-        self.files = files
+    def __init__(
+        self, files: Sequence[Path], options: Mapping[str, Any] | None = None, *, as_table: bool = False
+    ) -> None:
+        self.files, self.as_table = files, as_table
         self.options = dict(options or {})
 
     def __iter__(self) -> Iterator[Row]:
         columns = dict.fromkeys(self.columns)
-        widened = self._survey.widened
+        widened = self._survey.widened if self.as_table else ()
         for row in self._read():
             for name in widened:
                 if type(row.get(name)) is int:
@@ -73,7 +75,7 @@ class Rows(Sequence[Row]):
 
 
 class Survey(NamedTuple):
-    """What rows have in common: every column that any has; those of whole and other numbers, which are all made the latter."""
+    """What rows have in common: every column that any has; those of whole and other numbers, which a table makes the latter."""
 
     size: int
     columns: tuple[str, ...]
@@ -95,6 +97,8 @@ def _jsonl(file: Path, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]: 
     loads = orjson.loads
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, as some editors put it
             if line.isspace():
                 continue
             try:

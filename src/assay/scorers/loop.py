@@ -10,7 +10,7 @@ from assay.records import Failed, FilterScores, Likelihood, Response, Rolling, S
 from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, Metric, Repeated
 from assay.scorers.results import GenResult, LLResult, MCResult, gold_index, is_none_of
 
-TIME_LIMIT = 30.0
+TIME_LIMIT = 10.0
 """Seconds that the filters and metrics of one document may take: patterns of users can run without end."""
 
 
@@ -148,15 +148,16 @@ def _guarded(compute: Callable[..., Any], *arguments: Any, seconds: float = TIME
     limited = _start_clock(seconds)
     try:
         return compute(*arguments)
-    except Exception as error:  # noqa: BLE001  # a document that cannot be scored is counted, and the run goes on
-        return Failed(f"scoring: {type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # a document that cannot be scored is counted, and the run goes on
+        fix = f" (pip install {error.name})" if isinstance(error, ModuleNotFoundError) else ""
+        return Failed(f"scoring: {type(error).__name__}: {error}{fix}")
     finally:
         if limited:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _stop(*_: object) -> None:
-    raise TimeoutError("took too long")
+    raise TimeoutError(f"a filter or metric took more than {TIME_LIMIT:.0f} s")
 
 
 def _start_clock(seconds: float) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
@@ -33,6 +34,8 @@ from assay.tasks.resolve import resolved
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
+LOOKED_AT = 3
+"""Samples that are built before the run: a task of which none of them can be asked is broken."""
 KINDS = {GENERATE: "generate", CHOICE: "loglikelihood", LIKELIHOOD: "loglikelihood", ROLLING: "rolling"}
 
 
@@ -45,7 +48,9 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     config = _with_settings(config, settings)
     key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
     folder = task.fields.origin(key).folder if key is not None else None
-    splits = Splits(data_set(config, folder=folder, data_dir=settings.data_dir), helpers.as_dataset)
+    splits = Splits(
+        data_set(config, folder=folder, data_dir=settings.data_dir, as_table=settings.like_lm_eval), helpers.as_dataset
+    )
     scored = scoring(task, config, settings, helpers)
     made = _bound(task, config, splits, settings, scored)
     made.check_first()
@@ -58,7 +63,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     docs = splits.split(evaluated_split(config), process)
     if len(docs) == 0:
         raise DataError(f"the split {evaluated_split(config)!r} is empty")
-    prompter = Prompter(config, columns_of(docs), shots, settings.chat)
+    prompter = Prompter(config, columns_of(docs), shots, settings.chat, strict=not settings.like_lm_eval)
     first = next(iter(docs))
     prompter.multiple_inputs = _has_multiple_inputs(config, prompter, first)
     several = isinstance(prompter.target(first), list)
@@ -261,9 +266,9 @@ class PreparedTask:
         return {**values, **{key: value for key, value in made.items() if value is not None}}
 
     def check_first(self) -> None:
-        """Build the first sample, to find out what cannot work; the chat template is left to when there is a model."""
+        """Build the first samples, to find out what cannot work; the chat template is left to when there is a model."""
         with preserved_random():
             bare = replace(self, prompter=replace(self.prompter, chat=Chat(system=self.prompter.chat.system)))
-            first = next(iter(bare.samples()), None)
-        if first is not None and first.problem:
-            raise RenderError(first.problem)
+            first = list(islice(bare.samples(), LOOKED_AT))
+        if first and all(sample.problem for sample in first):
+            raise RenderError(first[0].problem)
