@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -153,8 +154,14 @@ def start(
 ) -> "subprocess.Popen[str]":
     """A process of Python at work: `-m assay run …`, or a file. One thread of BLAS: two runs at once would wait in turn."""
     environment: Mapping[str, str] = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **variables}
+
+    def prepare() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background has it ignored
+        if preexec is not None:
+            preexec()
+
     return subprocess.Popen(
-        [sys.executable, *map(str, arguments)], cwd=cwd, env=environment, text=True, preexec_fn=preexec,
+        [sys.executable, *map(str, arguments)], cwd=cwd, env=environment, text=True, preexec_fn=prepare,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from assay.cli import progress
 from assay.cli.progress import Progress
 from assay.errors import ConfigError
 from assay.models import Scripted
+from run_world import start
 from small_runs import generate, run, write_task
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -357,7 +358,7 @@ def test_a_pattern_without_end_is_stopped_and_ctrl_c_gets_through(tmp_path: Path
         "model = Scripted(generate=lambda p, k, r: 'a' * 40 + 'b')\n"
         f"assay.simple_evaluate(model, tasks=['t'], include_path={str(tmp_path)!r}, include_defaults=False)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    process = start("-c", code, cwd=tmp_path)
     time.sleep(3)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=20)[1]

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from assay.catalog.functions import functions_in
 from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import counted, plain, say, say_columns, say_json, tell
-from assay.compat import HelperCode
 from assay.config.fields import Fields
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group
@@ -107,6 +106,8 @@ def _rewritten(task: Task) -> Iterator[tuple[str, object]]:
 
 def _show_functions(task: Task) -> None:
     """What each function is. This runs the modules they are in."""
+    from assay.compat.modules import HelperCode  # not loaded where no code is run
+
     helper = HelperCode()
     say("\nfunctions:")
     rows = []
