@@ -206,9 +206,17 @@ def _is_ours(entry: Path) -> bool:
 
 def _other_run(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Problem:
     differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
-    shown = "; ".join(f"{key}: {_short(before.get(key))} there, {_short(now.get(key))} here" for key in differing[:4])
+    shown = "; ".join(_difference(key, before.get(key), now.get(key)) for key in differing[:4])
     fix = "choose another --output_path, or --force to move the old run aside"
     return Problem(Place(str(path)), f"the folder holds another run ({shown})", fix)
+
+
+def _difference(key: str, there: Any, here: Any) -> str:
+    """What differs: of mappings, such as the tasks with their settings and data, which of them."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        names = sorted(name for name in {*there, *here} if there.get(name) != here.get(name))
+        return f"{key}: {', '.join(names[:5])} changed" + (f", and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"{key}: {_short(there)} there, {_short(here)} here"
 
 
 def _short(value: Any) -> str:
