@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay import TaskManager
+from assay import GroupManager, Task, TaskConfig, TaskManager
 from assay.models import Scripted
 from assay.report.table import results_table
 from group_world import group_file, scored
@@ -116,6 +116,16 @@ def test_a_group_written_in_place(benchmarks: Path) -> None:
     [("mmlu::mmlu_anatomy", {"mmlu_anatomy"}), ("nli_and_mmlu::nli_tasks::cb", {"cb"}),
      ("nli_and_mmlu::nli_tasks", {"cb", "anli_r1", "rte"})],
 )  # fmt: skip
+def test_a_group_written_in_place_is_built_by_the_manager_too() -> None:
+    manager: GroupManager[Any] = GroupManager()
+    for name in ("cb", "rte", "mmlu"):
+        manager.register_task(Task(TaskConfig(task=name)))
+    inner = {"group": "nli_tasks", "task": ["cb", "rte"], "aggregate_metric_list": [{"metric": "acc"}]}
+    manager.build_hierarchy({"both": {"task": [inner, "mmlu"]}})
+    results = {"cb": {"acc,none": 0.5, "samples": 10}, "rte": {"acc,none": 1.0, "samples": 30}, "mmlu": {"samples": 1}}
+    assert manager.compute_all_group_metrics(results) == {"both": {}, "both::nli_tasks": {"acc,none": 0.875}}
+
+
 def test_paths_choose_within_groups(asked: str, run_tasks: set[str], benchmarks: Path) -> None:
     group_file(benchmarks, INLINE)
     assert set(run(benchmarks, ANYTHING, asked)["configs"]) == run_tasks

@@ -1,6 +1,6 @@
 """All groups and tasks of a hierarchy, and who belongs to whom."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Generic
 
 from assay.config.decode import decode
@@ -31,7 +31,7 @@ class GroupManager(Generic[TaskT]):
 
     def build_hierarchy(self, config_dict: Mapping[str, GroupConfig | Mapping[str, object]]) -> None:
         """Make a group of each configuration, then link each to its members; a member nobody knows is an error."""
-        configs = [_config(name, config) for name, config in config_dict.items()]
+        configs = [each for name, config in config_dict.items() for each in _with_inner(_config(name, config))]
         for config in configs:
             kind = group_type(config.type) if isinstance(config.type, str) else StandardGroup
             if kind is None:
@@ -46,7 +46,7 @@ class GroupManager(Generic[TaskT]):
 
     def _link(self, group: Group[TaskT], config: GroupConfig, problems: list[Problem]) -> None:
         for member in config.task or ():
-            name = member if isinstance(member, str) else member.get("task", member.get("group"))
+            name = member if isinstance(member, str) else _member_name(group.name, member)
             alias = None if isinstance(member, str) else member.get("task_alias", member.get("group_alias"))
             child = self.groups.get(str(name)) or self.tasks.get(str(name))
             if child is None:
@@ -83,6 +83,22 @@ class GroupManager(Generic[TaskT]):
         for group in bottom_up(self.groups.values()):
             known[group.name] = found[group.name] = group.compute_metrics(known)
         return {name: found[name] for name in self.groups}
+
+
+def _member_name(group: str, member: Mapping[str, object]) -> object:
+    """What a member is called: one written in place by its group, too."""
+    if "group" in member and "task" in member:
+        return f"{group}::{member['group']}"
+    return member.get("task", member.get("group"))
+
+
+def _with_inner(config: GroupConfig) -> Iterator[GroupConfig]:
+    """A group and the groups written in place in it."""
+    yield config
+    for member in config.task or ():
+        if isinstance(member, Mapping) and "group" in member and "task" in member:
+            inner = {key: value for key, value in member.items() if key not in ("group", "if")}
+            yield from _with_inner(_config(f"{config.group}::{member['group']}", inner))
 
 
 def _config(name: str, config: GroupConfig | Mapping[str, object]) -> GroupConfig:
