@@ -111,11 +111,6 @@ def test_a_group_written_in_place(benchmarks: Path) -> None:
     assert (results["n-shot"]["mmlu"], results["n-shot"]["nli_and_mmlu::nli_tasks"]) == (2, 0)
 
 
-@pytest.mark.parametrize(
-    ("asked", "run_tasks"),
-    [("mmlu::mmlu_anatomy", {"mmlu_anatomy"}), ("nli_and_mmlu::nli_tasks::cb", {"cb"}),
-     ("nli_and_mmlu::nli_tasks", {"cb", "anli_r1", "rte"})],
-)  # fmt: skip
 def test_a_group_written_in_place_is_built_by_the_manager_too() -> None:
     manager: GroupManager[Any] = GroupManager()
     for name in ("cb", "rte", "mmlu"):
@@ -126,6 +121,11 @@ def test_a_group_written_in_place_is_built_by_the_manager_too() -> None:
     assert manager.compute_all_group_metrics(results) == {"both": {}, "both::nli_tasks": {"acc,none": 0.875}}
 
 
+@pytest.mark.parametrize(
+    ("asked", "run_tasks"),
+    [("mmlu::mmlu_anatomy", {"mmlu_anatomy"}), ("nli_and_mmlu::nli_tasks::cb", {"cb"}),
+     ("nli_and_mmlu::nli_tasks", {"cb", "anli_r1", "rte"})],
+)  # fmt: skip
 def test_paths_choose_within_groups(asked: str, run_tasks: set[str], benchmarks: Path) -> None:
     group_file(benchmarks, INLINE)
     assert set(run(benchmarks, ANYTHING, asked)["configs"]) == run_tasks
