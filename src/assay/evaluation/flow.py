@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ class Run:
     def _work(self, model: AnyModel, journal: Journal) -> dict[str, Any]:
         kept: dict[str, list[Kept]] = {}
         for run in self.tasks:
-            run.keep = self._keeper(run.runnable.task.name, kept)
+            self._keep_samples(run, kept)
         with fewer_collections():
             run_async(self._drive(model, journal))
         return self._results(kept)
@@ -264,22 +265,18 @@ class Run:
             },
         )
 
-    def _keeper(self, name: str, kept: dict[str, list[Kept]]) -> Callable[[Kept], None] | None:
-        """What takes the samples of a task: the folder, the caller, both or nobody."""
-        kept[name] = []
-        takers = [kept[name].append] if self.keep_samples else []
+    def _keep_samples(self, run: TaskRun, kept: dict[str, list[Kept]]) -> None:
+        """Say what takes the samples of a task: the folder, the caller, both or nobody."""
+        name = run.runnable.task.name
+        takers: list[Callable[[Kept], None]] = []
+        if self.keep_samples:
+            takers.append(kept.setdefault(name, []).append)
         if self.folder is not None:
-            takers.append(
-                self.folder.keeper(name, self.config.log_samples, lambda n, doc_id: self._logged_id(name, n, doc_id))
-            )
-        if len(takers) < 2:
-            return takers[0] if takers else None
-
-        def keep(each: Kept) -> None:
-            for take in takers:
-                take(each)
-
-        return keep
+            keeper = self.folder.keeper(name, self.config.log_samples, partial(self._logged_id, name))
+            takers.append(keeper.add)
+            run.ended = keeper.end
+        if takers:
+            run.keep = takers[0] if len(takers) == 1 else lambda each: [take(each) for take in takers]
 
     def _sample_log(self, name: str, kept: Sequence[Kept]) -> list[dict[str, Any]]:
         """The samples of a task as lm-eval logs them: filter by filter."""

@@ -4,14 +4,15 @@ import errno
 import json
 import os
 import platform
+import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -41,23 +42,16 @@ class RunFolder:
     journal: Journal
     manifest: dict[str, Any]
     resumed: bool = False
-    writers: dict[str, SampleWriter] = field(default_factory=dict)
+    keepers: list["Keeper"] = field(default_factory=list)
 
-    def keeper(self, task: str, log: bool, doc_ids: Callable[[int, int], int]) -> Callable[[Kept], None]:
+    def keeper(self, task: str, log: bool, doc_ids: Callable[[int, int], int]) -> "Keeper":
         """What takes the samples of a task: into Parquet, and if asked into lm-eval's lines, too."""
-        writer = self.writers[task] = SampleWriter(self.path / SAMPLES, task)
+        parquet = SampleWriter(self.path / SAMPLES, task)
         lines = LineWriter(self.path / f"samples_{file_name(task)}.jsonl", doc_ids) if log else None
+        made = Keeper([parquet, lines] if lines is not None else [parquet])
+        self.keepers.append(made)
+        return made
 
-        def keep(kept: Kept) -> None:
-            writer.add(kept)
-            if lines is not None:
-                lines.add(kept)
-
-        if lines is not None:
-            self._lines.append(lines)
-        return keep
-
-    _lines: list["LineWriter"] = field(default_factory=list)
     _beaten: float = 0.0
 
     def beat_now_and_then(self) -> None:
@@ -67,10 +61,8 @@ class RunFolder:
 
     def finish(self, results: Mapping[str, Any], status: str, requests: Mapping[str, int]) -> None:
         """Put samples, results and manifest in place."""
-        for writer in self.writers.values():
-            writer.close()
-        for lines in self._lines:
-            lines.close()
+        for keeper in self.keepers:
+            keeper.place()
         self.journal.compress()
         write_json(self.path / RESULTS, results)
         write_json(
@@ -83,12 +75,8 @@ class RunFolder:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         """Close the folder; what stopped the run before its end is noted, and a full disk is told as what it is."""
         try:
-            with suppress(OSError):
-                for writer in self.writers.values():
-                    writer.abandon()
-            with suppress(OSError):
-                for lines in self._lines:
-                    lines.abandon()
+            for keeper in self.keepers:
+                keeper.abandon()
             if error is not None:
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
                 with suppress(OSError):
@@ -102,6 +90,46 @@ class RunFolder:
             what = f"the run cannot be written: {error.strerror or error}"
             fix = "make room and give the same command again: it goes on from the last response that was written"
             raise RunError([Problem(Place(str(self.path)), what, fix)]) from error
+
+
+class Writer(Protocol):
+    """A file of samples: written while a task is at work, whole when it has ended, in place when the run has."""
+
+    def add(self, kept: Kept) -> None: ...
+    def end(self) -> None: ...
+    def place(self) -> None: ...
+    def abandon(self) -> None: ...
+
+
+class Keeper:
+    """The files of one task's samples."""
+
+    def __init__(self, writers: Sequence[Writer]) -> None:
+        self._writers = writers
+        self._ended = False
+
+    def add(self, kept: Kept) -> None:
+        for writer in self._writers:
+            writer.add(kept)
+
+    def end(self) -> None:
+        """Write what is left: nothing of the task's samples is held in memory from then on."""
+        if not self._ended:
+            self._ended = True
+            for writer in self._writers:
+                writer.end()
+
+    def place(self) -> None:
+        """Give the files their names."""
+        self.end()
+        for writer in self._writers:
+            writer.place()
+
+    def abandon(self) -> None:
+        """Let go of files that were never finished."""
+        for writer in self._writers:
+            with suppress(OSError):
+                writer.abandon()
 
 
 class LineWriter:
@@ -121,19 +149,18 @@ class LineWriter:
             part.write(orjson.dumps(_as_logged(record), default=str, option=orjson.OPT_NON_STR_KEYS) + b"\n")
         self._number += 1
 
-    def close(self) -> None:
-        for part in self._parts.values():
-            part.close()
+    def end(self) -> None:
+        self.abandon()
         with self._part("whole").open("wb") as whole:
             for number in range(len(self._parts)):
                 with self._part(number).open("rb") as part:
-                    while block := part.read(1 << 20):
-                        whole.write(block)
+                    shutil.copyfileobj(part, whole)
                 self._part(number).unlink()
+
+    def place(self) -> None:
         self._part("whole").replace(self.path)
 
     def abandon(self) -> None:
-        """Let go of what was never finished."""
         for part in self._parts.values():
             part.close()
 

@@ -61,15 +61,16 @@ class SampleWriter:
         if len(self._values) >= ROWS:
             self._flush()
 
-    def close(self) -> None:
-        """Write what is left and give the file its name."""
+    def end(self) -> None:
+        """Write what is left."""
         self._flush()
-        if self._writer is not None:
-            self._writer.close()
-            self._part.replace(self.path)
+        self.abandon()
+
+    def place(self) -> None:
+        """Give the file its name."""
+        self._part.replace(self.path)
 
     def abandon(self) -> None:
-        """Let go of a file that was never finished."""
         if self._writer is not None and self._writer.is_open:
             self._writer.close()
 

@@ -12,6 +12,7 @@ from assay.samples.data import DataSet, Split
 from assay.samples.fewshot import SAMPLERS, Leaks, Pool, Sampler
 from assay.samples.prompt import Examples
 from assay.samples.rows import DataError, digest_file
+from assay.samples.spill import spilled
 from assay.tasks.settings import Settings
 
 
@@ -27,7 +28,9 @@ class Splits:
         key = (name, id(process_docs))
         if key not in self._prepared:
             rows = self.data.split(name)
-            self._prepared[key] = rows if process_docs is None else _as_split(process_docs(self.as_dataset(rows)), name)
+            if process_docs is not None:
+                rows = spilled(_as_split(process_docs(self.as_dataset(rows)), name))
+            self._prepared[key] = rows
         return self._prepared[key]
 
     def fingerprint(self, *names: str) -> str:

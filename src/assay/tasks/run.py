@@ -11,12 +11,12 @@ from assay.scorers.loop import Document
 from assay.tasks.runnable import Runnable
 
 TRUNCATED = "cut off at the token limit"
-Keep = Callable[[Kept], None]
+Keep = Callable[[Kept], object]
 
 
 @dataclass
 class TaskRun:
-    """A task at work. `keep` is handed every sample when it is done, in order.
+    """A task at work. `keep` is handed every sample when it is done, in order; `ended` is called after the last.
 
     Plans end in any order; what ends early waits, so that sums and files come out the same every time. A task whose
     filters must see all documents at once is scored when all have ended.
@@ -24,6 +24,7 @@ class TaskRun:
 
     runnable: Runnable
     keep: Keep | None = None
+    ended: Callable[[], None] | None = None
     board: Board = field(default_factory=Board)
     _started: int = 0
     _next: int = 0
@@ -42,13 +43,18 @@ class TaskRun:
         while self._next in self._waiting:
             self._take(*self._waiting.pop(self._next))
             self._next += 1
+        if self._next == self.runnable.size:
+            self.finish()
 
     def finish(self) -> None:
-        """Score what could only be scored together."""
+        """Score what could only be scored together, and say that this task is done."""
         if self._together:
             for document, scores in zip(self._together, self.runnable.score(self._together), strict=True):
                 self._note(document, scores)
             self._together = []
+        if self.ended is not None:
+            self.ended()
+            self.ended = None
 
     def _take(self, sample: Sample, responses: Sequence[Response]) -> None:
         self.board.documents += 1
