@@ -232,3 +232,14 @@ def test_a_reader_that_stops_early_is_no_error(run_assay: Run) -> None:
     ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert ended.stdout.strip() == "{"
     assert ended.stderr == ""
+
+
+def test_show_renders_the_first_sample_when_asked() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "assay", "show", "first_steps_sums", "--render"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "763 + 32 = 795" in shown
+    assert "target: '90'" in shown

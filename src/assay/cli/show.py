@@ -20,7 +20,8 @@ PROMPT_KEYS = ("output_type", "doc_to_text", "doc_to_choice", "doc_to_target", "
 def define(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a task, group, tag, path (a::b), task@format, or YAML file")
     parser.add_argument("--depth", type=int, metavar="N", help="how many levels of a group to draw")
-    parser.add_argument("--render", action="store_true", help="run helper code, to show what each !function is")
+    parser.add_argument("--render", action="store_true", help="run helper code: show its functions, and sample 0")
+    parser.add_argument("--data_dir", metavar="DIR", help="with --render, where data is looked for first")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_catalog_options(parser)
     parser.set_defaults(run=run)
@@ -53,14 +54,17 @@ def _show_all(manager: TaskManager, loaded: Loaded, options: argparse.Namespace)
             say()
         _show_group(group, options.depth)
     if len(alone) == 1 and not tops:
-        _show_task(manager, alone[0], render=options.render)
+        _show_task(manager, alone[0])
+        if options.render:
+            _show_functions(alone[0])
+            _show_first(manager, alone[0], options.data_dir)
     elif alone:
         say(f"{options.name}: {counted(len(alone), 'task')}" if not tops else f"\nand {counted(len(alone), 'task')}")
         for task in alone:
             say(f"  {task.name}")
 
 
-def _show_task(manager: TaskManager, task: Task, *, render: bool) -> None:
+def _show_task(manager: TaskManager, task: Task) -> None:
     groups = manager.catalog.index.groups_of(task.config.task)
     say(f"{task.name}  ·  task, {task.output_type}, version {task.version}")
     for title, items in (("tags", task.tags), ("in groups", groups)):
@@ -73,8 +77,6 @@ def _show_task(manager: TaskManager, task: Task, *, render: bool) -> None:
     if rewritten:
         say("\nrewritten by the format:")
         say_columns(("key", "value", "from"), rewritten)
-    if render:
-        _show_functions(task)
 
 
 def _show_settings(fields: Fields) -> None:
@@ -120,6 +122,22 @@ def _show_functions(task: Task) -> None:
         code = getattr(found, "__code__", None)
         rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(found)))
     say_columns(("named", "is"), rows)
+
+
+def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:
+    """What the first document becomes: its prompt, what is asked, its target."""
+    from assay.cli.write_out import write_task
+    from assay.evaluation import Run
+    from assay.evaluation.options import run_config
+
+    say()
+    try:
+        work = Run(run_config({"tasks": [task], "data_dir": data_dir, "confirm_run_unsafe_code": True}), manager)
+        work.prepare()
+    except ConfigError as error:
+        tell(f"sample 0 cannot be rendered: {error}")
+        return
+    write_task(work.tasks[0].runnable, None)
 
 
 def _show_group(group: Group[Task], depth: int | None) -> None:

@@ -21,13 +21,14 @@ def write_out(run: "Run") -> None:
     count = token_counter(run.config.model, run.config.model_args)
     requests = tokens = 0
     for each in run.tasks:
-        asked, length = _write_task(each.runnable, count)
+        asked, length = write_task(each.runnable, count)
         requests, tokens = requests + asked, tokens + length
     unit = "tokens" if count is not None else "characters"
     say(f"\nin all: {counted(requests, 'request')}, about {tokens:,} {unit} of prompts\n")
 
 
-def _write_task(task: "Runnable", count: Callable[[str], int] | None) -> tuple[int, int]:
+def write_task(task: "Runnable", count: Callable[[str], int] | None) -> tuple[int, int]:
+    """Say what the first document of a task becomes; about how many requests and tokens all of them are."""
     measure = count or len
     seen = list(islice(task.samples(), COUNTED))
     each = sum(len(sample.requests) for sample in seen) / max(len(seen), 1)
