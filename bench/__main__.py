@@ -5,7 +5,7 @@ import platform
 import sys
 from importlib import import_module
 
-PARTS = ("catalog", "runs", "kill", "demo", "errors", "groups")
+PARTS = ("catalog", "runs", "kill", "demo", "errors", "groups", "servers")
 
 
 def main() -> None:

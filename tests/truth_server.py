@@ -32,8 +32,39 @@ class Truth:
         choice = {"index": 0, "text": text, "finish_reason": "stop" if ended else "length"}
         if body.get("echo"):
             choice["logprobs"] = self.logprobs(whole)
+        elif body.get("logprobs"):
+            choice["logprobs"] = {"top_logprobs": [self.likeliest(tokens, body["logprobs"])]}
+        if body.get("prompt_logprobs"):
+            choice["prompt_logprobs"] = self.prompt_logprobs(tokens)
         used = {"prompt_tokens": len(tokens), "completion_tokens": len(made)}
         return web.json_response({"choices": [choice], "usage": used})
+
+    def scores(self, tokens: list[int]) -> Any:
+        with self.torch.no_grad():
+            return self.torch.log_softmax(self.model(self.torch.tensor([tokens])).logits[0], dim=-1)
+
+    def likeliest(self, tokens: list[int], count: int) -> dict[str, float]:
+        """The likeliest next tokens, as texts."""
+        values, which = self.scores(tokens)[-1].topk(count)
+        return {self.words.decode([token]): float(value) for value, token in zip(values, which, strict=True)}
+
+    def prompt_logprobs(self, tokens: list[int]) -> list[Any]:
+        """As vLLM has it: for every position the token that stands there and the likeliest, with their ranks."""
+        found: list[Any] = [None]
+        for row, token in zip(self.scores(tokens[:-1]), tokens[1:], strict=True):
+            rank = int((row > row[token]).sum()) + 1
+            top = int(row.argmax())
+            found.append({
+                str(top): {"logprob": float(row[top]), "rank": 1},
+                str(token): {"logprob": float(row[token]), "rank": rank},
+            })  # fmt: skip
+        return found
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        before = [self.words.bos_token_id] if body["add_special_tokens"] else []
+        tokens = before + self.words.encode(body["prompt"], add_special_tokens=False)
+        return web.json_response({"tokens": tokens, "count": len(tokens), "max_model_len": 1024})
 
     def logprobs(self, tokens: list[int]) -> dict[str, object]:
         with self.torch.no_grad():
@@ -48,10 +79,12 @@ class Truth:
 
 
 async def models(_: web.Request) -> web.Response:
-    return web.json_response({"data": [{"id": "embedded"}]})
+    return web.json_response({"data": [{"id": "embedded", "max_model_len": 1024}]})
 
 
 if __name__ == "__main__":
     app = web.Application(client_max_size=1 << 26)
-    app.add_routes([web.post("/v1/completions", Truth(sys.argv[2]).complete), web.get("/v1/models", models)])
+    truth = Truth(sys.argv[2])
+    app.add_routes([web.post("/v1/completions", truth.complete), web.post("/tokenize", truth.tokenize)])
+    app.add_routes([web.get("/v1/models", models)])
     web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)

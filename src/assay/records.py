@@ -30,6 +30,8 @@ class Function:
 
 DEFAULT_MAX_GEN_TOKS = 256
 """How many tokens are generated where nobody says."""
+LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+"""What that number is called: the first of these that is given counts."""
 
 
 class Generate(NamedTuple):
@@ -67,11 +69,31 @@ class Rolling(NamedTuple):
 Request = Generate | Loglikelihood | Rolling
 
 
+class Usage(NamedTuple):
+    """What a response took: tokens read and written, seconds, how often it was asked for.
+
+    `cut` tokens of the prompt were left out because it was too long; `stored` of those read the model had read before.
+    """
+
+    read: int = 0
+    written: int = 0
+    seconds: float = 0.0
+    tries: int = 1
+    cut: int = 0
+    stored: int = 0
+
+
+UNFINISHED = "thinking"
+"""Why a text ended that came no further than thinking: it is no answer yet."""
+
+
 class Text(NamedTuple):
-    """What a model generated; `finish` says why it ended, where the model tells."""
+    """What a model generated; `finish` says why it ended, where the model tells. What it thought first stands apart."""
 
     text: str
     finish: str | None = None
+    reasoning: str | None = None
+    usage: Usage | None = None
 
 
 class Likelihood(NamedTuple):
@@ -79,6 +101,7 @@ class Likelihood(NamedTuple):
 
     value: float
     greedy: bool = False
+    usage: Usage | None = None
 
 
 class Failed(NamedTuple):
@@ -117,7 +140,8 @@ class Sample(NamedTuple):
     """One document of a task with what is asked about it.
 
     `gold` is what the answer is compared with: the target, but for choices that stand in the contexts. `prefix` is the
-    part of the prompt that many samples share, kept apart so that it is stored once. `problem` is why nothing can be asked.
+    part of the prompt that many samples share, kept apart so that it is stored once. `problem` is why nothing can be asked;
+    `dropped` examples were left out, because it would have been too long.
     """
 
     doc_id: int
@@ -128,6 +152,7 @@ class Sample(NamedTuple):
     choices: Sequence[str] | None = None
     prefix: str = ""
     problem: str = ""
+    dropped: int = 0
 
 
 class FilterScores(NamedTuple):

@@ -23,6 +23,7 @@ class Progress:
         self._started = time.monotonic()
         self._last = self._started
         self._display: Any = None
+        self._gone = False
         self._bars: dict[str, Any] = {}
 
     def __enter__(self) -> "Progress":
@@ -48,9 +49,15 @@ class Progress:
     def __call__(self, run: "Run") -> None:
         if self._display is not None:
             self._show(run)
-        elif time.monotonic() - self._last > LOG_SECONDS:
+        elif time.monotonic() - self._last > LOG_SECONDS or self._is_news(run):
             self._last = time.monotonic()
             tell(self._line(run))
+
+    def _is_news(self, run: "Run") -> bool:
+        """Whether the model has just gone or come back: a log tells of that at once."""
+        gone = run.engine is not None and run.engine.waiting_since is not None
+        changed, self._gone = gone != self._gone, gone
+        return changed
 
     def _show(self, run: "Run") -> None:
         whole = self._bar("all tasks", sum(each.runnable.size for each in run.tasks))
@@ -71,7 +78,9 @@ class Progress:
 
     def _note(self, run: "Run") -> str:
         rate = run.counts.sent / max(time.monotonic() - self._started, 1e-9)
-        return ", ".join(filter(None, (f"{rate:,.0f} requests/s", _troubles(run.tasks))))
+        gone = run.engine.waiting_since if run.engine is not None else None
+        waiting = f"the model is gone: waiting for {time.monotonic() - gone:.0f} s" if gone is not None else ""
+        return ", ".join(filter(None, (waiting, f"{rate:,.0f} requests/s", _troubles(run.tasks))))
 
     def _line(self, run: "Run") -> str:
         total = sum(each.runnable.size for each in run.tasks)

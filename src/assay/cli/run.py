@@ -20,19 +20,24 @@ from assay.evaluation.options import run_config, task_manager
 from assay.report.table import footing, heading, results_table
 from assay.runs.redact import redacted_command
 
-COMPLETE, SOME_FAILED, INTERRUPTED = 0, 1, 130
+EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
+INTERRUPTED = 130
 
 
+NOWHERE = ("v", "wandb_args", "wandb_config_args", "trackio_args", "hf_hub_log_args")
+"""Flags of lm-eval's that no option of a run stands for."""
 SWITCH: dict[str, Any] = {"action": "store_true", "default": None}
 MAYBE: dict[str, Any] = {"nargs": "?", "const": True, "default": None}
 PAIRS: dict[str, Any] = {"nargs": "+", "action": "extend", "metavar": "K=V"}
-IGNORED = ("--cache_requests", "--check_integrity", "--verbosity", "-v", "--wandb_args", "--hf_hub_log_args")
+IGNORED = ("--cache_requests", "--check_integrity", "--verbosity", "-v", "--wandb_args", "--wandb_config_args",
+           "--trackio_args", "--hf_hub_log_args")  # fmt: skip
 
 
 def define(parser: argparse.ArgumentParser) -> None:
     _define_work(parser.add_argument_group("what is evaluated").add_argument)
     _define_prompts(parser.add_argument_group("how the model is asked").add_argument)
     _define_files(parser.add_argument_group("where things lie").add_argument)
+    _define_limits(parser.add_argument_group("how much it may take (exit code 3 when it is reached)").add_argument)
     _define_numbers(parser.add_argument_group("numbers and display").add_argument)
     for name in IGNORED:
         parser.add_argument(name, **MAYBE, help=argparse.SUPPRESS)
@@ -43,6 +48,12 @@ def _define_work(add: Callable[..., object]) -> None:
     add("--tasks", "-t", nargs="+", metavar="NAME", help="names, globs, tags, groups, a::b paths, task@format, files")
     add("--model", "-M", metavar="NAME", help="the model's backend (default: embedded; see `assay ls models`)")
     add("--model_args", "-a", **PAIRS, help="its arguments: k=v,k=v or JSON")
+    add(
+        "--model_role",
+        action="append",
+        metavar="ROLE=NAME,K=V",
+        help="a further model: judge=openai-chat,model=x,base_url=…",
+    )
     add("--batch_size", "-b", metavar="N", help="requests at once, or auto")
     add("--max_batch_size", type=int, metavar="N", help="the most that auto may choose")
     add("--device", metavar="NAME", help="where a local model runs")
@@ -60,6 +71,8 @@ def _define_prompts(add: Callable[..., object]) -> None:
     add("--apply_chat_template", **MAYBE, metavar="NAME", help="use the model's chat template")
     add("--fewshot_as_multiturn", **MAYBE, type=_truth, metavar="BOOL", help="examples as turns of the chat")
     add("--system_instruction", metavar="TEXT", help="the system message")
+    add("--over_length", choices=["error", "drop_shots", "truncate"], help="a prompt that is too long fails (default), loses"
+        " examples, or its beginning as with lm-eval")  # fmt: skip
 
 
 def _define_files(add: Callable[..., object]) -> None:
@@ -69,7 +82,13 @@ def _define_files(add: Callable[..., object]) -> None:
     add("--include_path", action="append", metavar="DIR", help="a folder with further tasks; repeatable, or a:b")
     add("--no_defaults", action="store_true", help="leave out bundled tasks, lm_eval's and those of plug-ins")
     add("--data_dir", metavar="DIR", help="where data is looked for first: DIR/<path>/<name>/<split>.jsonl")
-    add("--use_cache", "-c", metavar="DIR", help=argparse.SUPPRESS)
+    add("--use_cache", "-c", metavar="DIR", help="a folder of responses that are kept across runs; see `assay cache`")
+
+
+def _define_limits(add: Callable[..., object]) -> None:
+    add("--max_cost", type=float, metavar="MONEY", help="end when so much is spent; needs prices in --model_args")
+    add("--max_time", type=_seconds, metavar="TIME", help="end after so many seconds, or 30m, 8h")
+    add("--max_failures", type=int, metavar="N", help="end when so many requests have failed for good")
 
 
 def _define_numbers(add: Callable[..., object]) -> None:
@@ -99,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
     if config.dry_run or config.write_out:
         write_out(work)
     if config.dry_run:
-        return COMPLETE
+        return EXIT["complete"]
     try:
         with Progress() as work.watch:
             results = work.execute()
@@ -107,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
         tell("\nstopped" + (f"; go on with: {shlex.join(redacted_command(command))}" if config.output_path else ""))
         return INTERRUPTED
     _show(results, config, options.depth)
-    return COMPLETE if results["assay"]["status"] == "complete" else SOME_FAILED
+    return EXIT[results["assay"]["status"]]
 
 
 def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> None:
@@ -127,12 +146,14 @@ def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> N
 def _given(options: argparse.Namespace) -> dict[str, object]:
     """The options that were given: by flag, else by file."""
     flags = {key: value for key, value in vars(options).items() if value is not None}
-    for key in ("config", "command", "run", "no_defaults", "depth", "v", "wandb_args", "hf_hub_log_args"):
+    for key in ("config", "command", "run", "no_defaults", "depth", *NOWHERE):
         flags.pop(key, None)
     given: dict[str, object] = {**_from_file(options.config), **flags}
     for key in ("model_args", "gen_kwargs"):
         if key in flags:
             given[key] = {k: v for text in flags[key] for k, v in parse_arguments(text, key).items()}
+    if "model_role" in flags:
+        given["model_role"] = dict(_role(text) for text in flags["model_role"])
     if options.no_defaults:
         given["include_defaults"] = False
     if isinstance(given.get("batch_size"), str):
@@ -168,6 +189,23 @@ def _samples(written: str) -> object:
         raise ConfigError(
             [Problem(Place("samples"), f"is not valid JSON: {error}", 'write {"task": [0, 1]}')]
         ) from None
+
+
+def _role(text: str) -> tuple[str, str]:
+    role, found, model = text.partition("=")
+    if not found:
+        fix = "write judge=openai-chat,model=x,base_url=…"
+        raise ConfigError([Problem(Place("model_role"), f"{text!r} names no role", fix)])
+    return role.strip(), model
+
+
+def _seconds(text: str) -> float:
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+    number = text[:-1] if text[-1:] in units else text
+    try:
+        return float(number) * units.get(text[-1:], 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 90, 30m or 8h") from None
 
 
 def _level(text: str) -> int:

@@ -24,6 +24,9 @@ class RunConfig:
     tasks: tuple[object, ...] = option("Names, globs, tags, groups, paths, files, folders.", (), many=True)
     model: str = option("The model's backend.", "embedded")
     model_args: str | Mapping[str, object] | None = option("Arguments of the backend.", None)
+    model_role: Mapping[str, object] | None = option(
+        "Further models by their role: {judge: {model:, model_args:}}.", None
+    )
     # how the tasks are asked
     num_fewshot: int | None = option("Examples before each question.", None, check=_count)
     repeats: int | None = option("How many times each generation is asked.", None, check=_positive)
@@ -31,6 +34,13 @@ class RunConfig:
     system_instruction: str | None = option("The system message.", None)
     apply_chat_template: bool | str = option("Use the model's chat template, or one of its templates by name.", False)
     fewshot_as_multiturn: bool = option("Examples as turns of a conversation.", True)
+    over_length: Literal["error", "drop_shots", "truncate"] = option(
+        "A prompt that is too long: fails, loses examples, or loses its beginning as with lm-eval.", "error"
+    )
+    # how much it may take
+    max_cost: float | None = option("End when so much money is spent; needs prices.", None, check=_positive)
+    max_time: float | None = option("End after so many seconds.", None, check=_positive)
+    max_failures: int | None = option("End when so many requests have failed.", None, check=_positive)
     # which documents
     limit: float | None = option(
         "The first so many documents of a task; below 1, a share of them.", None, check=_positive

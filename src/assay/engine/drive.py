@@ -1,34 +1,42 @@
-"""Steps every plan as its responses land, and keeps the model's window full."""
+"""Steps every plan as its responses land, and keeps the models busy."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from assay.engine.flights import Flights, Land
-from assay.engine.keys import Keys
-from assay.engine.patience import Patience, Room
-from assay.models.protocol import AnyModel, Model, Remote
+from assay.engine.account import Account
+from assay.engine.budget import Budget
+from assay.engine.lanes import Asked, Lane, RemoteLane, lane
+from assay.models.protocol import AnyModel, Remote
 from assay.records import Asking, Failed, Generate, Likelihood, Request, Response, Text
 
 SYNC_SECONDS = 1.0
+NOTICE_SECONDS = 0.1
+TICK_SECONDS = 1.0
+GRACE_SECONDS = 60.0
+"""How long requests under way are waited for when the budget is over."""
 
 
 class Memory(Protocol):
-    """Where responses are kept by key: a journal."""
+    """Where responses are kept by key: a journal. `claim` says of a response that an earlier process wrote whether it is
+    used for the first time."""
 
     def get(self, key: bytes) -> Response | None: ...
-    def add(self, answered: "Sequence[tuple[bytes, Response]]") -> None: ...
+    def add(self, answered: Sequence[tuple[bytes, Response]], role: str) -> None: ...
+    def claim(self, key: bytes) -> bool: ...
     def sync(self) -> None: ...
 
 
 class Started(NamedTuple):
-    """A plan to drive, with what it is for and the name of its sample."""
+    """A plan to drive, with what it is for, the name of its sample and of the task that pays for it."""
 
     what: Any
     sample: bytes
     asking: Asking
+    task: str = ""
 
 
 class Ended(NamedTuple):
@@ -51,170 +59,172 @@ class Counts:
 class _Plan:
     """A plan at work: what it waits for."""
 
-    __slots__ = ("asking", "missing", "responses", "sample", "what")
+    __slots__ = ("asking", "missing", "responses", "sample", "task", "what")
 
     def __init__(self, started: Started) -> None:
-        self.what, self.sample, self.asking = started
+        self.what, self.sample, self.asking, self.task = started
         self.responses: list[Response | None] = []
         self.missing = 0
 
 
 class Engine:
-    """Drives plans to their ends. Identical requests are sent once; what is in the memory is not sent at all."""
+    """Drives plans to their ends. Identical requests are sent once; what is in the memory is not sent at all.
 
-    def __init__(self, model: AnyModel, memory: Memory, notice: Callable[[Counts], None] | None = None) -> None:
-        self.model = model
-        self.counts = Counts()
-        self._memory = memory
-        self._notice = notice
-        self._keys = Keys(model.identity)
-        self._synced = time.monotonic()
-        self.patience: Patience | None = None
+    `models` are by role. When the budget is over nothing more is sent: what is under way lands, the rest stays undone.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, AnyModel],
+        memory: Memory,
+        notice: Callable[[], None] | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self.counts, self.account, self.budget = Counts(), Account(), budget or Budget()
+        self._remote_models = {role: model for role, model in models.items() if isinstance(model, Remote)}
+        self._memory, self._notice = memory, notice
+        self._moved = asyncio.Event()
+        self._lanes: dict[str, Lane] = {
+            role: lane(role, model, self._land, self.budget, self._moved) for role, model in models.items()
+        }
+        self._waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
+        self._end: Callable[[Ended], None] = _nobody
+        self._synced = self._noticed = time.monotonic()
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Since when a model is gone and waited for, in the clock's seconds."""
+        return next((lane.patience.waiting_since for lane in self._remote() if lane.patience.waiting_since), None)
+
+    def _remote(self) -> list[RemoteLane]:
+        return [lane for lane in self._lanes.values() if isinstance(lane, RemoteLane)]
 
     async def run(self, plans: Iterator[Started], end: Callable[[Ended], None]) -> None:
         """Drive every plan; `end` is called with each as it ends, in whatever order they do."""
-        if isinstance(self.model, Remote):
-            await self._run_remote(self.model, plans, end)
-            return
-        waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
-        batch: list[tuple[bytes, Request]] = []
-        for started in plans:
-            self._step(_Plan(started), None, waiting, batch, end)
-            while len(batch) >= self.model.window:
-                batch = await self._send(self.model, batch, waiting, end)
-        while batch:
-            batch = await self._send(self.model, batch, waiting, end)
-        self._memory.sync()
-
-    async def _run_remote(self, model: Remote, plans: Iterator[Started], end: Callable[[Ended], None]) -> None:
-        """Drive plans with a model that answers one by one: as many at once as there is room for."""
-        waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
-        batch: list[tuple[bytes, Request]] = []
-        self.patience = Patience(model.ask, model.probe, room=Room(model.concurrency))
-        flights = Flights(self.patience)
-
-        def land(key: bytes, request: Request, response: Response) -> None:
-            landed = _checked(request, response)
-            self._memory.add([(key, landed)])
-            self._sync_now_and_then()
-            self._deliver(landed, waiting.pop(key), waiting, batch, end)
-            if self._notice is not None:
-                self._notice(self.counts)
-
-        async with model, flights:
+        self._end = end
+        async with AsyncExitStack() as stack:
+            for each in self._lanes.values():
+                await stack.enter_async_context(each)
+            if self._remote():
+                ticking = asyncio.create_task(self._tick())
+                stack.callback(ticking.cancel)
             for started in plans:
-                self._step(_Plan(started), None, waiting, batch, end)
-                await self._take_off(batch, flights, land)
-            while batch or flights.under_way:
-                await self._take_off(batch, flights, land)
-                await flights.one_landed()
+                if self.budget.is_over:
+                    break
+                self._step(_Plan(started), None)
+                while any(each.is_full for each in self._lanes.values()) and not self.budget.is_over:
+                    await self._advance()
+            await self._drain()
         self._memory.sync()
 
-    async def _take_off(self, batch: list[tuple[bytes, Request]], flights: Flights, land: Land) -> None:
-        for key, request in batch:
-            self.counts.sent += 1
-            await flights.send(key, request, land)
-        batch.clear()
+    async def _drain(self) -> None:
+        while any(each.is_busy for each in self._lanes.values()):
+            if self.budget.is_over:
+                for each in self._lanes.values():
+                    each.drop()
+            await self._advance()
 
-    def _step(
-        self,
-        plan: _Plan,
-        responses: Sequence[Response] | None,
-        waiting: dict[bytes, list[tuple[_Plan, int]]],
-        batch: list[tuple[bytes, Request]],
-        end: Callable[[Ended], None],
-    ) -> None:
+    async def _advance(self) -> None:
+        """Let every lane do what it can; where none can do anything, wait until something lands."""
+        self._moved.clear()
+        done = [await each.advance() for each in list(self._lanes.values())]
+        if not any(done) and any(each.is_busy for each in self._lanes.values()):
+            await self._moved.wait()
+
+    async def _tick(self) -> None:
+        """Tell how things stand also while nothing lands; and when the budget is over, wait for the rest only so long."""
+        over = 0.0
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            if self._notice is not None:
+                self._notice()
+            over += TICK_SECONDS if self.budget.is_over else 0.0
+            for each in self._remote():
+                if over > GRACE_SECONDS or (over and each.patience.waiting_since is not None):
+                    each.cancel()
+
+    def _step(self, plan: _Plan, responses: Sequence[Response] | None) -> None:
         """Go on with a plan until it waits or ends."""
         while True:
             try:
                 requests = next(plan.asking) if responses is None else plan.asking.send(responses)
             except StopIteration as stop:
-                end(Ended(plan.what, stop.value))
+                self._end(Ended(plan.what, stop.value))
                 return
-            self._ask(plan, requests, waiting, batch)
+            self._ask(plan, requests)
             if plan.missing:
                 return
             responses = plan.responses  # type: ignore[assignment]  # nothing is missing
 
-    def _ask(
-        self,
-        plan: _Plan,
-        requests: Sequence[Request],
-        waiting: dict[bytes, list[tuple[_Plan, int]]],
-        batch: list[tuple[bytes, Request]],
-    ) -> None:
+    def _ask(self, plan: _Plan, requests: Sequence[Request]) -> None:
         plan.responses = [None] * len(requests)
         plan.missing = len(requests)
         self.counts.asked += len(requests)
+        new: dict[str, list[Asked]] = {}
         for slot, request in enumerate(requests):
-            key = self._keys.key(request, plan.sample)
-            others = waiting.get(key)
+            key = self._lanes[request.role].keys.key(request, plan.sample)
+            others = self._waiting.get(key)
             if others is not None:
                 others.append((plan, slot))
                 continue
-            known = self._memory.get(key)
-            if known is not None and _fits(request, known):
-                self.counts.known += 1
+            known = self._known(key, request, plan.task)
+            if known is not None:
                 plan.responses[slot] = known
                 plan.missing -= 1
             else:
-                waiting[key] = [(plan, slot)]
-                batch.append((key, request))
+                self._waiting[key] = [(plan, slot)]
+                new.setdefault(request.role, []).append((key, request))
+        for role, several in new.items():
+            self.counts.sent += len(several)
+            self._lanes[role].put(several)
 
-    async def _send(
-        self,
-        model: Model,
-        batch: list[tuple[bytes, Request]],
-        waiting: dict[bytes, list[tuple[_Plan, int]]],
-        end: Callable[[Ended], None],
-    ) -> list[tuple[bytes, Request]]:
-        """Send a window of requests and deliver what comes; returns what is to be sent next."""
-        now, later = batch[: model.window], batch[model.window :]
-        self.counts.sent += len(now)
-        unanswered = dict(now)
-        async for landed in self._answers(model, now, unanswered):
-            self._memory.add(landed)
-            self._sync_now_and_then()
-            for key, response in landed:
-                if unanswered.pop(key, None) is not None:
-                    self._deliver(response, waiting.pop(key), waiting, later, end)
-            if self._notice is not None:
-                self._notice(self.counts)
-            await asyncio.sleep(0)  # where Ctrl-C gets in
-        return later
+    def _known(self, key: bytes, request: Request, task: str) -> Response | None:
+        """What was answered before: in this process, or in an earlier one of the same run, which is counted once."""
+        known = self._memory.get(key)
+        if known is None or not _fits(request, known):
+            return None
+        self.counts.known += 1
+        if not isinstance(known, Failed) and known.usage is not None and self._memory.claim(key):
+            cost = self._charge(task, request.role, known)
+            self.budget.pay(cost or 0.0)
+        return known
 
-    async def _answers(
-        self, model: Model, now: Sequence[tuple[bytes, Request]], unanswered: Mapping[bytes, Request]
-    ) -> AsyncIterator[list[tuple[bytes, Response]]]:
-        """What the model answers, as it comes; and a failure for every request that it left without."""
-        reason = "the model gave no response"
-        try:
-            async for answered in model.answer([request for _, request in now]):
-                yield [(now[number][0], _checked(now[number][1], response)) for number, response in answered]
-        except Exception as error:  # noqa: BLE001  # whatever a model raises, its requests failed and are told apart
-            reason = f"the model failed: {type(error).__name__}: {error}"
-        yield [(key, Failed(reason)) for key in unanswered]
+    def _land(self, role: str, landed: Sequence[tuple[bytes, Request, Response]]) -> None:
+        """Write responses down, then hand each to the plans that wait for it."""
+        checked = [(key, _checked(request, response)) for key, request, response in landed]
+        self._memory.add(checked, role)
+        now = time.monotonic()
+        if now - self._synced > SYNC_SECONDS:
+            self._memory.sync()
+            self._synced = now
+        for key, response in checked:
+            plans = self._waiting.pop(key)
+            if isinstance(response, Failed):
+                self.counts.failed += 1
+                self.budget.fail()
+            if role in self._remote_models:
+                self._charge(plans[0][0].task, role, response)
+            self._deliver(response, plans)
+        if self._notice is not None and now - self._noticed > NOTICE_SECONDS:
+            self._noticed = now
+            self._notice()
 
-    def _deliver(
-        self,
-        response: Response,
-        plans: Sequence[tuple[_Plan, int]],
-        waiting: dict[bytes, list[tuple[_Plan, int]]],
-        batch: list[tuple[bytes, Request]],
-        end: Callable[[Ended], None],
-    ) -> None:
-        if isinstance(response, Failed):
-            self.counts.failed += 1
+    def _charge(self, task: str, role: str, response: Response) -> float | None:
+        model = self._remote_models.get(role)
+        cost = model.cost(response) if model is not None else None
+        self.account.add(task, role, response, cost)
+        return cost
+
+    def _deliver(self, response: Response, plans: Sequence[tuple[_Plan, int]]) -> None:
         for plan, slot in plans:
             plan.responses[slot] = response
             plan.missing -= 1
             if not plan.missing:
-                self._step(plan, plan.responses, waiting, batch, end)  # type: ignore[arg-type]  # nothing is missing
+                self._step(plan, plan.responses)  # type: ignore[arg-type]  # nothing is missing
 
-    def _sync_now_and_then(self) -> None:
-        if time.monotonic() - self._synced > SYNC_SECONDS:
-            self._memory.sync()
-            self._synced = time.monotonic()
+
+def _nobody(_: Ended) -> None:
+    """Takes what ends before the engine runs: nothing does."""
 
 
 def _fits(request: Request, response: Response) -> bool:

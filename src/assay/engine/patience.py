@@ -3,22 +3,26 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.protocol import Remote
-from assay.records import Failed, Request, Response, Trouble
+from assay.records import Failed, Request, Response, Trouble, Usage
 
-Ask = Callable[[Request], Awaitable[Response]]
+Ask = Callable[[Sequence[Request]], Awaitable[Sequence[Response]]]
+"""The responses to requests that go together: one, or the repeats of one."""
 Probe = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long and how often. `attempts` is for one request; `again` for the whole run, as a share of what is asked."""
+    """How long and how often. `attempts` is for one request; for the whole run, `again` times what was answered, and
+    `at_least`."""
 
     attempts: int = 8
+    again: float = 2.0
+    at_least: int = 1000
     first_wait: float = 0.5
     longest_wait: float = 30.0
     gone_after: int = 16
@@ -67,6 +71,7 @@ class Patience:
     limits: Limits = field(default_factory=Limits)
     room: Room = field(default_factory=lambda: Room(1))
     retries: int = 0
+    answered: int = 0
     waiting_since: float | None = None
     _lost: int = 0
     _back: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,14 +80,14 @@ class Patience:
     def __post_init__(self) -> None:
         self._back.set()
 
-    async def answer(self, request: Request) -> Response:
-        """The response to a request; a Failed with the last reason when patience is at its end."""
+    async def answer(self, requests: Sequence[Request]) -> Sequence[Response]:
+        """The responses to requests that go together; a Failed with the last reason when patience is at its end."""
         attempt = 0
         while True:
             await self._back.wait()
             start = time.monotonic()
             try:
-                response = await self.ask(request)
+                responses = await self.ask(requests)
             except Trouble as trouble:
                 if trouble.gone:
                     if await self._is_gone():
@@ -90,13 +95,20 @@ class Patience:
                     if not self._back.is_set():
                         continue
                 attempt += 1
-                if attempt >= self.limits.attempts:
-                    return Failed(f"{trouble} (asked {attempt} times)")
+                if attempt >= self.limits.attempts or self._is_exhausted:
+                    return [Failed(f"{trouble} (asked {attempt} times)")] * len(requests)
                 await self._wait(trouble, attempt)
                 continue
             self._lost = 0
-            self.room.answered(time.monotonic() - start)
-            return response
+            self.answered += 1
+            seconds = time.monotonic() - start
+            self.room.answered(seconds)
+            return [_timed(response, seconds, attempt + 1) for response in responses]
+
+    @property
+    def _is_exhausted(self) -> bool:
+        """Whether so much was asked again in this run that asking again does not help."""
+        return self.retries > self.limits.at_least + self.limits.again * self.answered
 
     async def _wait(self, trouble: Trouble, attempt: int) -> None:
         self.retries += 1
@@ -125,6 +137,12 @@ class Patience:
         finally:
             self.waiting_since = None
             self._back.set()
+
+
+def _timed(response: Response, seconds: float, tries: int) -> Response:
+    if isinstance(response, Failed):
+        return response
+    return response._replace(usage=(response.usage or Usage())._replace(seconds=seconds, tries=tries))
 
 
 async def introduce(model: Remote) -> None:

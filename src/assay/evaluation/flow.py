@@ -1,15 +1,10 @@
 """The whole flow, in the order it happens: tasks, data, model, requests, scores, numbers, files."""
 
-import asyncio
 import dataclasses
-import gc
 import logging
-import signal
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,16 +14,18 @@ from assay.aggregate.interval import interval
 from assay.compat.prepare import prepare_tasks
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
-from assay.engine import Counts, Ended, Engine, Started
+from assay.engine import Budget, Counts, Ended, Engine, Memory, Started
 from assay.engine.patience import introduce
 from assay.errors import ConfigError, Place, Problem
+from assay.evaluation.conduct import fewer_collections, run_async
+from assay.evaluation.models import UNDER_TEST, labels, model_under_test, refuse_unpriced, role_models
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.record import config_section, facts, spec
 from assay.groups.results import bottom_up, group_numbers
-from assay.models.load import load_model
 from assay.models.protocol import AnyModel, Remote
 from assay.plans.ask import ask
 from assay.records import Estimate, ScoreKey
+from assay.runs.cache import Cache, Cached
 from assay.runs.folder import RunFolder, open_run
 from assay.runs.journal import Journal
 from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results, troubles
@@ -56,6 +53,9 @@ def simple_evaluate(
         raise ConfigError([Problem(Place("model"), what, fix)])
     manager: TaskManager | None = options.pop("task_manager", None)
     options.pop("evaluation_tracker", None)  # what it would write is in the folder of the run
+    roles = options.pop("model_role", None) or {}
+    objects = {role: each for role, each in roles.items() if hasattr(each, "identity")}
+    options["model_role"] = {role: each for role, each in roles.items() if role not in objects} or None
     given = {"log_samples": True, **options, "tasks": _listed(tasks), "model_args": model_args}
     config = run_config({**given, **({"model": model} if isinstance(model, str) else {})})
     about = {} if isinstance(model, str) else {"model": {"name": model.name, **getattr(model, "facts", {})}}
@@ -64,6 +64,7 @@ def simple_evaluate(
         manager or task_manager(config, **about),
         None if isinstance(model, str) else model,
         keep_samples=config.log_samples,
+        roles=objects,
     )
     run.prepare()
     results = run.execute()
@@ -91,12 +92,13 @@ class Run:
     model: AnyModel | None = None
     watch: Watch | None = None
     keep_samples: bool = False
+    roles: Mapping[str, AnyModel] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     loaded: Mapping[str, Any] = field(default_factory=dict)
     tasks: list[TaskRun] = field(default_factory=list)
     broken: dict[str, str] = field(default_factory=dict)
     helper_files: list[Path] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
+    engine: Engine | None = None
     folder: RunFolder | None = None
     started: float = field(default_factory=time.time)
 
@@ -123,34 +125,52 @@ class Run:
 
     def execute(self) -> dict[str, Any]:
         """Ask, score and count; the result is the content of results.json."""
-        model = self.ready_model()
-        check_model(model, [run.runnable for run in self.tasks])
-        if isinstance(model, Remote):
-            run_async(introduce(model))
+        models = {UNDER_TEST: self.ready_model(), **role_models(self.config, self.roles)}
+        check_model(self.ready_model(), [run.runnable for run in self.tasks])
+        refuse_unpriced(models, self.config.max_cost)
+        for model in models.values():
+            if isinstance(model, Remote):
+                run_async(introduce(model))
+        self._tell_remarks()
         if self.config.output_path is None:
             with closing(Journal(None)) as journal:
-                return self._work(model, journal)
-        noted = {**facts(self.config, model), **self.facts}
-        made = spec(self.config, model, [run.runnable for run in self.tasks], self.helper_files)
+                return self._work(models, journal)
+        noted = {**facts(self.config, models), **self.facts}
+        made = spec(self.config, models, [run.runnable for run in self.tasks], self.helper_files)
         self.folder = open_run(Path(self.config.output_path), made, noted, force=self.config.force)
         with self.folder:
-            results = self._work(model, self.folder.journal)
+            results = self._work(models, self.folder.journal)
             written = {key: value for key, value in results.items() if key != "samples"}
             self.folder.finish(written, results["assay"]["status"], dataclasses.asdict(self.counts))
         return results
 
-    def _work(self, model: AnyModel, journal: Journal) -> dict[str, Any]:
+    def _tell_remarks(self) -> None:
+        """What is worth knowing about the model, for what these tasks ask of it."""
+        needed = {need for run in self.tasks for need in run.runnable.needs}
+        for need, remark in getattr(self.ready_model(), "remarks", {}).items():
+            if need in needed:
+                logging.getLogger("assay").warning(remark)
+
+    def _work(self, models: Mapping[str, AnyModel], journal: Journal) -> dict[str, Any]:
         kept: dict[str, list[Kept]] = {}
         for run in self.tasks:
             self._keep_samples(run, kept)
         with fewer_collections():
-            run_async(self._drive(model, journal))
+            if self.config.use_cache is None:
+                run_async(self._drive(models, journal))
+            else:
+                with closing(Cache(Path(self.config.use_cache))) as cache:
+                    run_async(self._drive(models, Cached(journal, cache, labels(models))))
         return self._results(kept)
 
     def ready_model(self) -> AnyModel:
         if self.model is None:
-            self.model = load_model(self.config.model, parse_arguments(self.config.model_args, "model_args"))
+            self.model = model_under_test(self.config)
         return self.model
+
+    @property
+    def counts(self) -> Counts:
+        return self.engine.counts if self.engine is not None else Counts()
 
     def _settings(self) -> Settings:
         config = self.config
@@ -171,31 +191,41 @@ class Run:
             data_dir=config.data_dir,
             predict_only=config.predict_only,
             like_lm_eval=self.like_lm_eval,
+            fits=self._fits if config.over_length == "drop_shots" else None,
         )
 
     def _template(self, messages: list[dict[str, str]], opened: bool) -> str:
         return self.ready_model().chat_template(messages, opened)
 
-    async def _drive(self, model: AnyModel, journal: Journal) -> None:
+    def _fits(self, texts: Sequence[str], generated: int) -> bool:
+        """Whether prompts are short enough for the model, with so many tokens to come."""
+        model = self.ready_model()
+        if model.max_length is None:
+            return True
+        room = model.max_length - generated
+        return all(len(text.encode()) <= room or (model.count_tokens(text) or 0) <= room for text in texts)
+
+    async def _drive(self, models: Mapping[str, AnyModel], memory: Memory) -> None:
         """Ask everything; scores are noted as responses land."""
 
         def plans() -> Iterator[Started]:
             for run in self.tasks:
-                name = run.runnable.task.name.encode()
+                name = run.runnable.task.name
+                named = name.encode()
                 for number, sample in run.samples():
-                    yield Started((run, number, sample), b"%s\0%d" % (name, sample.doc_id), ask(sample.requests))
+                    yield Started((run, number, sample), b"%s\0%d" % (named, sample.doc_id), ask(sample.requests), name)
 
         def end(ended: Ended) -> None:
             run, number, sample = ended.what
             run.end(number, sample, ended.responses)
 
-        engine = Engine(model, journal, self._notice)
-        self.counts = engine.counts
-        await engine.run(plans(), end)
+        budget = Budget(self.config.max_cost, self.config.max_time, self.config.max_failures)
+        self.engine = Engine(models, memory, self._notice, budget)
+        await self.engine.run(plans(), end)
         for run in self.tasks:
             run.finish()
 
-    def _notice(self, counts: Counts) -> None:  # noqa: ARG002  # they are ours
+    def _notice(self) -> None:
         if self.folder is not None:
             self.folder.beat_now_and_then()
         if self.watch is not None:
@@ -210,13 +240,21 @@ class Run:
         results = lm_eval_results(list(tasks.values()), groups)
         if self.keep_samples:
             results["samples"] = {name: self._sample_log(name, several) for name, several in kept.items()}
+        assert self.engine is not None, "the run is over"
         account = accounts(list(tasks.values()), groups, self.broken, self.config.max_failed, interval)
+        account |= self._ending(account["status"], self.engine)
         return {
             **results,
             "config": config_section(self.config, self.ready_model()),
             "date": self.started,
             "assay": account,
         }
+
+    def _ending(self, status: str, engine: Engine) -> dict[str, Any]:
+        """What there is to tell of the run as a whole: what it took, and what ended it before its time."""
+        told = engine.account.told()
+        ended = {"status": "partial", "ended": engine.budget.ended} if engine.budget.ended else {"status": status}
+        return {**ended, **({"account": told} if told else {})}
 
     def _task_result(self, run: TaskRun) -> TaskResult:
         task, runnable, iterations = run.runnable.task, run.runnable, self.config.bootstrap_iters or 0
@@ -231,6 +269,7 @@ class Run:
             ),
             scored=run.board.scored,
             documents=run.board.documents,
+            expected=runnable.size,
             failed=run.board.failed,
             noticed=run.board.noticed,
             original=runnable.original,
@@ -288,45 +327,3 @@ class Run:
         """The number a document is logged under: its own; or lm-eval's, which takes `samples` in the order given."""
         asked: Any = (self.config.samples or {}).get(name)
         return int(asked[number]) if self.like_lm_eval and asked else doc_id
-
-
-def interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-@contextmanager
-def prompt_interrupts() -> Iterator[None]:
-    """Have Ctrl-C stop whatever is going on, a long match of a pattern too: asyncio would wait for the next pause."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def run_async(work: Coroutine[Any, Any, None]) -> None:
-    """Do something asynchronous and wait for it; beside a loop that runs already, as in a notebook, in a thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        with prompt_interrupts():
-            asyncio.run(work)
-        return
-    with ThreadPoolExecutor(1) as beside:
-        beside.submit(asyncio.run, work).result()
-
-
-@contextmanager
-def fewer_collections() -> Iterator[None]:
-    """A run makes many small objects and hardly any garbage in cycles: looking for it less often saves a tenth."""
-    before = gc.get_threshold()
-    gc.set_threshold(50_000, 20, 20)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)

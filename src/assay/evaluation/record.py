@@ -1,13 +1,14 @@
 """What is noted of a run: all that its results depend on, and what else one may want to know."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
 from assay.config.source import digest
+from assay.evaluation.models import UNDER_TEST, parse_role
 from assay.models.protocol import AnyModel
 from assay.runs.folder import environment
 from assay.runs.redact import redacted
@@ -16,24 +17,33 @@ from assay.tasks.runnable import Runnable
 
 NOT_SPEC = ("output_path", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks", "model_args", "include_path",
             "data_dir", "use_cache", "verbosity", "batch_size", "max_batch_size", "device", "max_failed", "include_defaults",
-            "cache_requests", "rewrite_requests_cache", "delete_requests_cache", "check_integrity", "model")  # fmt: skip
+            "cache_requests", "rewrite_requests_cache", "delete_requests_cache", "check_integrity", "model", "model_role",
+            "max_cost", "max_time", "max_failures")  # fmt: skip
 """Options that results do not depend on, or that are told by what they led to."""
 
 
-def spec(config: RunConfig, model: AnyModel, tasks: Iterable[Runnable], helpers: Iterable[Path]) -> dict[str, Any]:
+def spec(
+    config: RunConfig, models: Mapping[str, AnyModel], tasks: Iterable[Runnable], helpers: Iterable[Path]
+) -> dict[str, Any]:
     """All that the results of a run depend on."""
     options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in NOT_SPEC}
     given = {key: value for key, value in options.items() if value is not None}
     code = digest("\n".join(sorted(digest_file(file) for file in helpers)).encode())
     named = {task.task.name: task_digest(task) for task in tasks}
-    return {"model": model.identity, "tasks": named, "helper_code": code, **given}
+    roles = {role: model.identity for role, model in models.items() if role != UNDER_TEST}
+    who = {"model": models[UNDER_TEST].identity, **({"roles": roles} if roles else {})}
+    return {**who, "tasks": named, "helper_code": code, **given}
 
 
-def facts(config: RunConfig, model: AnyModel) -> dict[str, Any]:
+def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> dict[str, Any]:
     """What is noted about a run beside what it depends on."""
-    arguments = parse_arguments(config.model_args, "model_args")
-    named = {"name": model.name, "identity": model.identity, "args": redacted(arguments)}
-    return {"model": named, "environment": environment()}
+    told = {UNDER_TEST: parse_arguments(config.model_args, "model_args")}
+    told |= {role: parse_role(written, role)[1] for role, written in (config.model_role or {}).items()}
+    named = {
+        role: {"name": model.name, "identity": model.identity, "args": redacted(told.get(role, {}))}
+        for role, model in models.items()
+    }
+    return {"model": named.pop(UNDER_TEST), **({"roles": named} if named else {}), "environment": environment()}
 
 
 def config_section(config: RunConfig, model: AnyModel) -> dict[str, Any]:

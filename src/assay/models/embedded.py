@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from assay.records import (
     Request,
     Response,
     Text,
+    Usage,
 )  # fmt: skip
 
 BUNDLED = Path(__file__).parent.parent / "bundled/model"
@@ -42,7 +43,8 @@ class Embedded:
     can = Can(chat=True)
     window = 2048
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self, path: str | None = None, over_length: Literal["error", "truncate"] = "error") -> None:
+        self._cuts = over_length == "truncate"
         self._folder = Path(path) if path is not None else BUNDLED
         self._llama = Llama(self._folder)
         self._words = Vocabulary(self._folder)
@@ -91,11 +93,15 @@ class Embedded:
         pieces: list[tuple[int, tuple[int, ...], int]] = []
         failed: list[tuple[int, Response]] = []
         windows: dict[int, list[int]] = {}
+        cuts: dict[int, int] = {}
         for number, request in requests:
             windows[number] = []
             for context, continuation in self._windows(request):
                 tokens = (*context, *continuation)
-                if len(tokens) - 1 > self._llama.max_length:
+                cut = len(tokens) - 1 - self._llama.max_length
+                if cut > 0 and self._cuts and cut < len(context):
+                    tokens, cuts[number] = tokens[cut:], cut
+                elif cut > 0:
                     failed.append(
                         (number, Failed(f"{len(tokens)} tokens are more than the model's {self._llama.max_length}"))
                     )
@@ -115,7 +121,8 @@ class Embedded:
                 found[number] = (before + value, was_greedy and greedy)
                 open_windows[number] = open_windows.get(number, 0) - 1
                 if open_windows[number] == 0:
-                    done.append((number, Likelihood(*found[number])))
+                    usage = Usage(cut=cuts[number]) if number in cuts else None
+                    done.append((number, Likelihood(*found[number], usage)))
             yield done  # type: ignore[misc]  # likelihoods are responses
 
     def _windows(self, request: Request) -> Iterator[tuple[list[int], list[int]]]:
@@ -189,6 +196,8 @@ class Embedded:
         for number, request in requests:
             assert isinstance(request, Generate)
             row = _Writing(number, request, self._encode(request.prompt) or [self._end])
+            if self._cuts:
+                row.cut_to(self._llama.max_length - row.left)
             room = self._llama.max_length - len(row.tokens)
             if room <= 0:
                 reason = f"{len(row.tokens)} tokens are more than the model's {self._llama.max_length}"
@@ -198,7 +207,10 @@ class Embedded:
                 rows.append(row)
         if rows:
             self._fill(rows)
-        return [*answered, *((row.number, Text(row.text, row.finish)) for row in rows)]
+        return [
+            *answered,
+            *((row.number, Text(row.text, row.finish, usage=Usage(cut=row.cut) if row.cut else None)) for row in rows),
+        ]
 
     def _fill(self, rows: list["_Writing"]) -> None:
         longest = max(len(row.tokens) for row in rows)
@@ -257,6 +269,13 @@ class _Writing:
         self._written: list[int] = []
         self.text = ""
         self.finish = ""
+        self.cut = 0
+
+    def cut_to(self, room: int) -> None:
+        """Leave out the beginning of a prompt that is too long, as lm-eval does."""
+        if 0 < room < len(self.tokens):
+            self.cut = len(self.tokens) - room
+            self.tokens = self.tokens[self.cut :]
 
     def choose(self, logits: Any) -> int:
         """The most likely token; or one drawn by its probability, the same every time for the same prompt and repeat."""

@@ -1,9 +1,12 @@
-"""Servers over HTTP: one connection pool, the least loaded of several, and what a failed answer means."""
+"""Servers over HTTP: one connection pool, the least loaded of several, whole and streamed answers, what a failed one means."""
 
 import time
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import orjson
 
@@ -14,6 +17,10 @@ AGAIN = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 5
 SLOWER = frozenset((429, 503, 529))
 SET_ASIDE = 5.0
 """Seconds that a server which could not be reached is left alone, where there are others."""
+CONNECT_SECONDS = 30.0
+MOST_STREAMED = 64 * 2**20
+"""Bytes without an end of a line after which a stream is none."""
+HIDDEN = "***"
 
 
 class Refused(Exception):
@@ -31,12 +38,18 @@ class Server:
 
 @dataclass(slots=True)
 class Http:
-    """A client of one or several servers that are alike. Used as an async context."""
+    """A client of one or several servers that are alike. Used as an async context.
+
+    `timeout` is for a whole answer, or where it is streamed for the next piece of it. `secrets` are blotted out of
+    whatever a server says.
+    """
 
     urls: Sequence[str]
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 300.0
     connections: int = 64
+    secrets: Sequence[str] = ()
+    verify: bool | str = True
     _servers: list[Server] = field(default_factory=list)
     _session: Any = None
 
@@ -44,10 +57,11 @@ class Http:
         import aiohttp
 
         self._servers = [Server(url) for url in self.urls]
-        connector = aiohttp.TCPConnector(limit=self.connections, keepalive_timeout=60)
+        connector = aiohttp.TCPConnector(limit=self.connections, keepalive_timeout=60, ssl=_certificates(self.verify))
         self._session = aiohttp.ClientSession(
-            connector=connector, headers=dict(self.headers), timeout=aiohttp.ClientTimeout(total=self.timeout)
-        )
+            connector=connector, headers={"Content-Type": "application/json", **self.headers},
+            timeout=aiohttp.ClientTimeout(total=self.timeout, sock_connect=CONNECT_SECONDS),
+        )  # fmt: skip
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -55,41 +69,102 @@ class Http:
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """The answer to a request. Raises Trouble for what may pass and Refused for what will not."""
+        async with self._sent(path, body, None) as answer:
+            return _read(await answer.read())
+
+    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[Any]:
+        """The events of a streamed answer, as they come; of a server that does not stream, its one answer."""
+        import aiohttp
+
+        patient = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
+        async with self._sent(path, body, patient) as answer:
+            if "event-stream" not in answer.headers.get("Content-Type", ""):
+                yield _read(await answer.read())
+                return
+            rest, last = b"", time.monotonic()
+            async for piece in answer.content.iter_any():
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    if line.startswith(b"data:"):
+                        last = time.monotonic()
+                        data = line[5:].strip()
+                        if data == b"[DONE]":
+                            return
+                        yield _read(data)
+                if time.monotonic() - last > self.timeout or len(rest) > MOST_STREAMED:
+                    raise Trouble(f"nothing was said for {self.timeout:.0f} s", slow_down=True)
+
+    @asynccontextmanager
+    async def _sent(self, path: str, body: Mapping[str, Any], timeout: Any) -> AsyncIterator[Any]:
+        """An answer with status 200, open; whatever goes wrong until it is read is told as what it means."""
         import aiohttp
 
         server = self._least_loaded()
         server.under_way += 1
+        options = {"timeout": timeout} if timeout is not None else {}
         try:
-            async with self._session.post(
-                server.url + path, data=orjson.dumps(body), headers={"Content-Type": "application/json"}
-            ) as answer:
-                if answer.status == 200:
-                    return _read(await answer.read())
-                _refuse(answer.status, answer.headers, await answer.text())
+            async with self._session.post(server.url + path, data=orjson.dumps(body), **options) as answer:
+                if answer.status != 200:
+                    self._refuse(answer.status, answer.headers, await answer.text(errors="replace"))
+                yield answer
         except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
             raise Trouble(f"the answer broke off: {error or type(error).__name__}") from None
+        except aiohttp.SocketTimeoutError:
+            raise Trouble(f"no answer within {self.timeout:.0f} s", slow_down=True) from None
         except aiohttp.ClientConnectionError as error:
             server.aside_until = time.monotonic() + SET_ASIDE
-            raise Trouble(f"the server cannot be reached: {error}", gone=True) from None
+            raise Trouble(self._clean(f"the server cannot be reached: {error}"), gone=True) from None
         except TimeoutError:
             raise Trouble(f"no answer within {self.timeout:.0f} s", slow_down=True) from None
         finally:
             server.under_way -= 1
 
-    async def get(self, url: str) -> Any:
-        """What an address answers; None where it does not."""
+    async def get(self, path: str) -> Any:
+        """What the first server answers there; None where it does not."""
         import aiohttp
 
         try:
-            async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=10)) as answer:
+            async with self._session.get(self.urls[0] + path, timeout=aiohttp.ClientTimeout(total=10)) as answer:
                 return _read(await answer.read()) if answer.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, Trouble):
             return None
 
     def _least_loaded(self) -> Server:
+        if len(self._servers) == 1:
+            return self._servers[0]
         now = time.monotonic()
         there = [server for server in self._servers if server.aside_until <= now] or self._servers
         return min(there, key=lambda server: server.under_way)
+
+    def _refuse(self, status: int, headers: Mapping[str, str], text: str) -> None:
+        message = self._clean(f"HTTP {status}: {said(text)}")
+        if status in AGAIN:
+            raise Trouble(message, after=_after(headers.get("Retry-After")), slow_down=status in SLOWER)
+        raise Refused(message)
+
+    def _clean(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+
+def without_user(url: str) -> tuple[str, str | None]:
+    """An address without the name and password in it, and the header that says them instead.
+
+    >>> without_user("http://me:pw@127.0.0.1:80/v1")
+    ('http://127.0.0.1:80/v1', 'Basic bWU6cHc=')
+    """
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url, None
+    user, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=host)), f"Basic {b64encode(unquote(user).encode()).decode()}"
+
+
+def _certificates(verify: bool | str) -> Any:
+    import ssl
+
+    return ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
 
 
 def _read(data: bytes) -> Any:
@@ -99,25 +174,18 @@ def _read(data: bytes) -> Any:
         raise Trouble(f"the answer is not JSON: {data[:80]!r}") from None
 
 
-def _refuse(status: int, headers: Mapping[str, str], text: str) -> None:
-    message = f"HTTP {status}: {_message(text)}"
-    if status in AGAIN:
-        raise Trouble(message, after=_after(headers.get("Retry-After")), slow_down=status in SLOWER)
-    raise Refused(message)
-
-
-def _message(text: str) -> str:
+def said(text: str) -> str:
     """What a server says is wrong, without the JSON around it."""
     try:
         found = orjson.loads(text)
-        error = found.get("error", found) if isinstance(found, dict) else found
-        return str(error.get("message", error) if isinstance(error, dict) else error)[:300]
     except orjson.JSONDecodeError:
         return text.strip()[:300]
+    error = found.get("error", found) if isinstance(found, dict) else found
+    return str(error.get("message", error) if isinstance(error, dict) else error)[:300]
 
 
 def _after(written: str | None) -> float | None:
     try:
-        return min(float(written), 120.0) if written is not None else None
+        return min(max(float(written), 0.0), 120.0) if written is not None else None
     except ValueError:
         return None  # a date: seldom used, and our own waiting is as good

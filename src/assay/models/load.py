@@ -1,95 +1,107 @@
 """Model names to models: a backend is a file and a row here."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from importlib import import_module
 from typing import Any
 
 from assay.config.arguments import parse_arguments
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.models.protocol import AnyModel, Model
+from assay.models.protocol import AnyModel
 
-
-def _dummy() -> Model:
-    """A model that knows nothing, for trying a set-up."""
-    from assay.models.dummy import Dummy
-
-    return Dummy()
-
-
-def _embedded(path: str | None = None) -> Model:
-    """The small model that comes with assay; or one of its kind in a folder."""
-    from assay.models.embedded import Embedded
-
-    return Embedded(path)
-
-
-def _openai(chat: bool) -> Callable[..., AnyModel]:
-    """A server that speaks OpenAI's protocol."""
-
-    def make(  # noqa: PLR0913  # what lm-eval calls them
-        model: str, base_url: str | Sequence[str] | None = None, num_concurrent: int = 32, timeout: float = 300.0,
-        api_key: str | None = None, tokenizer: str | None = None, max_length: int | None = None,
-        max_gen_toks: int | None = None, seed: int | None = None, header: Mapping[str, str] | None = None,
-    ) -> AnyModel:  # fmt: skip
-        from assay.models.openai import PUBLIC, OpenAI
-
-        given = {"max_gen_toks": max_gen_toks} if max_gen_toks is not None else {}
-        return OpenAI(
-            model, base_url or PUBLIC, chat=chat, num_concurrent=num_concurrent, timeout=timeout, api_key=api_key,
-            tokenizer=tokenizer, max_length=max_length, seed=seed, header=header, **given,
-        )  # fmt: skip
-
-    make.__doc__ = f"A server that speaks OpenAI's protocol: {'conversations' if chat else 'completions'}."
-    return make
-
-
-BACKENDS: dict[str, Callable[..., AnyModel]] = {
-    "dummy": _dummy,
-    "embedded": _embedded,
-    "openai": _openai(chat=False),
-    "openai-chat": _openai(chat=True),
-    "local-completions": _openai(chat=False),
-    "local-chat-completions": _openai(chat=True),
-    "openai-completions": _openai(chat=False),
-    "openai-chat-completions": _openai(chat=True),
+COMPLETIONS, CHAT = "assay.models.openai:OpenAI", "assay.models.openai:OpenAIChat"
+CLAUDE = "assay.models.anthropic:Anthropic"
+BACKENDS: dict[str, str | Callable[..., AnyModel]] = {
+    "dummy": "assay.models.dummy:Dummy",
+    "embedded": "assay.models.embedded:Embedded",
+    "openai": COMPLETIONS,
+    "openai-chat": CHAT,
+    "local-completions": COMPLETIONS,
+    "local-chat-completions": CHAT,
+    "openai-completions": COMPLETIONS,
+    "openai-chat-completions": CHAT,
+    "anthropic": CLAUDE,
+    "anthropic-chat": CLAUDE,
+    "anthropic-chat-completions": CLAUDE,
+    "litellm": "assay.models.litellm:LiteLLM",
 }
-"""What `--model` may name; the parameters of each function are its `--model_args`."""
+"""What `--model` may name: a class, or where it is. The parameters it is made with are its `--model_args`; one called
+`connection` stands for those that every model behind a server has."""
+
+MEANINGLESS = frozenset((
+    "batch_size", "tokenized_requests", "add_bos_token", "trust_remote_code", "revision", "use_fast_tokenizer",
+    "max_images", "eos_string", "tokenizer", "tokenizer_backend", "truncate",
+))  # fmt: skip
+"""Arguments that lm-eval's models behind servers have, and that change nothing where ours have none of that name."""
 
 
-def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:
-    """What counts the tokens of a text as a model does, where its tokenizer can be had without the model."""
-    if name != "embedded":
-        return None
-    from tokenizers import Tokenizer
+def backend(name: str) -> Callable[..., AnyModel]:
+    """What makes the models of a name."""
+    if name not in BACKENDS:
+        raise ConfigError([Problem(Place("model"), f"no model is called {name!r}", did_you_mean(name, BACKENDS))])
+    found = BACKENDS[name]
+    if not isinstance(found, str):
+        return found
+    module, _, attribute = found.partition(":")
+    made: Callable[..., AnyModel] = getattr(import_module(module), attribute)
+    return made
 
-    from assay.models.embedded import BUNDLED
 
-    path = parse_arguments(arguments, "model_args").get("path")
-    tokenizer = Tokenizer.from_file(str(Path(str(path) if path else BUNDLED) / "tokenizer.json"))
-    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+def parameters(factory: Callable[..., AnyModel]) -> dict[str, Any]:
+    """What a model may be told, by name, with what is meant where it is not: `inspect`'s `empty` where it must be."""
+    known = {key: each.default for key, each in inspect.signature(factory).parameters.items()}
+    if "connection" in known:
+        from assay.models.served import Connection
+
+        known.pop("connection")
+        known |= {each.name: each.default for each in fields(Connection)}
+    return known
 
 
 def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
     """The model a name and its arguments mean."""
-    if name not in BACKENDS:
-        raise ConfigError([Problem(Place("model"), f"no model is called {name!r}", did_you_mean(name, BACKENDS))])
-    factory = BACKENDS[name]
-    known = inspect.signature(factory).parameters
+    factory = backend(name)
+    known = parameters(factory)
+    is_served = "base_url" in known
+    given = {key: value for key, value in arguments.items() if key in known or not (is_served and key in MEANINGLESS)}
+    _refuse_wrong(name, given, known)
+    if not is_served:
+        return factory(**given)
+    from assay.models.served import Connection
+
+    told = {each.name for each in fields(Connection)}
+    connection = Connection(**{key: value for key, value in given.items() if key in told})
+    return factory(connection=connection, **{key: value for key, value in given.items() if key not in told})
+
+
+def _refuse_wrong(name: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     wrong = [
         Problem(
             Place("model_args"),
             f"model {name!r} has no argument {key!r}",
             did_you_mean(key, known) if known else "it takes none",
         )
-        for key in arguments
+        for key in given
         if key not in known
     ]
     wrong += [
         Problem(Place("model_args"), f"model {name!r} needs the argument {key!r}", f"add {key}=… to --model_args")
-        for key, parameter in known.items()
-        if parameter.default is parameter.empty and key not in arguments
+        for key, default in known.items()
+        if default is inspect.Parameter.empty and key not in given
     ]
     if wrong:
         raise ConfigError(wrong)
-    return factory(**arguments)
+
+
+def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:
+    """What counts the tokens of a text as a model does, where its tokenizer can be had without the model."""
+    from assay.models.embedded import BUNDLED
+    from assay.models.vocabulary import Vocabulary
+
+    given = parse_arguments(arguments, "model_args")
+    folder = given.get("path", BUNDLED) if name == "embedded" else given.get("tokenizer")
+    if folder is None or given.get("tokenizer_backend") in ("tiktoken", "remote"):
+        return None
+    words = Vocabulary.load(str(folder))
+    return lambda text: len(words.encode(text))

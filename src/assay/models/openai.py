@@ -1,212 +1,279 @@
-"""Servers that speak OpenAI's protocol: completions, chat, and log-likelihoods through echoed prompts."""
+"""Servers that speak OpenAI's protocol: generation, by completions or in conversations."""
 
-import json
-import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import aclosing
+from typing import Any, Literal
 
-from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
-from assay.models.http import Http, Refused
+from assay.models.http import Refused, said
+from assay.models.likelihoods import Likelihoods
 from assay.models.protocol import Can, Message
+from assay.models.reasoning import Draft
 from assay.models.rules import rules_for
-from assay.models.tokens import encode_pair, rolling_windows
-from assay.models.vocabulary import Vocabulary
-from assay.records import (
-    DEFAULT_MAX_GEN_TOKS,
-    Failed,
-    Generate,
-    Likelihood,
-    Loglikelihood,
-    Request,
-    Response,
-    Text,
-    Trouble,
-)  # fmt: skip
+from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
+from assay.models.words import ServerWords, load_words
+from assay.records import Failed, Generate, Loglikelihood, Request, Response, Text, Trouble, Usage
 
-PUBLIC = "https://api.openai.com/v1"
-GREETING = "The quick brown fox jumps over the lazy"
-ENDINGS = ("/chat/completions", "/completions")
-MESSAGES = '[{"role"'
-"""How a prompt begins that is a conversation: messages travel as JSON."""
+OverLength = Literal["error", "truncate"]
 
 
-class OpenAI:
-    """A model behind such a server. `chat` chooses its conversations instead of its completions."""
+class OpenAIServer(Served):
+    """What completions and conversations share: everything but where they are asked and how a prompt is written."""
+
+    public = "https://api.openai.com/v1"
+    variables = ("OPENAI_API_KEY",)
+    endings = ("/chat/completions", "/completions")
+    path = ""
+
+    def __init__(self, model: str, connection: Connection | None, *, n: bool, likelihoods: Likelihoods) -> None:
+        super().__init__(model, connection)
+        self._rules = rules_for(self.model, self.urls[0])
+        self.thinks = self.thinks or self._rules.thinks
+        self.answers_repeats = n
+        self._likelihoods = likelihoods
+        likelihoods.post = self._post
+        likelihoods.max_length = self.max_length
+
+    async def generate(self, request: Generate) -> Response:
+        return (await self._generate([request]))[0]
+
+    async def ask_repeats(self, requests: Sequence[Request]) -> Sequence[Response]:
+        """The repeats of a question in one request; a server that ignores how many were asked for is not asked so again."""
+        generate = [request for request in requests if isinstance(request, Generate)]
+        try:
+            found = await self._generate(generate)
+        except Refused as refused:
+            found = [Failed(str(refused))] * len(requests)
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise Trouble(f"the answer is not of the protocol: {type(error).__name__}: {error}") from error
+        if len(found) < len(requests):
+            self.answers_repeats = False
+            found = [*found, *await super().ask_repeats(requests[len(found) :])]
+        return found[: len(requests)]
+
+    async def respond(self, request: Request) -> Response:
+        if isinstance(request, Generate):
+            return await self.generate(request)
+        if isinstance(request, Loglikelihood):
+            return await self._likelihoods.of(request.context, request.continuation)
+        return await self._likelihoods.rolling(request.text)
+
+    async def _generate(self, requests: Sequence[Generate]) -> list[Response]:
+        params, limit = requests[0].params, self.limit(requests[0].params)
+        stops = stops_of(params)
+        prompt, cut = self._fitting(requests[0].prompt, limit)
+        if isinstance(prompt, Failed):
+            return [prompt] * len(requests)
+        body = {"model": self.model, **self._asked(prompt), **self._parameters(requests, limit, stops)}
+        drafts = [Draft(stops, self.tags) for _ in requests]
+        if self.is_streamed(limit):
+            await self._stream(body, drafts)
+        else:
+            _fill(drafts, await self.http.post(self.path, body))
+        return [_ended(draft, cut) for draft in drafts if draft.finish is not None or draft.usage is not None]
+
+    async def _stream(self, body: Mapping[str, Any], drafts: Sequence[Draft]) -> None:
+        """Take pieces as they come, until all answers have ended: by themselves, or at a stop."""
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        open_ones = set(range(len(drafts)))
+        async with aclosing(self.http.stream(self.path, {**body, **options})) as events:  # type: ignore[type-var]
+            async for event in events:
+                if "error" in event:
+                    raise Trouble(f"the server stopped: {said(str(event['error']))}")
+                if _is_whole(event):
+                    _fill(drafts, event)
+                    return
+                for choice in event.get("choices") or ():
+                    draft = drafts[choice.get("index") or 0]
+                    delta = choice.get("delta") or choice
+                    stopped = draft.add(delta.get("content") or delta.get("text"), _thought(delta))
+                    draft.finish = "stop" if stopped else choice.get("finish_reason") or draft.finish
+                    if stopped:
+                        open_ones.discard(choice.get("index") or 0)
+                if event.get("usage"):
+                    drafts[0].usage = _usage(event["usage"])
+                if not open_ones:
+                    break
+        if any(draft.finish is None for draft in drafts):
+            raise Trouble("the answer broke off: the stream ended before the answer did")
+        for draft in drafts:
+            draft.usage = draft.usage or Usage()
+
+    def _parameters(self, requests: Sequence[Generate], limit: int | None, stops: Sequence[str]) -> dict[str, Any]:
+        """The parameters in the server's words. Stops are for the answer: where a model thinks, the server does not know."""
+        params, first = requests[0].params, requests[0].repeat
+        said = {
+            "temperature": temperature_of(params),
+            **{key: value for key, value in params.items() if key not in OWN},
+        }
+        if limit is not None:
+            said["max_tokens"] = limit
+        if stops and self.tags is None:
+            said["stop"] = list(stops)
+        if self.connection.seed is not None:
+            said["seed"] = self.connection.seed + first
+        if len(requests) > 1:
+            said["n"] = len(requests)
+        return self._rules.applied(said)
+
+    def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _fitting(self, prompt: str, limit: int | None) -> tuple[str | list[int] | Failed, int]:  # noqa: ARG002
+        """A prompt that is not too long, and how many tokens were left out. Where nobody counts, the server says so."""
+        return prompt, 0
+
+    async def _post(self, body: Mapping[str, Any]) -> Any:
+        return await self.http.post(self.path, {"model": self.model, **body})
+
+
+class OpenAIChat(OpenAIServer):
+    """A server that speaks OpenAI's protocol: conversations. Log-likelihoods only of one-token answers, if asked for."""
+
+    name = "openai-chat"
+    path = "/chat/completions"
+
+    def __init__(
+        self, model: str | None = None, connection: Connection | None = None, *, pretrained: str | None = None,
+        n: bool = True, likelihoods: Literal["generated"] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            _named(model, pretrained), connection, n=n, likelihoods=Likelihoods(likelihoods, None, chat=True)
+        )
+        self.can = Can(generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True)
+
+    def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
+        return {"messages": messages_of(str(prompt))}
+
+
+class OpenAI(OpenAIServer):
+    """A server that speaks OpenAI's protocol: completions, and log-likelihoods of prompts."""
+
+    name = "openai"
+    path = "/completions"
 
     def __init__(  # noqa: PLR0913  # lm-eval's arguments, by its names
-        self, model: str, base_url: str | Sequence[str] = PUBLIC, *, chat: bool = False, num_concurrent: int = 32,
-        timeout: float = 300.0, api_key: str | None = None, tokenizer: str | None = None, max_length: int | None = None,
-        max_gen_toks: int = DEFAULT_MAX_GEN_TOKS, seed: int | None = None, header: Mapping[str, str] | None = None,
+        self, model: str | None = None, connection: Connection | None = None, *, pretrained: str | None = None,
+        tokenizer: str | None = None, tokenizer_backend: str | None = None, custom_prefix_token_id: int | None = None,
+        likelihoods: Literal["echo", "prompt", "generated"] = "echo", over_length: OverLength = "error",
+        truncate: bool = False, n: bool = True,
     ) -> None:  # fmt: skip
-        urls = [base_url] if isinstance(base_url, str) else list(base_url)
-        self.name = "openai-chat" if chat else "openai"
-        self._urls = [url.rstrip("/").removesuffix(ENDINGS[0]).removesuffix(ENDINGS[1]) for url in urls]
-        self._path = ENDINGS[0] if chat else ENDINGS[1]
-        self._model, self._chat, self._seed, self._most = model, chat, seed, max_gen_toks
-        self._rules = rules_for(model, self._urls[0])
-        self._words = Vocabulary.load(tokenizer) if tokenizer is not None else None
-        self.concurrency = num_concurrent
-        self.max_length = max_length or (self._words.max_length if self._words is not None else None)
-        self.can = Can(generate=True, loglikelihood=not chat, rolling=not chat, chat=chat or self._words is not None)
-        key = api_key or os.environ.get("OPENAI_API_KEY")
-        headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **(header or {})}
-        self._http = Http(self._urls, headers, timeout, num_concurrent)
-        self._greeted: str | None = None
-        self.tokens = {"in": 0, "out": 0}
+        named = _named(model, pretrained)
+        words = load_words(tokenizer, tokenizer_backend, named)
+        cut = truncate or over_length == "truncate"
+        way = Likelihoods(likelihoods, words, cut=cut, prefix=custom_prefix_token_id)
+        super().__init__(named, connection, n=n, likelihoods=way)
+        if words is None:
+            self.remarks["loglikelihood"] = (
+                f"{self.name}: without a tokenizer the server must say where in a text each token begins, and log-likelihoods"
+                " may differ a little from lm-eval's; give tokenizer=FOLDER, or tokenizer_backend=remote or tiktoken"
+            )
+        self._words, self._first = words, custom_prefix_token_id
+        self.max_length = way.max_length = self.max_length or (words.max_length if words is not None else None)
+        self.can = Can(chat=words is not None, rolling=likelihoods != "generated")
 
     @property
     def identity(self) -> str:
-        """The address, the name, and what it said to a greeting: another model behind them is another identity."""
-        words = self._words.identity if self._words is not None else ""
-        return f"{self.name} {' '.join(self._urls)} {self._model} {words} {digest(str(self._greeted).encode())}"
+        return f"{super().identity} {self._words.identity if self._words is not None else ''}"
 
     async def __aenter__(self) -> "OpenAI":
-        await self._http.__aenter__()
+        await super().__aenter__()
+        if isinstance(self._words, ServerWords):
+            await self._words.start(self._tokens, self._first, await self._tokens("", special=True))
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._http.__aexit__()
-
-    async def ask(self, request: Request) -> Response:
-        """The response to one request."""
-        try:
-            if isinstance(request, Generate):
-                return await self._generate(request)
-            if isinstance(request, Loglikelihood):
-                return await self._likelihood(request.context, request.continuation)
-            return await self._rolling(request.text)
-        except Refused as refused:
-            return Failed(str(refused))
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise Trouble(f"the answer is not of the protocol: {type(error).__name__}: {error}") from error
-
-    async def probe(self) -> bool:
-        """Whether it can be reached, and is who it was: another model in its place ends the run."""
-        try:
-            found = await self._said()
-        except (Trouble, Refused):
-            return False
-        if self._greeted is not None and found != self._greeted:
-            raise RuntimeError(f"another model answers at {self._urls[0]} than before: nothing of it was mixed in")
-        return True
+    async def greet(self) -> None:
+        await super().greet()
+        if self.max_length is None:
+            async with self.http:
+                self.max_length = self._likelihoods.max_length = _told_length(
+                    await self.http.get("/models"), self.model
+                )
 
     def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
-        if self._chat:
-            return json.dumps(messages, ensure_ascii=False)
         assert self._words is not None, "checked before the run"
         return self._words.chat_template(messages, add_generation_prompt)
 
     def count_tokens(self, text: str) -> int | None:
-        return len(self._words.encode(text)) if self._words is not None else None
+        known = self._words is not None and not isinstance(self._words, ServerWords)
+        return len(self._words.encode(text)) if known and self._words is not None else None
 
-    # generation
+    def limit(self, params: Mapping[str, object]) -> int | None:
+        """Completions of some servers end after sixteen tokens where nothing is said: so something is."""
+        found = super().limit(params)
+        return found if found is not None or self.max_length is None else max(self.max_length // 2, 1)
 
-    async def _generate(self, request: Generate) -> Response:
-        body = {**self._prompt(request.prompt), **self._parameters(request.params)}
-        answer = await self._post(body)
-        choice = answer["choices"][0]
-        text = choice["message"]["content"] if self._chat else choice["text"]
-        if text is None:
-            return Failed("the server answered without a text")
-        return Text(_cut(text, body.get("stop") or ()), choice.get("finish_reason"))
+    def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
+        return {"prompt": prompt}
 
-    def _prompt(self, prompt: str) -> dict[str, Any]:
-        if not self._chat:
-            return {"prompt": prompt}
-        messages = json.loads(prompt) if prompt.startswith(MESSAGES) else [{"role": "user", "content": prompt}]
-        return {"messages": messages}
+    def _fitting(self, prompt: str, limit: int | None) -> tuple[str | list[int] | Failed, int]:
+        if self.max_length is None or len(prompt.encode()) + (limit or 0) <= self.max_length:
+            return prompt, 0
+        if self._words is None or isinstance(self._words, ServerWords):
+            return prompt, 0
+        tokens, room = self._words.encode(prompt), self.max_length - (limit or 0)
+        if len(tokens) <= room:
+            return prompt, 0
+        if not self._likelihoods.cut or room <= 0:
+            return Failed(
+                f"{len(tokens)} tokens and {limit} to be generated are more than the model's {self.max_length}"
+            ), 0
+        return tokens[-room:], len(tokens) - room
 
-    def _parameters(self, params: Mapping[str, object]) -> dict[str, Any]:
-        """The parameters in the server's words."""
-        more = {key: value for key, value in params.items() if key not in OWN}
-        limit = next((params[key] for key in LIMITS if params.get(key) is not None), self._most)
-        until = params.get("until") or ()
-        stops = [until] if isinstance(until, str) else [str(stop) for stop in until]  # type: ignore[attr-defined]
-        sampled = params.get("do_sample") is not False
-        temperature = params.get("temperature", 1.0 if params.get("do_sample") else 0.0) if sampled else 0.0
-        said = {"max_tokens": limit, "temperature": temperature, "stop": [stop for stop in stops if stop], **more}
-        return self._rules.applied({**said, **({"seed": self._seed} if self._seed is not None else {})})
-
-    # log-likelihoods
-
-    async def _likelihood(self, context: str, continuation: str) -> Response:
-        if self._words is None:
-            return await self._likelihood_of_text(context, continuation)
-        before, after = encode_pair(self._words.encode, context, continuation, self._words.prefix)
-        return await self._likelihood_of_tokens(before, after)
-
-    async def _likelihood_of_tokens(self, before: Sequence[int], after: Sequence[int]) -> Response:
-        whole = [*before, *after]
-        if self.max_length is not None and len(whole) > self.max_length:
-            return Failed(f"{len(whole)} tokens are more than the model's {self.max_length}")
-        found = (await self._echo(whole))["choices"][0]["logprobs"]
-        return _summed(found, len(before), len(whole))
-
-    async def _likelihood_of_text(self, context: str, continuation: str) -> Response:
-        """Without a tokenizer: the server says where in the text each token begins."""
-        found = (await self._echo(context + continuation))["choices"][0]["logprobs"]
-        offsets = found.get("text_offset")
-        if offsets is None:
-            return Failed("the server does not say where tokens begin: give tokenizer=FOLDER")
-        end = len(context + continuation)
-        inside = [n for n, offset in enumerate(offsets) if len(context) <= offset < end]
-        return _summed(found, inside[0], inside[-1] + 1) if inside else Likelihood(0.0, True)
-
-    async def _rolling(self, text: str) -> Response:
-        if self._words is None:
-            found = (await self._echo(text))["choices"][0]["logprobs"]
-            count = sum(offset < len(text) for offset in found["text_offset"])
-            return _summed(found, 1, count)
-        total = 0.0
-        size = (self.max_length or 2048) - 1
-        for before, after in rolling_windows(self._words.encode(text), self._words.prefix, size):
-            part = await self._likelihood_of_tokens(before, after)
-            if not isinstance(part, Likelihood):
-                return part
-            total += part.value
-        return Likelihood(total)
-
-    async def _echo(self, prompt: str | list[int]) -> Any:
-        return await self._post({"prompt": prompt, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1})
-
-    async def _post(self, body: Mapping[str, Any]) -> Any:
-        answer = await self._http.post(self._path, {"model": self._model, **body})
-        used = answer.get("usage") or {}
-        self.tokens["in"] += used.get("prompt_tokens") or 0
-        self.tokens["out"] += used.get("completion_tokens") or 0
-        return answer
-
-    # who it is
-
-    async def greet(self) -> None:
-        """Ask something before anything counts: what it says is part of who it is."""
-        async with self:
-            try:
-                self._greeted = await self._said()
-            except Refused as refused:
-                fix = f"is {self._model!r} the model's name at {self._urls[0]}, and is the key right?"
-                raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
-
-    async def _said(self) -> str:
-        """What it says to a greeting, word for word."""
-        said = await self._generate(Generate(GREETING, {"max_gen_toks": 5, "do_sample": False, "until": []}))
-        return said.text if isinstance(said, Text) else str(said)
+    async def _tokens(self, text: str, special: bool = False) -> list[int]:
+        """How the server itself cuts a text: its /tokenize stands beside the protocol."""
+        body = {"model": self.model, "prompt": text, "add_special_tokens": special}
+        try:
+            return list(
+                (await self.http.post("/../tokenize" if self.urls[0].endswith("/v1") else "/tokenize", body))["tokens"]
+            )
+        except Refused as refused:
+            what, fix = f"the server does not tokenize: {refused}", "give tokenizer=FOLDER"
+            raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, fix)]) from None
 
 
-OWN = ("until", "max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens", "do_sample", "temperature")
-LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+def _named(model: str | None, pretrained: str | None) -> str:
+    found = model or pretrained
+    if not found:
+        raise ConfigError([Problem(Place("model_args"), "the model's name is missing", "add model=… to --model_args")])
+    return found
 
 
-def _cut(text: str, stops: Sequence[str]) -> str:
-    """The text before the first stop: not every server leaves it out."""
-    ends = [text.find(stop) for stop in stops if stop in text]
-    return text[: min(ends)] if ends else text
+def _is_whole(event: Any) -> bool:
+    """Whether an answer came at once although a stream was asked for."""
+    return any("message" in choice for choice in event.get("choices") or ())
 
 
-def _summed(found: Mapping[str, Any], start: int, end: int) -> Likelihood:
-    """The log-likelihood of some tokens; greedy where each of them was the likeliest."""
-    values = found["token_logprobs"][start:end]
-    tops = (found.get("top_logprobs") or [None] * end)[start:end]
-    greedy = all(top is None or value >= max(top.values()) for value, top in zip(values, tops, strict=True))
-    return Likelihood(float(sum(values)), greedy)
+def _thought(message: Mapping[str, Any]) -> str | None:
+    found = message.get("reasoning_content") or message.get("reasoning")
+    return found if isinstance(found, str) else None
+
+
+def _fill(drafts: Sequence[Draft], answer: Any) -> None:
+    for draft, choice in zip(drafts, answer["choices"], strict=False):
+        message = choice.get("message") or choice
+        text, thought = message.get("content", message.get("text")), _thought(message)
+        if text is None and thought is None:
+            raise Refused(f"the server answered without a text (finish_reason: {choice.get('finish_reason')})")
+        draft.add(text, thought)
+        draft.finish, draft.usage = choice.get("finish_reason"), Usage()
+    drafts[0].usage = _usage(answer.get("usage") or {})
+
+
+def _usage(told: Mapping[str, Any]) -> Usage:
+    stored = (told.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    return Usage(told.get("prompt_tokens") or 0, told.get("completion_tokens") or 0, stored=stored)
+
+
+def _ended(draft: Draft, cut: int) -> Text:
+    made = draft.whole()
+    return made._replace(usage=(made.usage or Usage())._replace(cut=cut)) if cut else made
+
+
+def _told_length(models: Any, name: str) -> int | None:
+    """How long a text may be, where the server says so in its list of models."""
+    rows = models.get("data") if isinstance(models, dict) else None
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and row.get("id") == name and isinstance(row.get("max_model_len"), int):
+            return int(row["max_model_len"])
+    return None

@@ -8,11 +8,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How parameters are written for a model: another name for the limit, what it refuses, how many stops it takes."""
+    """How parameters are written for a model: another name for the limit, what it refuses, how many stops it takes,
+    whether it thinks before it answers."""
 
     limit_key: str = "max_tokens"
     refuses: tuple[str, ...] = ()
     most_stops: int | None = None
+    thinks: bool = False
 
     def applied(self, params: Mapping[str, Any]) -> dict[str, Any]:
         made = {key: value for key, value in params.items() if key not in self.refuses}
@@ -25,7 +27,7 @@ class Rules:
         return made
 
 
-REASONING = Rules("max_completion_tokens", ("temperature", "stop"))
+REASONING = Rules("max_completion_tokens", ("temperature", "stop"), thinks=True)
 TABLE: tuple[tuple[str, str, Rules], ...] = (
     ("*api.openai.com*", "o[1-9]*", REASONING),
     ("*api.openai.com*", "gpt-5*", REASONING),

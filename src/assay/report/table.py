@@ -33,8 +33,25 @@ def heading(results: Results) -> str:
 
 
 def footing(results: Results) -> list[str]:
-    """What must be said below the tables: what failed, and what could not be run at all."""
-    return troubles(results.get("assay", {}))
+    """What must be said below the tables: what it took, what failed, and what could not be run at all."""
+    own = results.get("assay", {})
+    return [*_took(own.get("account", {})), *troubles(own)]
+
+
+def _took(account: Mapping[str, Any]) -> list[str]:
+    """What a run took, as a line; with further models, a line for each."""
+    lines = [_spent("requests", account)] if account else []
+    return lines + [_spent(f"  as {role}", spent) for role, spent in account.get("roles", {}).items()]
+
+
+def _spent(name: str, spent: Mapping[str, Any]) -> str:
+    tokens, seconds = spent["tokens"], spent.get("seconds", {})
+    parts = [f"{name}: {spent['requests']:,} answered" + (f", {spent['failed']:,} failed" if spent["failed"] else "")]
+    parts += [f"{spent['retries']:,} asked again"] if spent["retries"] else []
+    parts += [f"tokens: {tokens['in']:,} in, {tokens['out']:,} out"] if tokens["in"] or tokens["out"] else []
+    parts += [f"cost: {spent['cost']:.4f}"] if "cost" in spent else []
+    parts += [", ".join(f"{value:.2f} s ({name})" for name, value in seconds.items())] if seconds else []
+    return "; ".join(parts)
 
 
 def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:

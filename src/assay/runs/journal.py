@@ -5,13 +5,13 @@ A key finds its line again. What was answered is not asked again: not in this ru
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from assay.records import Failed, Likelihood, Response, Text
+from assay.records import Failed, Likelihood, Response, Text, Usage
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
@@ -36,6 +36,7 @@ class Journal:
             _unpack(path)
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
             self._end = self._load()
+        self._earlier = set(self._offsets)
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -46,13 +47,13 @@ class Journal:
     def get(self, key: bytes) -> Response | None:
         """The response that was given to this key, if one was."""
         offset = self._offsets.get(key)
-        return None if offset is None else _response(orjson.loads(self._line(offset))["r"])
+        return None if offset is None else _read(orjson.loads(self._line(offset)))
 
-    def add(self, answered: Iterable[tuple[bytes, Response]]) -> None:
+    def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:  # noqa: ARG002  # keys tell
         """Write responses down, all in one write: from then on they survive the end of this process."""
         lines, offset = [], self._end
         for key, response in answered:
-            line = b'{"k":"%s","r":%s}\n' % (key.hex().encode(), orjson.dumps(_plain(response)))
+            line = b'{"k":"%s",%s}\n' % (key.hex().encode(), to_line(response))
             if not isinstance(response, Failed):
                 self._offsets[key] = offset
             lines.append(line)
@@ -62,6 +63,12 @@ class Journal:
         while written < len(data):
             written += os.pwrite(self._handle, data[written:], self._end + written)
         self._end = offset
+
+    def claim(self, key: bytes) -> bool:
+        """Whether a response was there when the journal was opened, and is asked about for the first time."""
+        found = key in self._earlier
+        self._earlier.discard(key)
+        return found
 
     def sync(self) -> None:
         """See to it that what was written survives the end of this machine, too."""
@@ -134,11 +141,32 @@ def _unpack(path: Path) -> None:
     _packed(path).unlink()
 
 
+def to_line(response: Response) -> bytes:
+    """A response and what it took, as the inside of a JSON object."""
+    plain = b'"r":%s' % orjson.dumps(_plain(response))
+    if isinstance(response, Failed) or response.usage is None:
+        return plain
+    return b'%s,"u":%s' % (plain, orjson.dumps(tuple(response.usage)))
+
+
+def from_line(inside: bytes) -> Response:
+    """The response that was written so."""
+    return _read(orjson.loads(b"{%s}" % inside))
+
+
+def _read(entry: Mapping[str, Any]) -> Response:
+    response = _response(entry["r"])
+    if isinstance(response, Failed) or "u" not in entry:
+        return response
+    return response._replace(usage=Usage(*entry["u"]))
+
+
 def _plain(response: Response) -> Any:
     if isinstance(response, Likelihood):
         return (response.value, response.greedy)
     if isinstance(response, Text):
-        return {"text": response.text, "finish": response.finish} if response.finish else {"text": response.text}
+        more = {"finish": response.finish, "reasoning": response.reasoning}
+        return {"text": response.text, **{name: value for name, value in more.items() if value}}
     return {"failed": response.reason}
 
 
@@ -148,7 +176,7 @@ def _response(plain: Any) -> Response:
         case [float() | int() as value, bool() as greedy] if not isinstance(value, bool):
             return Likelihood(value, greedy)
         case {"text": str() as text}:
-            return Text(text, plain.get("finish"))
+            return Text(text, plain.get("finish"), plain.get("reasoning"))
         case {"failed": str() as reason}:
             return Failed(reason)
     raise ValueError("no response is written like this")

@@ -14,7 +14,7 @@ from assay.runs.samples import Kept, arguments
 ROWS = 2000
 """Rows of one group: a count, not a time, so that the same samples make the same file."""
 
-_TEXTS = ("doc", "target", "choices", "prompt", "requests", "responses", "answers", "scores", "failed")
+_TEXTS = ("doc", "target", "choices", "prompt", "requests", "responses", "answers", "scores", "failed", "replies")
 
 
 def file_name(task: str) -> str:
@@ -56,6 +56,7 @@ class SampleWriter:
         columns["answers"].append(_json({name: answers for name, answers, _, _ in kept.scores}))
         columns["scores"].append(_json({**scores, **_per_repeat(kept)}))
         columns["failed"].append(kept.failed or None)
+        columns["replies"].append(_json(kept.replies) if kept.replies is not None else None)
         self._values.append(scores)
         self._prefix_column.append(self._prefix(sample.prefix))
         if len(self._values) >= ROWS:

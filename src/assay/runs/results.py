@@ -20,6 +20,7 @@ class TaskResult:
     rows: Mapping[ScoreKey, Estimate]
     scored: int
     documents: int
+    expected: int
     failed: Mapping[str, int]
     noticed: Mapping[str, int]
     original: int
@@ -117,7 +118,7 @@ def accounts(
     """What lm-eval's layout has no place for: intervals, what failed, how far that can move a number, why one is missing."""
     by_task = {task.name: _account(task, max_failed, ends) for task in tasks}
     failed = sum(account["failed"] for account in by_task.values())
-    lacking = any("no_value" in each for each in by_task.values())
+    lacking = any("no_value" in each or "not_asked" in each for each in by_task.values())
     return {
         "status": "incomplete" if failed or broken or lacking else "complete",
         "failed": failed,
@@ -137,7 +138,8 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
         "scored": task.scored,
         "failed": failed,
         "reasons": dict(sorted(task.failed.items())),
-        "incomplete": failed > max_failed * max(task.documents, 1),
+        "incomplete": failed > max_failed * max(task.documents, 1) or task.documents < task.expected,
+        **({"not_asked": task.expected - task.documents} if task.documents < task.expected else {}),
         **({"noticed": dict(sorted(task.noticed.items()))} if task.noticed else {}),
         **({"bounds": _bounds(task, failed)} if failed else {}),
         **({"no_value": without} if without else {}),
@@ -180,9 +182,13 @@ def _bounds(task: TaskResult, failed: int) -> dict[str, list[float]]:
     return bounds
 
 
+def _share(what: str, count: int, documents: int) -> str:
+    return f"{what}: {count}" + (f" of {documents} documents ({count / documents:.1%})" if documents >= count else "")
+
+
 def troubles(account: Mapping[str, Any]) -> list[str]:
     """What went wrong in a run, a line each: failed documents, numbers that are missing, members and tasks left out."""
-    lines = []
+    lines = [f"ended early: {account['ended']}; the same command goes on"] if account.get("ended") else []
     for task, own in account.get("tasks", {}).items():
         if own["failed"]:
             mark = "incomplete: " if own["incomplete"] else ""
@@ -191,8 +197,12 @@ def troubles(account: Mapping[str, Any]) -> list[str]:
             lines.append(
                 f"{mark}{task}: {own['failed']} of {own['documents']} documents failed ({'; '.join(several[:3])}{more})"
             )
+        if own.get("not_asked"):
+            lines.append(f"incomplete: {task}: {own['not_asked']} documents were not asked")
         if own.get("noticed"):
-            lines.append(f"{task}: answers " + ", ".join(f"{what}: {count}" for what, count in own["noticed"].items()))
+            lines.append(
+                f"{task}: answers " + ", ".join(_share(w, n, own["documents"]) for w, n in own["noticed"].items())
+            )
         lines += [f"no value: {task}: {row}: {reason}" for row, reason in own.get("no_value", {}).items()]
         lines += [f"{task}: the metric {metric!r} is declared and never came" for metric in own.get("never_came", ())]
     for group, own in account.get("groups", {}).items():

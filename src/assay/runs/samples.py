@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.records import FilterScores, Generate, Loglikelihood, Request, Sample
+from assay.records import Failed, FilterScores, Generate, Loglikelihood, Request, Response, Sample, Text
 
 
 class Kept(NamedTuple):
@@ -17,6 +17,29 @@ class Kept(NamedTuple):
     scores: Sequence[FilterScores]
     repeats: int = 1
     failed: str = ""
+    replies: Sequence[Mapping[str, Any]] | None = None
+    """What the model told beside each response, where it told anything: why it ended, what it thought, what it took."""
+
+
+def replies(responses: Sequence[Response]) -> Sequence[Mapping[str, Any]] | None:
+    """What is worth keeping beside the texts and numbers of responses."""
+    found = [_reply(response) for response in responses]
+    return found if any(found) else None
+
+
+def _reply(response: Response) -> dict[str, Any]:
+    if isinstance(response, Failed):
+        return {"failed": response.reason}
+    told: dict[str, Any] = {}
+    if isinstance(response, Text):
+        told = {
+            name: value for name, value in (("finish", response.finish), ("reasoning", response.reasoning)) if value
+        }
+    if response.usage is not None:
+        told |= {
+            name: value for name, value in response.usage._asdict().items() if value and (name, value) != ("tries", 1)
+        }
+    return told
 
 
 def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:

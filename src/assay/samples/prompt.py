@@ -48,6 +48,8 @@ class Question(NamedTuple):
     prefix: str
     choices: Sequence[str] | None
     target: Any
+    dropped: int = 0
+    """How many examples were left out, so that it is not too long."""
 
 
 class _Fields(NamedTuple):
@@ -68,6 +70,8 @@ class Prompter:
     examples: Examples = field(default_factory=Examples)
     chat: Chat = field(default_factory=Chat)
     multiple_inputs: bool = False
+    fits: Callable[[Sequence[str], Sequence[str] | None], bool] | None = None
+    """Whether contexts with their choices are short enough; where it is given, examples are left out until they are."""
     strict: bool = False
     """Whether a row that lacks what a text is made of is told; lm-eval writes "None" there."""
 
@@ -111,14 +115,24 @@ class Prompter:
         if not all(isinstance(question, str) for question in questions or [None]):
             raise RenderError(f"doc_to_text must give a text, and gave {questions!r:.80}")
         delimiter = "" if self.multiple_inputs else self.config.target_delimiter
-        before = self._before(full)
+        turns = [question_turns(question, prefix, delimiter) for question in questions]
+        before, dropped = self._before(full), 0
+        contexts, start = self._contexts(before, turns, prefix)
+        while self.fits is not None and any(map(_is_example, before)) and not self.fits(contexts, choices):
+            before.pop(next(number for number, part in enumerate(before) if _is_example(part)))
+            dropped += 1
+            contexts, start = self._contexts(before, turns, prefix)
+        return Question(contexts, start, choices, target, dropped)
+
+    def _contexts(
+        self, before: list[list[Turn]], questions: Sequence[list[Turn]], prefix: str | None
+    ) -> tuple[list[str], str]:
+        """The prompt of each question, and the part they share, where that can be told."""
         if self.chat.template is None:
             start = self._joined(before)
-            contexts = [start + as_text(question_turns(question, prefix, delimiter)) for question in questions]
-            return Question(contexts, start, choices, target)
-        turns = [turn for part in before for turn in part]
-        contexts = [self._chatted([*turns, *question_turns(q, prefix, delimiter)], prefix) for q in questions]
-        return Question(contexts, "", choices, target)
+            return [start + as_text(turns) for turns in questions], start
+        shared = [turn for part in before for turn in part]
+        return [self._chatted([*shared, *turns], prefix) for turns in questions], ""
 
     def _chatted(self, turns: list[Turn], prefix: str | None) -> str:
         messages = as_messages(turns) if self.chat.multiturn else as_single_turn(turns)
@@ -184,6 +198,10 @@ class Prompter:
         if not self.config.derived:
             return row
         return {**row, **{name: function(row) for name, function in self.config.derived.items()}}  # type: ignore[operator]
+
+
+def _is_example(part: Sequence[Turn]) -> bool:
+    return part[0].role != "system"
 
 
 def _inherited(config: TaskConfig) -> FewshotConfig:

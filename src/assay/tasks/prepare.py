@@ -19,7 +19,17 @@ from assay.plans.ask import (
     likelihood_requests,
     rolling_requests,
 )  # fmt: skip
-from assay.records import Failed, FilterScores, Loglikelihood, Request, Response, Sample, ScoreKey
+from assay.records import (
+    DEFAULT_MAX_GEN_TOKS,
+    LIMITS,
+    Failed,
+    FilterScores,
+    Loglikelihood,
+    Request,
+    Response,
+    Sample,
+    ScoreKey,
+)
 from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question
 from assay.samples.rows import DataError
@@ -63,7 +73,14 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     docs = splits.split(evaluated_split(config), process)
     if len(docs) == 0:
         raise DataError(f"the split {evaluated_split(config)!r} is empty")
-    prompter = Prompter(config, columns_of(docs), shots, settings.chat, strict=not settings.like_lm_eval)
+    prompter = Prompter(
+        config,
+        columns_of(docs),
+        shots,
+        settings.chat,
+        fits=_fitting(config, settings),
+        strict=not settings.like_lm_eval,
+    )
     first = next(iter(docs))
     prompter.multiple_inputs = _has_multiple_inputs(config, prompter, first)
     several = isinstance(prompter.target(first), list)
@@ -84,6 +101,17 @@ def _with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     if config.output_type == GENERATE:
         params = generation_params(params, config.fewshot_delimiter, settings.gen_kwargs)
     return replace(config, num_fewshot=number or 0, repeats=repeats, generation_kwargs=params)
+
+
+def _fitting(config: TaskConfig, settings: Settings) -> Callable[[Sequence[str], Sequence[str] | None], bool] | None:
+    """Whether what is asked about a question is short enough for the model, its choices and what is generated included."""
+    fits = settings.fits
+    if fits is None:
+        return None
+    params = config.generation_kwargs or {}
+    limit = next((params[key] for key in LIMITS if params.get(key) is not None), DEFAULT_MAX_GEN_TOKS)
+    generated = int(str(limit)) if config.output_type == GENERATE else 0
+    return lambda contexts, choices: fits([c + e for c in contexts for e in choices or [""]], generated)
 
 
 def _has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[str, Any]) -> bool:
@@ -188,7 +216,10 @@ class PreparedTask:
     def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
         question = self.prompter.question(doc)
         gold = self.prompter.text(doc) if self.prompter.multiple_inputs else question.target
-        return Sample(doc_id, doc, self._requests(question), question.target, gold, question.choices, question.prefix)
+        requests = self._requests(question)
+        return Sample(
+            doc_id, doc, requests, question.target, gold, question.choices, question.prefix, dropped=question.dropped
+        )
 
     def _requests(self, question: Question) -> list[Request]:
         kind = self.config.output_type
@@ -268,7 +299,9 @@ class PreparedTask:
     def check_first(self) -> None:
         """Build the first samples, to find out what cannot work; the chat template is left to when there is a model."""
         with preserved_random():
-            bare = replace(self, prompter=replace(self.prompter, chat=Chat(system=self.prompter.chat.system)))
+            bare = replace(
+                self, prompter=replace(self.prompter, chat=Chat(system=self.prompter.chat.system), fits=None)
+            )
             first = list(islice(bare.samples(), LOOKED_AT))
         if first and all(sample.problem for sample in first):
             raise RenderError(first[0].problem)

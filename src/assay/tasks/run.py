@@ -1,16 +1,20 @@
 """One task during a run: samples go out, responses come back, scores are noted in the order of the documents."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.aggregate.board import Board
 from assay.filters.steps import INVALID
-from assay.records import Failed, FilterScores, Response, Sample, Text
-from assay.runs.samples import Kept
+from assay.records import UNFINISHED, Failed, FilterScores, Response, Sample, Text
+from assay.runs.samples import Kept, replies
 from assay.scorers.loop import Document
 from assay.tasks.runnable import Runnable
 
 TRUNCATED = "cut off at the token limit"
+UNFINISHED_THINKING = "unfinished thinking"
+SHORTENED = "to a prompt that lost its beginning"
+FEWER_EXAMPLES = "to a prompt with fewer examples"
+Replies = Sequence[Mapping[str, object]] | None
 Keep = Callable[[Kept], object]
 
 
@@ -29,7 +33,7 @@ class TaskRun:
     _started: int = 0
     _next: int = 0
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
-    _together: list[Document] = field(default_factory=list)
+    _together: list[tuple[Document, Replies]] = field(default_factory=list)
 
     def samples(self) -> Iterator[tuple[int, Sample]]:
         """The samples to ask about, each with its number."""
@@ -47,10 +51,16 @@ class TaskRun:
             self.finish()
 
     def finish(self) -> None:
-        """Score what could only be scored together, and say that this task is done."""
+        """Score what could only be scored together, and say that this task is done.
+
+        In a run that ended early some documents have no answer: those behind them are taken all the same.
+        """
+        for number in sorted(self._waiting):
+            self._take(*self._waiting.pop(number))
         if self._together:
-            for document, scores in zip(self._together, self.runnable.score(self._together), strict=True):
-                self._note(document, scores)
+            scored = self.runnable.score([document for document, _ in self._together])
+            for (document, told), scores in zip(self._together, scored, strict=True):
+                self._note(document, scores, told)
             self._together = []
         if self.ended is not None:
             self.ended()
@@ -59,37 +69,48 @@ class TaskRun:
     def _take(self, sample: Sample, responses: Sequence[Response]) -> None:
         self.board.documents += 1
         failure = next((response for response in responses if isinstance(response, Failed)), None)
+        told = replies(responses)
         if failure is not None or sample.problem:
-            self._fail(sample, failure.reason if failure is not None else sample.problem)
+            self._fail(sample, failure.reason if failure is not None else sample.problem, told=told)
             return
-        for response in responses:
-            if isinstance(response, Text):
-                self._notice(response)
+        self._notice(sample, responses)
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
-            self._together.append(document)
+            self._together.append((document, told))
         else:
             [scores] = self.runnable.score([document])
-            self._note(document, scores)
+            self._note(document, scores, told)
 
-    def _note(self, document: Document, scores: list[FilterScores] | Failed) -> None:
+    def _note(self, document: Document, scores: list[FilterScores] | Failed, told: Replies) -> None:
         if isinstance(scores, Failed):
-            self._fail(document.sample, scores.reason, document.responses)
+            self._fail(document.sample, scores.reason, document.responses, told)
             return
         for filtered in scores:
             self.board.add(document.sample.doc_id, filtered)
             if INVALID in filtered.answers:
                 self.board.noticed[f"no match by filter {filtered.filter}"] += 1
         if self.keep is not None:
-            self.keep(Kept(document.sample, document.responses, scores, self.runnable.repeats))
+            self.keep(Kept(document.sample, document.responses, scores, self.runnable.repeats, replies=told))
 
-    def _notice(self, response: Text) -> None:
-        if response.finish == "length":
-            self.board.noticed[TRUNCATED] += 1
-        if not response.text.strip():
-            self.board.noticed["empty"] += 1
+    def _notice(self, sample: Sample, responses: Sequence[Response]) -> None:
+        """Count what is worth telling about answers beside their scores."""
+        noticed = self.board.noticed
+        if sample.dropped:
+            noticed[FEWER_EXAMPLES] += 1
+        for response in responses:
+            if isinstance(response, Text):
+                if response.finish == "length":
+                    noticed[TRUNCATED] += 1
+                if response.finish == UNFINISHED:
+                    noticed[UNFINISHED_THINKING] += 1
+                elif not response.text.strip():
+                    noticed["empty"] += 1
+            if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
+                noticed[SHORTENED] += 1
 
-    def _fail(self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = ()) -> None:
+    def _fail(
+        self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), told: Replies = None
+    ) -> None:
         self.board.fail(reason)
         if self.keep is not None:
-            self.keep(Kept(sample, responses, (), self.runnable.repeats, reason))
+            self.keep(Kept(sample, responses, (), self.runnable.repeats, reason, told))

@@ -47,3 +47,5 @@ class Settings:
     data_dir: str | None = None
     predict_only: bool = False
     like_lm_eval: bool = False
+    fits: Callable[[Sequence[str], int], bool] | None = None
+    """Whether prompts fit the model, with so many tokens to come; where it is given, examples are dropped until they do."""

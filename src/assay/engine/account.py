@@ -1,0 +1,75 @@
+"""What a run took: requests, tokens, money, seconds, by task and by model."""
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from assay.records import Failed, Response, Usage
+
+PERCENTILES = (50, 90, 99)
+
+
+@dataclass(slots=True)
+class Spent:
+    """What some requests took."""
+
+    requests: int = 0
+    failed: int = 0
+    read: int = 0
+    written: int = 0
+    stored: int = 0
+    retries: int = 0
+    cost: float | None = None
+    seconds: "array[float]" = field(default_factory=lambda: array("d"))
+
+    def add(self, usage: Usage, cost: float | None) -> None:
+        self.requests += 1
+        self.read += usage.read
+        self.written += usage.written
+        self.stored += usage.stored
+        self.retries += usage.tries - 1
+        self.seconds.append(usage.seconds)
+        if cost is not None:
+            self.cost = (self.cost or 0.0) + cost
+
+    def told(self) -> dict[str, Any]:
+        """As results have it."""
+        at = np.percentile(np.asarray(self.seconds), PERCENTILES) if self.seconds else ()
+        return {
+            "requests": self.requests,
+            "failed": self.failed,
+            "retries": self.retries,
+            "tokens": {"in": self.read, "out": self.written, **({"in_from_cache": self.stored} if self.stored else {})},
+            **({"cost": self.cost} if self.cost is not None else {}),
+            **(
+                {"seconds": {f"p{p}": round(float(v), 4) for p, v in zip(PERCENTILES, at, strict=True)}}
+                if self.seconds
+                else {}
+            ),
+        }
+
+
+@dataclass(slots=True)
+class Account:
+    """Everything that was paid for in a run, each response once, by who asked first and by the role that answered."""
+
+    tasks: dict[str, Spent] = field(default_factory=dict)
+    roles: dict[str, Spent] = field(default_factory=dict)
+    whole: Spent = field(default_factory=Spent)
+
+    def add(self, task: str, role: str, response: Response, cost: float | None) -> None:
+        for spent in (self.tasks.setdefault(task, Spent()), self.roles.setdefault(role, Spent()), self.whole):
+            if isinstance(response, Failed):
+                spent.failed += 1
+            elif response.usage is not None:
+                spent.add(response.usage, cost)
+
+    def told(self) -> Mapping[str, Any]:
+        """As results have it: empty where nothing was counted."""
+        if not self.whole.requests and not self.whole.failed:
+            return {}
+        several = {"roles": {name: spent.told() for name, spent in self.roles.items()}} if len(self.roles) > 1 else {}
+        return {**self.whole.told(), **several, "tasks": {name: spent.told() for name, spent in self.tasks.items()}}

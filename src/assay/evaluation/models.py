@@ -1,0 +1,68 @@
+"""The models of a run: the one under test, and those that have a role beside it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.config.arguments import parse_arguments
+from assay.config.run import RunConfig
+from assay.errors import ConfigError, Place, Problem
+from assay.models.load import backend, load_model, parameters
+from assay.models.protocol import AnyModel
+
+UNDER_TEST = "model"
+
+
+def model_under_test(config: RunConfig) -> AnyModel:
+    """The model that is evaluated, told how long prompts are to be treated."""
+    arguments = parse_arguments(config.model_args, "model_args")
+    if config.over_length == "truncate":
+        if "over_length" not in parameters(backend(config.model)):
+            what = f"model {config.model!r} cannot cut prompts itself"
+            raise ConfigError([Problem(Place("over_length"), what, "leave it out, or take --over_length drop_shots")])
+        arguments.setdefault("over_length", "truncate")
+    return load_model(config.model, arguments)
+
+
+def parse_role(written: object, role: str) -> tuple[str, dict[str, Any]]:
+    """The backend and its arguments that a role names: `openai,model=x,base_url=…`, or `{model:, model_args:}`.
+
+    >>> parse_role("openai-chat,model=x", "judge")
+    ('openai-chat', {'model': 'x'})
+    """
+    place = Place(f"model_role.{role}")
+    if isinstance(written, Mapping):
+        unknown = set(written) - {"model", "model_args"}
+        if unknown or "model" not in written:
+            raise ConfigError([Problem(place, "must name a model", "write {model: openai-chat, model_args: {…}}")])
+        return str(written["model"]), parse_arguments(written.get("model_args"), f"model_role.{role}")
+    name, _, rest = str(written).partition(",")
+    return name.strip(), parse_arguments(rest, f"model_role.{role}")
+
+
+def role_models(config: RunConfig, given: Mapping[str, AnyModel]) -> dict[str, AnyModel]:
+    """The models beside the one under test, by role; those that were handed over as they are."""
+    made: dict[str, AnyModel] = {}
+    for role, written in (config.model_role or {}).items():
+        if role == UNDER_TEST or not role.isidentifier():
+            fix = "give a name such as judge; the model under test is --model"
+            raise ConfigError([Problem(Place("model_role"), f"{role!r} is no name for a role", fix)])
+        name, arguments = parse_role(written, role)
+        made[role] = load_model(name, arguments)
+    return {**made, **given}
+
+
+def labels(models: Mapping[str, AnyModel]) -> dict[str, str]:
+    """What a person calls the model of each role."""
+    return {role: f"{model.name} {getattr(model, 'model', '')}".strip() for role, model in models.items()}
+
+
+def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
+    """A limit of money needs prices: of every model that may cost some."""
+    if cost is None:
+        return
+    missing = [role for role, model in models.items() if hasattr(model, "price") and model.price is None]
+    if missing:
+        where = "model_args" if missing[0] == UNDER_TEST else f"model_role {missing[0]}"
+        what = f"what the model of {where} costs is not known"
+        fix = "add price_in=… and price_out=… (money for a million tokens), or prices=FILE"
+        raise ConfigError([Problem(Place("max_cost"), what, fix)])

@@ -1,0 +1,109 @@
+"""Anthropic's messages: conversations, with thinking kept apart."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from assay.models.http import Refused, said
+from assay.models.reasoning import Draft
+from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
+from assay.records import Generate, Response, Trouble, Usage
+
+VERSION = "2023-06-01"
+LARGEST = 32_000
+"""A limit must be given: so many tokens where the model may write as many as it can."""
+FINISHES = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+}
+PASSING = ("overloaded_error", "api_error", "rate_limit_error", "timeout_error")
+
+
+class Anthropic(Served):
+    """Claude, by Anthropic's messages. `thinking` is how many tokens it may think."""
+
+    name = "anthropic"
+    public = "https://api.anthropic.com/v1"
+    variables = ("ANTHROPIC_API_KEY",)
+    endings = ("/messages",)
+
+    def __init__(self, model: str, connection: Connection | None = None, *, thinking: int | None = None) -> None:
+        super().__init__(model, connection)
+        self._thinking = thinking
+        self.thinks = self.thinks or thinking is not None
+
+    def headers(self) -> dict[str, str]:
+        return {"anthropic-version": VERSION, **({"x-api-key": self.key} if self.key else {})}
+
+    async def generate(self, request: Generate) -> Response:
+        limit = self.limit(request.params) or LARGEST
+        stops = stops_of(request.params)
+        draft, body = Draft(stops), self._body(request, limit, stops)
+        if not self.is_streamed(limit):
+            _fill(draft, await self.http.post("/messages", body))
+        else:
+            async with aclosing(self.http.stream("/messages", {**body, "stream": True})) as events:  # type: ignore[type-var]
+                async for event in events:
+                    _take(draft, event)
+        if draft.finish is None:
+            raise Trouble("the answer broke off: the stream ended before the answer did")
+        return draft.whole()
+
+    def _body(self, request: Generate, limit: int, stops: Sequence[str]) -> dict[str, Any]:
+        """The conversation with its system message apart; stops that are only white space are refused there, and cut here."""
+        messages = messages_of(request.prompt)
+        system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
+        more = {key: value for key, value in request.params.items() if key not in OWN}
+        visible = [stop for stop in stops if stop.strip()]
+        thinking = {"type": "enabled", "budget_tokens": self._thinking} if self._thinking is not None else None
+        return {
+            "model": self.model,
+            "max_tokens": limit + (self._thinking or 0),
+            "messages": [message for message in messages if message["role"] != "system"],
+            **({"system": system} if system else {}),
+            **({"stop_sequences": visible} if visible else {}),
+            **({"thinking": thinking} if thinking else {"temperature": temperature_of(request.params)}),
+            **more,
+        }
+
+
+def _fill(draft: Draft, answer: Mapping[str, Any]) -> None:
+    for block in answer["content"]:
+        draft.add(block.get("text"), block.get("thinking"))
+    _finish(draft, answer["stop_reason"])
+    draft.usage = _usage(answer.get("usage") or {}, Usage())
+
+
+def _take(draft: Draft, event: Mapping[str, Any]) -> None:
+    """One event of a stream."""
+    match event.get("type"):
+        case "message_start":
+            draft.usage = _usage(event["message"].get("usage") or {}, Usage())
+        case "content_block_delta":
+            draft.add(event["delta"].get("text"), event["delta"].get("thinking"))
+        case "message_delta":
+            _finish(draft, event["delta"].get("stop_reason"))
+            draft.usage = _usage(event.get("usage") or {}, draft.usage or Usage())
+        case "error":
+            told = event.get("error") or {}
+            message = f"{told.get('type')}: {said(str(told.get('message')))}"
+            if told.get("type") in PASSING:
+                raise Trouble(message, slow_down=told.get("type") in PASSING[:3:2])
+            raise Refused(message)
+        case "message" | None:
+            _fill(draft, event)
+
+
+def _finish(draft: Draft, reason: str | None) -> None:
+    if reason == "refusal":
+        raise Refused("the model refuses to answer (stop_reason: refusal)")
+    draft.finish = FINISHES.get(str(reason), reason) if reason is not None else draft.finish
+
+
+def _usage(told: Mapping[str, Any], before: Usage) -> Usage:
+    stored = told.get("cache_read_input_tokens") or before.stored
+    made = told.get("cache_creation_input_tokens") or 0
+    read = (told["input_tokens"] + made + stored) if told.get("input_tokens") is not None else before.read
+    return before._replace(read=read, written=told.get("output_tokens") or before.written, stored=stored)

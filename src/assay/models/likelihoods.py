@@ -1,0 +1,175 @@
+"""Log-likelihoods from servers that were made to generate: what their protocols offer, read as what was asked."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.models.served import messages_of
+from assay.models.tokens import encode_pair, rolling_windows
+from assay.models.words import ServerWords, Words
+from assay.records import Failed, Likelihood, Response, Usage
+
+Post = Callable[[Mapping[str, Any]], Awaitable[Any]]
+TOP = {True: 20, False: 5}
+"""How many of the likeliest tokens are asked for: in conversations, in completions."""
+SHARED = 4096
+"""Contexts of which the likeliest next tokens are remembered: the choices of a question share one."""
+
+
+@dataclass(slots=True)
+class Likelihoods:
+    """`way` is how: `echo`ed prompts, vLLM's `prompt` log-probabilities, or of one-token answers the `generated` token's.
+
+    `cut`: a text that is longer than the model loses its beginning instead of failing.
+    """
+
+    way: str | None
+    words: Words | None
+    chat: bool = False
+    cut: bool = False
+    prefix: int | None = None
+    max_length: int | None = None
+    post: Post = field(init=False)
+    _next: "OrderedDict[str, asyncio.Future[Any]]" = field(default_factory=OrderedDict)
+
+    async def of(self, context: str, continuation: str) -> Response:
+        """How likely is a continuation after a context?"""
+        if self.way == "generated":
+            return await self._one_token(context, continuation)
+        if self.words is None:
+            return await self._of_text(context, continuation)
+        before, after = await self._pair(self.words, context, continuation)
+        return await self._of_tokens(before, after)
+
+    async def rolling(self, text: str) -> Response:
+        """How likely is a whole text? A long one is taken in windows."""
+        if self.words is None:
+            found = await self._echo(text)
+            count = sum(offset < len(text) for offset in found["choices"][0]["logprobs"]["text_offset"])
+            return _summed(found, 1, count)
+        if isinstance(self.words, ServerWords):
+            await self.words.learn([text])
+        total, usage = 0.0, Usage()
+        size = (self.max_length or 2048) - 1
+        for before, after in rolling_windows(self.words.encode(text), self._first(self.words), size):
+            part = await self._of_tokens(before, after)
+            if not isinstance(part, Likelihood):
+                return part
+            total += part.value
+            usage = _added(usage, part.usage)
+        return Likelihood(total, usage=usage)
+
+    def _first(self, words: Words) -> int:
+        return self.prefix if self.prefix is not None else words.prefix
+
+    async def _pair(self, words: Words, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        if isinstance(words, ServerWords):
+            spaces = len(context) - len(context.rstrip())
+            await words.learn(
+                {context.rstrip(), context + continuation, context[len(context) - spaces :] + continuation}
+            )
+        return encode_pair(words.encode, context, continuation, self._first(words))
+
+    async def _of_tokens(self, before: Sequence[int], after: Sequence[int]) -> Response:
+        whole, cut = [*before, *after], 0
+        if self.max_length is not None and len(whole) > self.max_length:
+            if not self.cut or len(after) >= self.max_length:
+                return Failed(f"{len(whole)} tokens are more than the model's {self.max_length}")
+            cut = len(whole) - self.max_length
+            whole = whole[cut:]
+        start = len(whole) - len(after)
+        found = await (self._prompt(whole) if self.way == "prompt" else self._echo(whole))
+        made = _of_prompt(found, whole, start) if self.way == "prompt" else _summed(found, start, len(whole))
+        if isinstance(made, Likelihood) and made.usage is not None and cut:
+            return made._replace(usage=made.usage._replace(cut=cut))
+        return made
+
+    async def _of_text(self, context: str, continuation: str) -> Response:
+        """Without a tokenizer: the server says where in the text each token begins."""
+        found = await self._echo(context + continuation)
+        offsets = found["choices"][0]["logprobs"].get("text_offset")
+        if offsets is None:
+            return Failed("the server does not say where tokens begin: give tokenizer=FOLDER")
+        start, end = (
+            len(context.rstrip()),
+            len(context + continuation),
+        )  # white space belongs to what follows, as elsewhere
+        inside = [n for n, offset in enumerate(offsets) if start <= offset < end]
+        return _summed(found, inside[0], inside[-1] + 1) if inside else Likelihood(0.0, True)
+
+    async def _echo(self, prompt: str | list[int]) -> Any:
+        return await self.post({"prompt": prompt, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1})
+
+    async def _prompt(self, prompt: list[int]) -> Any:
+        return await self.post({"prompt": prompt, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 1})
+
+    # one token
+
+    async def _one_token(self, context: str, continuation: str) -> Response:
+        """The log-probability of a choice of one token, among those the model might say next: one request for all choices."""
+        top, usage = await self._likeliest(context)
+        wanted = continuation.strip() if self.chat else continuation
+        for said, value in top.items():
+            if (said.strip() if self.chat else said) == wanted:
+                return Likelihood(value, value >= max(top.values()), usage)
+        return Failed(f"{continuation!r} is not among the {len(top)} likeliest tokens that the server tells of")
+
+    async def _likeliest(self, context: str) -> tuple[dict[str, float], Usage]:
+        """The likeliest next tokens; whoever asks first pays for them."""
+        known = self._next.get(context)
+        if known is not None:
+            return await asyncio.shield(known), Usage()
+        self._next[context] = waiting = asyncio.get_running_loop().create_future()
+        if len(self._next) > SHARED:
+            self._next.popitem(last=False)
+        try:
+            answer = await self.post(self._one(context))
+            top = _top(answer["choices"][0]["logprobs"])
+        except BaseException as error:
+            self._next.pop(context, None)
+            waiting.set_exception(error if isinstance(error, Exception) else ConnectionError("given up"))
+            waiting.exception()  # nobody may have waited
+            raise
+        waiting.set_result(top)
+        return top, _used(answer)
+
+    def _one(self, context: str) -> dict[str, Any]:
+        common = {"max_tokens": 1, "temperature": 0}
+        if self.chat:
+            return {**common, "messages": messages_of(context), "logprobs": True, "top_logprobs": TOP[True]}
+        return {**common, "prompt": context, "logprobs": TOP[False]}
+
+
+def _top(found: Mapping[str, Any]) -> dict[str, float]:
+    if "content" in found:
+        return {each["token"]: float(each["logprob"]) for each in found["content"][0]["top_logprobs"]}
+    return {text: float(value) for text, value in found["top_logprobs"][0].items()}
+
+
+def _summed(answer: Mapping[str, Any], start: int, end: int) -> Likelihood:
+    """The log-likelihood of some tokens; greedy where each of them was the likeliest."""
+    found = answer["choices"][0]["logprobs"]
+    values = found["token_logprobs"][start:end]
+    tops = (found.get("top_logprobs") or [None] * end)[start:end]
+    greedy = all(top is None or value >= max(top.values()) for value, top in zip(values, tops, strict=True))
+    return Likelihood(float(sum(values)), greedy, _used(answer))
+
+
+def _of_prompt(answer: Mapping[str, Any], tokens: Sequence[int], start: int) -> Likelihood:
+    """The same from vLLM's list: for each position the token that stands there, and the likeliest one."""
+    found = answer["choices"][0]["prompt_logprobs"]
+    several = [found[at][str(tokens[at])] for at in range(start, len(tokens))]
+    values = [float(each["logprob"] if isinstance(each, Mapping) else each) for each in several]
+    greedy = all(not isinstance(each, Mapping) or each.get("rank", 1) == 1 for each in several)
+    return Likelihood(sum(values), greedy, _used(answer))
+
+
+def _used(answer: Mapping[str, Any]) -> Usage:
+    told = answer.get("usage") or {}
+    return Usage(told.get("prompt_tokens") or 0, told.get("completion_tokens") or 0)
+
+
+def _added(one: Usage, other: Usage | None) -> Usage:
+    return one._replace(read=one.read + other.read, written=one.written + other.written) if other is not None else one

@@ -1,0 +1,77 @@
+"""Whatever LiteLLM speaks to: a hundred providers by one library, which is an extra."""
+
+import logging
+import os
+from typing import Any
+
+from assay.errors import ConfigError, Place, Problem
+from assay.models.http import HIDDEN, Refused
+from assay.models.reasoning import Draft
+from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
+from assay.records import Generate, Response, Trouble, Usage
+
+PASSING = ("APIConnectionError", "InternalServerError", "RateLimitError", "ServiceUnavailableError", "Timeout", "APIError",
+           "BadGatewayError")  # fmt: skip
+
+
+class LiteLLM(Served):
+    """A model by LiteLLM's name for it (`provider/model`): conversations. Keys are where LiteLLM looks for them."""
+
+    name = "litellm"
+
+    def __init__(self, model: str, connection: Connection | None = None) -> None:
+        super().__init__(model, connection)
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it opens a connection to be imported
+        try:
+            import litellm
+        except ModuleNotFoundError:
+            what, fix = "litellm is not installed", "pip install 'assay[litellm]'"
+            raise ConfigError([Problem(Place("model"), what, fix)]) from None
+        litellm.suppress_debug_info = True
+        litellm.drop_params = True  # what a provider does not know is left out by the library that knows it
+        logging.getLogger("LiteLLM").setLevel(logging.ERROR)
+        self._complete: Any = litellm.acompletion
+
+    async def __aenter__(self) -> "LiteLLM":
+        return self  # the library keeps its own connections
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def generate(self, request: Generate) -> Response:
+        params, stops = request.params, stops_of(request.params)
+        limit = self.limit(params)
+        given = {"api_base": self.urls[0] or None, "api_key": self.key, "max_tokens": limit, "stop": stops or None}
+        if self.tags is not None:
+            given.pop("stop")
+        more = {key: value for key, value in params.items() if key not in OWN}
+        try:
+            answer = await self._complete(
+                model=self.model, messages=messages_of(request.prompt), temperature=temperature_of(params),
+                timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in given.items() if v is not None}, **more,
+            )  # fmt: skip
+        except Exception as error:  # noqa: BLE001  # its errors are those of a hundred libraries, told apart by name
+            raise self._told(error) from None
+        return _read(answer, Draft(stops, self.tags))
+
+    def _told(self, error: Exception) -> Exception:
+        """An error of the library as what it means for the request."""
+        message = f"{type(error).__name__}: {error}"[:400]
+        if self.key:
+            message = message.replace(self.key, HIDDEN)
+        kind = type(error).__name__
+        if kind in PASSING or isinstance(error, TimeoutError | OSError):
+            gone = kind == "APIConnectionError" or "Connection error" in message or isinstance(error, OSError)
+            return Trouble(message, slow_down=kind in ("RateLimitError", "Timeout"), gone=gone)
+        return Refused(message)
+
+
+def _read(answer: Any, draft: Draft) -> Response:
+    choice, used = answer.choices[0], getattr(answer, "usage", None)
+    message = choice.message
+    if message.content is None and not getattr(message, "reasoning_content", None):
+        raise Refused(f"the model answered without a text (finish_reason: {choice.finish_reason})")
+    draft.add(message.content, getattr(message, "reasoning_content", None))
+    draft.finish = choice.finish_reason
+    draft.usage = Usage(getattr(used, "prompt_tokens", 0) or 0, getattr(used, "completion_tokens", 0) or 0)
+    return draft.whole()

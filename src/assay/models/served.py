@@ -1,0 +1,217 @@
+"""What all models behind servers share. A protocol says how a request becomes a body, and an answer a response."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.config.source import digest
+from assay.errors import ConfigError, Place, Problem
+from assay.models.http import Http, Refused, without_user
+from assay.models.prices import Price, price_of
+from assay.models.protocol import Can, Message
+from assay.models.reasoning import END, START
+from assay.models.secrets import secret
+from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, Failed, Generate, Request, Response, Text, Trouble
+
+GREETING = "The quick brown fox jumps over the lazy"
+MESSAGES = '[{"role"'
+"""How a prompt begins that is a conversation: messages travel as JSON."""
+OWN = ("until", "do_sample", "temperature", *LIMITS)
+LONG = 2048
+"""Generations that may be longer than this are streamed: a time-out is then for the next piece, not for the whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """What every model behind a server may be told. The names are lm-eval's where it has one."""
+
+    base_url: str | Sequence[str] | None = None
+    num_concurrent: int = 32
+    timeout: float = 300.0
+    max_retries: int = 8
+    api_key: str | None = None
+    header: Mapping[str, str] | None = None
+    verify_certificate: bool = True
+    ca_cert_path: str | None = None
+    max_length: int | None = None
+    max_gen_toks: int | None = None
+    seed: int | None = None
+    stream: bool | None = None
+    reasoning: bool = False
+    think_start_token: str = START
+    think_end_token: str = END
+    price_in: float | None = None
+    price_out: float | None = None
+    prices: str | None = None
+
+
+class Served:
+    """A model behind a server. A subclass says `generate`; what it can beyond that, it adds."""
+
+    name = "served"
+    public = ""
+    """Where it is found when nobody says."""
+    variables: tuple[str, ...] = ()
+    """Where its key is in the environment."""
+    endings: tuple[str, ...] = ()
+    """What lm-eval's users write behind the address."""
+
+    def __init__(self, model: str, connection: Connection | None = None) -> None:
+        self.connection = told = connection or Connection()
+        self.model = model
+        self.urls, users = _addresses(told.base_url or self.public, self.endings)
+        self.key = secret(told.api_key, *self.variables)
+        self.max_length = told.max_length
+        self.concurrency = told.num_concurrent
+        self.can = Can(generate=True, loglikelihood=False, rolling=False, chat=True)
+        self.answers_repeats = False
+        self.price: Price | None = price_of(model, told.price_in, told.price_out, told.prices)
+        self.attempts = told.max_retries
+        self.thinks = told.reasoning
+        self.remarks: dict[str, str] = {}
+        """What a user should know, by the kind of request it is about."""
+        headers = {**users, **self.headers(), **(told.header or {})}
+        hidden = [text for text in (self.key, *(told.header or {}).values()) if text]
+        verify = told.ca_cert_path or told.verify_certificate
+        self.http = Http(self.urls, headers, told.timeout, told.num_concurrent, hidden, verify)
+        self._greeted: str | None = None
+
+    # what a protocol says
+
+    def headers(self) -> dict[str, str]:
+        """How the key is shown."""
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    async def generate(self, request: Generate) -> Response:
+        raise NotImplementedError
+
+    async def respond(self, request: Request) -> Response:
+        """The response to any request; a protocol that can do more than generate says so here."""
+        if isinstance(request, Generate):
+            return await self.generate(request)
+        return Failed(f"{self.name} gives no log-likelihoods")
+
+    # what the engine asks
+
+    @property
+    def identity(self) -> str:
+        """The address, the name, and what it said to a greeting: another model behind them is another identity."""
+        return f"{self.name} {' '.join(self.urls)} {self.model} {digest(str(self._greeted).encode())}"
+
+    async def __aenter__(self) -> "Served":
+        await self.http.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.__aexit__()
+
+    async def ask(self, request: Request) -> Response:
+        """The response to one request."""
+        try:
+            return await self.respond(request)
+        except Refused as refused:
+            return Failed(str(refused))
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise Trouble(f"the answer is not of the protocol: {type(error).__name__}: {error}") from error
+
+    async def ask_repeats(self, requests: Sequence[Request]) -> Sequence[Response]:
+        return [await self.ask(request) for request in requests]
+
+    def estimate(self, request: Request) -> float:
+        """The most a request may cost: as if a token had two characters, and all that may be written were."""
+        if self.price is None:
+            return 0.0
+        return self.price.most(sum(len(part) for part in request if isinstance(part, str)), self._written(request))
+
+    def _written(self, request: Request) -> int:
+        if not isinstance(request, Generate):
+            return 1
+        return self.limit(request.params) or self.max_length or 32_768
+
+    def cost(self, response: Response) -> float | None:
+        if self.price is None or isinstance(response, Failed) or response.usage is None:
+            return None
+        return self.price.of(response.usage)
+
+    async def probe(self) -> bool:
+        """Whether it can be reached, and is who it was: another model in its place ends the run."""
+        try:
+            found = await self._said()
+        except (Trouble, Refused):
+            return False
+        if self._greeted is not None and found != self._greeted:
+            what = f"another model answers at {self.urls[0]} than before: nothing of it was mixed in"
+            raise ConfigError([Problem(Place("model"), what, "start the server with the model of this run, and go on")])
+        return True
+
+    async def greet(self) -> None:
+        """Ask something before anything counts: what it says is part of who it is."""
+        async with self:
+            try:
+                self._greeted = await self._said()
+            except Refused as refused:
+                fix = f"is {self.model!r} the model's name at {self.urls[0]}, and is the key right?"
+                raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
+
+    async def _said(self) -> str:
+        """What it says to a greeting, word for word."""
+        said = await self.generate(Generate(GREETING, {"max_gen_toks": 16, "do_sample": False, "until": []}))
+        return (said.text or said.reasoning or "") if isinstance(said, Text) else str(said)
+
+    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:  # noqa: ARG002  # servers open it
+        """A conversation travels as JSON: the server has the template."""
+        return json.dumps(messages, ensure_ascii=False)
+
+    def count_tokens(self, text: str) -> int | None:  # noqa: ARG002  # only the server knows
+        return None
+
+    # what protocols need
+
+    def limit(self, params: Mapping[str, object]) -> int | None:
+        """How many tokens may be generated; None: as many as the model can, which is what thinking needs."""
+        found = next((params[key] for key in LIMITS if params.get(key) is not None), self.connection.max_gen_toks)
+        if found is None:
+            return None if self.thinks else DEFAULT_MAX_GEN_TOKS
+        return int(str(found))
+
+    @property
+    def tags(self) -> tuple[str, str] | None:
+        """What thinking stands between, where the model is known to think."""
+        return (
+            (self.connection.think_start_token, self.connection.think_end_token) if self.connection.reasoning else None
+        )
+
+    def is_streamed(self, limit: int | None) -> bool:
+        return self.connection.stream if self.connection.stream is not None else limit is None or limit > LONG
+
+
+def messages_of(prompt: str) -> list[Message]:
+    """The conversation that a prompt is; a bare text is what the user says."""
+    if prompt.startswith(MESSAGES):
+        found: list[Message] = json.loads(prompt)
+        return found
+    return [{"role": "user", "content": prompt}]
+
+
+def stops_of(params: Mapping[str, object]) -> list[str]:
+    until: Any = params.get("until") or ()
+    return [until] if isinstance(until, str) else [str(stop) for stop in until if stop]
+
+
+def temperature_of(params: Mapping[str, object]) -> Any:
+    """0 where nothing is drawn; where drawing is asked for without a temperature, 1."""
+    if params.get("do_sample") is False:
+        return 0.0
+    return params.get("temperature", 1.0 if params.get("do_sample") else 0.0)
+
+
+def _addresses(base_url: str | Sequence[str], endings: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The addresses without endings, names and passwords; and the header that says those."""
+    urls: list[str] = []
+    users: dict[str, str] = {}
+    for written in [base_url] if isinstance(base_url, str) else base_url:
+        url, user = without_user(written.rstrip("/"))
+        urls.append(next((url.removesuffix(ending) for ending in endings if url.endswith(ending)), url))
+        users |= {"Authorization": user} if user else {}
+    return urls, users

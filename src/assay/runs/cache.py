@@ -1,0 +1,123 @@
+"""Responses that are kept across runs, by the key they have in a journal: an SQLite file that several runs may use at once."""
+
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from assay.errors import AssayError, Place, Problem
+from assay.records import Failed, Response
+from assay.runs.journal import Journal, from_line, to_line
+
+FILE = "responses.sqlite"
+PATIENCE = 60.0
+"""Seconds that a write waits for another process."""
+TOGETHER = 256
+DAY = 86_400
+_TABLE = """create table if not exists responses
+(key blob primary key, model text not null, response blob not null, written real not null, used real not null) without rowid"""
+
+
+class CacheError(AssayError):
+    """The cache cannot be used."""
+
+
+class Shelf(NamedTuple):
+    """What a cache holds of one model."""
+
+    model: str
+    responses: int
+    bytes: int
+    written: float
+    used: float
+
+
+class Cache:
+    """A folder with responses of models. Keys hold the model's identity: no model is ever given another's answer."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = sqlite3.connect(folder / FILE, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            self._file.execute("pragma journal_mode = wal")
+            self._file.execute("pragma synchronous = normal")
+            self._file.execute(_TABLE)
+        except (OSError, sqlite3.Error) as error:
+            fix = "name a folder that can be written, on a disk of this machine"
+            raise CacheError([Problem(Place(str(folder)), f"the cache cannot be opened: {error}", fix)]) from None
+        self._new: list[tuple[bytes, str, bytes, float, float]] = []
+        self._used: list[tuple[float, bytes]] = []
+
+    def get(self, key: bytes) -> Response | None:
+        row = self._file.execute("select response from responses where key = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        self._used.append((time.time(), key))
+        return from_line(row[0])
+
+    def add(self, model: str, answered: Sequence[tuple[bytes, Response]]) -> None:
+        now = time.time()
+        self._new += [(k, model, to_line(r), now, now) for k, r in answered if not isinstance(r, Failed)]
+        if len(self._new) + len(self._used) >= TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has gathered; what another process wrote first stays."""
+        if self._new or self._used:
+            self._file.execute("begin immediate")
+            self._file.executemany("insert or ignore into responses values (?, ?, ?, ?, ?)", self._new)
+            self._file.executemany("update responses set used = ? where key = ?", self._used)
+            self._file.execute("commit")
+            self._new, self._used = [], []
+
+    def shelves(self) -> list[Shelf]:
+        """What there is, by model."""
+        rows = self._file.execute(
+            "select model, count(*), sum(length(response)), min(written), max(used) from responses group by model order by model"
+        )
+        return [Shelf(*row) for row in rows]
+
+    def prune(self, *, model: str | None = None, unused_days: float | None = None) -> int:
+        """Take out what is of a model, or was not used for some days; everything where neither is said."""
+        before = time.time() - unused_days * DAY if unused_days is not None else None
+        wanted = "(? is null or model = ?) and (? is null or used < ?)"
+        gone = self._file.execute(f"delete from responses where {wanted}", (model, model, before, before)).rowcount
+        self._file.execute("vacuum")
+        return gone
+
+    def close(self) -> None:
+        self.flush()
+        self._file.close()
+
+
+class Cached:
+    """A journal with a cache behind it: what another run was answered is written down as if it had been asked.
+
+    `names` are what the models of each role are called in the cache.
+    """
+
+    def __init__(self, journal: Journal, cache: Cache, names: Mapping[str, str]) -> None:
+        self._journal, self._cache, self._names = journal, cache, names
+
+    def get(self, key: bytes) -> Response | None:
+        known = self._journal.get(key)
+        if known is not None:
+            return known
+        found = self._cache.get(key)
+        if found is None or isinstance(found, Failed):
+            return None
+        paid = found._replace(usage=None)  # by the run that asked
+        self._journal.add([(key, paid)], "")
+        return paid
+
+    def add(self, answered: Sequence[tuple[bytes, Response]], role: str) -> None:
+        self._journal.add(answered, role)
+        self._cache.add(self._names[role], answered)
+
+    def claim(self, key: bytes) -> bool:
+        return self._journal.claim(key)
+
+    def sync(self) -> None:
+        self._journal.sync()
+        self._cache.flush()

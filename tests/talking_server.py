@@ -1,0 +1,166 @@
+"""A server for tests that speaks OpenAI's and Anthropic's protocols as its first message tells it to.
+
+usage: talking_server.py PORT
+
+The last user message, or the prompt, is a JSON object of what to do, all of it optional:
+  say, think: texts; pieces: how many a stream comes in; finish: the reason; pause: seconds between pieces; break_at: close the
+  connection after so many pieces; error: send an error event after so many pieces; plain: do not stream although asked to;
+  tags: the thinking stands in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
+  times to refuse (status 503) before answering; drip: send comments instead of data, for ever; reset: close at once.
+Anything else is answered with "hello". GET /log: every body, path and headers that came.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from aiohttp import web
+
+LOG: list[dict[str, Any]] = []
+REFUSED: dict[str, int] = {}
+
+
+def wish(body: dict[str, Any]) -> dict[str, Any]:
+    text = body["messages"][-1]["content"] if "messages" in body else str(body["prompt"])
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+async def answer(request: web.Request) -> web.StreamResponse:
+    body = await request.json()
+    LOG.append({"path": request.path, "body": body, "headers": dict(request.headers)})
+    asked = wish(body)
+    if asked.get("reset"):
+        assert request.transport is not None
+        request.transport.abort()
+    times = REFUSED.get(str(asked), 0)
+    if times < asked.get("fail_first", 0):
+        REFUSED[str(asked)] = times + 1
+        return web.json_response({"error": {"message": "not yet"}}, status=503, headers={"Retry-After": "0"})
+    if "status" in asked:
+        said = asked.get("message", "no").replace(
+            "KEY", request.headers.get("Authorization", "") + request.headers.get("x-api-key", "")
+        )
+        return web.json_response({"error": {"message": said}}, status=asked["status"])
+    claude = request.path.endswith("/messages")
+    if body.get("stream") and not asked.get("plain"):
+        return await stream(request, asked, anthropic_events(asked) if claude else openai_events(asked, body))
+    return web.json_response(anthropic_whole(asked) if claude else openai_whole(asked, body))
+
+
+def parts(asked: dict[str, Any]) -> tuple[str, str]:
+    text, thought = asked.get("say", "hello"), asked.get("think", "")
+    if thought and asked.get("tags"):
+        return f"<think>{thought}" + (f"</think>{text}" if text else ""), ""
+    return text, thought
+
+
+def cut(text: str, pieces: int) -> list[str]:
+    size = max(1, -(-len(text) // pieces))
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def used(asked: dict[str, Any]) -> dict[str, Any]:
+    read, written, stored = asked.get("usage", [7, 3, 0])
+    return {"prompt_tokens": read, "completion_tokens": written, "prompt_tokens_details": {"cached_tokens": stored}}
+
+
+def openai_whole(asked: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    text, thought = parts(asked)
+    finish = asked.get("finish", "stop")
+    count = 1 if asked.get("ignores_n") else body.get("n", 1)
+    message = {"role": "assistant", "content": text or None, **({"reasoning_content": thought} if thought else {})}
+    several = [
+        {"index": n, "finish_reason": finish, **({"message": message} if "messages" in body else {"text": text})}
+        for n in range(count)
+    ]
+    return {"choices": several, "usage": used(asked)}
+
+
+def openai_events(asked: dict[str, Any], body: dict[str, Any]) -> list[Any]:
+    text, thought = parts(asked)
+    pieces = asked.get("pieces", 3)
+    events: list[Any] = []
+    for n in range(body.get("n", 1)):
+        chunks = [{"reasoning_content": piece} for piece in cut(thought, pieces)] + [
+            {"content": piece} for piece in cut(text, pieces)
+        ]
+        if "messages" in body:
+            events += [{"choices": [{"index": n, "delta": chunk, "finish_reason": None}]} for chunk in chunks]
+        else:
+            events += [
+                {"choices": [{"index": n, "text": chunk.get("content", ""), "finish_reason": None}]} for chunk in chunks
+            ]
+        events.append({"choices": [{"index": n, "delta": {}, "finish_reason": asked.get("finish", "stop")}]})
+    return [*events, {"choices": [], "usage": used(asked)}, "[DONE]"]
+
+
+def anthropic_whole(asked: dict[str, Any]) -> dict[str, Any]:
+    text, thought = parts(asked)
+    content = [{"type": "thinking", "thinking": thought}] if thought else []
+    read, written, stored = asked.get("usage", [7, 3, 0])
+    usage = {"input_tokens": read - stored, "output_tokens": written, "cache_read_input_tokens": stored}
+    content.append({"type": "text", "text": text})
+    return {
+        "type": "message",
+        "role": "assistant",
+        "content": content,
+        "stop_reason": asked.get("finish", "end_turn"),
+        "usage": usage,
+    }
+
+
+def anthropic_events(asked: dict[str, Any]) -> list[Any]:
+    whole = anthropic_whole(asked)
+    start = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
+    events: list[Any] = [{"type": "message_start", "message": start}, {"type": "ping"}]
+    for number, block in enumerate(whole["content"]):
+        kind = "thinking" if block["type"] == "thinking" else "text"
+        events.append({"type": "content_block_start", "index": number, "content_block": {**block, kind: ""}})
+        deltas = [{"type": f"{kind}_delta", kind: piece} for piece in cut(block[kind], asked.get("pieces", 3))]
+        events += [{"type": "content_block_delta", "index": number, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", "index": number})
+    ending = {
+        "type": "message_delta",
+        "delta": {"stop_reason": whole["stop_reason"]},
+        "usage": {"output_tokens": whole["usage"]["output_tokens"]},
+    }
+    return [*events, ending, {"type": "message_stop"}]
+
+
+async def stream(request: web.Request, asked: dict[str, Any], events: list[Any]) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for _ in range(10_000 if asked.get("drip") else 0):
+        await response.write(b": still here\n\n")
+        await asyncio.sleep(0.05)
+    for number, event in enumerate(events):
+        if number == asked.get("break_at"):
+            assert request.transport is not None
+            request.transport.close()
+            return response
+        if number == asked.get("error"):
+            event = {"type": "error", "error": {"type": "overloaded_error", "message": "too much"}}
+        text = event if isinstance(event, str) else json.dumps(event)
+        await response.write(f"event: x\ndata: {text}\n\n".encode())
+        await asyncio.sleep(asked.get("pause", 0))
+    return response
+
+
+async def log(_: web.Request) -> web.Response:
+    return web.json_response(LOG)
+
+
+async def models(_: web.Request) -> web.Response:
+    return web.json_response({"data": [{"id": "m", "max_model_len": 4096}]})
+
+
+if __name__ == "__main__":
+    app = web.Application(client_max_size=1 << 26)
+    app.add_routes([web.post(f"/v1/{path}", answer) for path in ("completions", "chat/completions", "messages")])
+    app.add_routes([web.get("/log", log), web.get("/v1/models", models)])
+    web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)

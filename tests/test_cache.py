@@ -1,0 +1,141 @@
+"""Responses kept across runs: never another model's, safe with several processes, and kept in order by a command."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+from assay.errors import AssayError
+from assay.models import Scripted
+from assay.records import Failed, Likelihood, Text, Usage
+from assay.runs.cache import Cache
+from small_runs import SEVERAL, write_task
+
+TASK = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
+
+
+class Counting:
+    """A script that counts what it is asked."""
+
+    def __init__(self, answer: str = "yes", identity: str = "one") -> None:
+        self.asked = 0
+        self.answer = answer
+        self.model = Scripted(generate=self._say, identity=identity)
+
+    def _say(self, prompt: str, params: dict[str, object], repeat: int) -> str:
+        self.asked += 1
+        return f"{self.answer} {repeat}" if params.get("do_sample") else self.answer
+
+
+def run(folder: Path, model: Counting, yaml: str = TASK, **options: Any) -> dict[str, Any]:
+    write_task(folder, [{"q": f"{n}", "gold": "yes"} for n in range(10)], yaml)
+    return assay.simple_evaluate(
+        model.model,
+        tasks=["t"],
+        include_path=str(folder),
+        include_defaults=False,
+        use_cache=str(folder / "cache"),
+        **options,
+    )
+
+
+def test_a_second_run_asks_nothing(tmp_path: Path) -> None:
+    first, second = Counting(), Counting()
+    one, two = run(tmp_path, first), run(tmp_path, second)
+    assert (first.asked, second.asked) == (10, 0)
+    assert one["results"] == two["results"]
+
+
+def test_two_models_never_share(tmp_path: Path) -> None:
+    run(tmp_path, Counting("yes"))
+    other = Counting("no", identity="two")
+    assert run(tmp_path, other)["results"]["t"]["exact_match,none"] == 0.0
+    assert other.asked == 10
+
+
+def test_another_parameter_is_another_question(tmp_path: Path) -> None:
+    run(tmp_path, Counting())
+    for change in ({"gen_kwargs": "max_gen_toks=7"}, {"gen_kwargs": "until=x"}, {"system_instruction": "Be brief."}):
+        model = Counting()
+        run(tmp_path, model, **change)
+        assert model.asked == 10, change
+
+
+def test_repeats_come_back_as_different_as_they_were(tmp_path: Path) -> None:
+    first, second = Counting(), Counting()
+    one = run(tmp_path, first, TASK + SEVERAL, repeats=4)
+    two = run(tmp_path, second, TASK + SEVERAL, repeats=4)
+    assert second.asked == 0
+    assert [sample["resps"] for sample in one["samples"]["t"]] == [sample["resps"] for sample in two["samples"]["t"]]
+    assert len(set(two["samples"]["t"][0]["resps"][0])) == 4
+
+
+def test_failures_are_not_kept_and_what_was_paid_is_not_paid_again(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    used = Usage(read=5, written=2)
+    cache.add("m", [(b"1", Failed("no")), (b"2", Text("é", "stop", "hm", used)), (b"3", Likelihood(-1.5, True, used))])
+    cache.close()
+    again = Cache(tmp_path)
+    assert again.get(b"1") is None
+    assert again.get(b"2") == Text("é", "stop", "hm", used)
+    assert again.get(b"3") == Likelihood(-1.5, True, used)
+    again.close()
+
+
+def test_several_processes_write_at_once(tmp_path: Path) -> None:
+    """Four processes write a thousand responses each, half of them the same: none is lost, none is torn."""
+    script = (
+        "import sys; from pathlib import Path; from assay.runs.cache import Cache; from assay.records import Text\n"
+        "cache, me = Cache(Path(sys.argv[1])), int(sys.argv[2])\n"
+        "for n in range(1000):\n"
+        "    key = n if n % 2 else me * 10_000 + n\n"
+        "    cache.add('m', [(str(key).encode(), Text('answer %d' % key))])\n"
+        "cache.close()\n"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), str(me)]) for me in range(1, 5)]
+    assert [writer.wait(120) for writer in writers] == [0, 0, 0, 0]
+    cache = Cache(tmp_path)
+    [shelf] = cache.shelves()
+    assert shelf.responses == 4 * 500 + 500
+    for me in range(1, 5):
+        for n in range(1000):
+            key = n if n % 2 else me * 10_000 + n
+            assert cache.get(str(key).encode()) == Text(f"answer {key}")
+    cache.close()
+
+
+def test_the_command_lists_and_prunes(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.add("one", [(b"1", Text("a")), (b"2", Text("b"))])
+    cache.add("two", [(b"3", Text("c"))])
+    cache.close()
+
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "assay", "cache", *arguments], capture_output=True, text=True)
+
+    shown = command("ls", str(tmp_path / "cache")).stdout
+    assert [line.split()[:2] for line in shown.splitlines()[-2:]] == [["one", "2"], ["two", "1"]]
+    assert command("prune", str(tmp_path / "cache")).returncode == 2  # it is not said what
+    assert command("prune", str(tmp_path / "cache"), "--model", "tow").returncode == 2
+    assert "did you mean" in command("prune", str(tmp_path / "cache"), "--model", "tow").stderr
+    assert "0 responses" in command("prune", str(tmp_path / "cache"), "--unused_days", "1").stdout
+    assert "2 responses" in command("prune", str(tmp_path / "cache"), "--model", "one").stdout
+    assert "1 responses" in command("prune", str(tmp_path / "cache"), "--all").stdout
+    assert command("ls", str(tmp_path / "nothing")).returncode == 2
+
+
+def test_a_folder_that_cannot_be_one_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(AssayError, match="cache cannot be opened"):
+        run(tmp_path, Counting())
+
+
+def test_a_resumed_run_does_not_need_the_cache(tmp_path: Path) -> None:
+    run(tmp_path, Counting())
+    run(tmp_path, Counting(), output_path=str(tmp_path / "run"))
+    lines = [json.loads(line) for line in (tmp_path / "run/responses.jsonl").read_text().splitlines()]
+    assert len(lines) == 10

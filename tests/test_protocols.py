@@ -1,0 +1,334 @@
+"""What is sent and what is read, protocol by protocol: a real server on loopback does as each message tells it."""
+
+import asyncio
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import ConfigError
+from assay.models.embedded import BUNDLED, Embedded
+from assay.models.load import load_model
+from assay.models.reasoning import split_thinking
+from assay.records import UNFINISHED, Failed, Generate, Likelihood, Loglikelihood, Request, Rolling, Text, Trouble
+from serving import TALKING, TRUTH, Servers, fetched
+
+PLAIN = {"max_gen_toks": 64, "do_sample": False, "until": []}
+CHATS = ("openai-chat", "anthropic")
+
+
+@pytest.fixture(scope="module")
+def talking() -> Iterator[str]:
+    servers = Servers()
+    yield servers(script=TALKING)
+    servers.end()
+
+
+@pytest.fixture(scope="module")
+def truth() -> Iterator[str]:
+    servers = Servers()
+    yield servers(BUNDLED, script=TRUTH)
+    servers.end()
+
+
+def ask(name: str, url: str, *requests: Request, **arguments: Any) -> Any:
+    """The responses of a model to requests, each asked once."""
+    model: Any = load_model(name, {"model": "m", "base_url": url, "timeout": 5, **arguments})
+
+    async def work() -> list[Any]:
+        async with model:
+            return [await model.ask(request) for request in requests]
+
+    found = asyncio.run(work())
+    return found[0] if len(requests) == 1 else found
+
+
+def wanting(params: dict[str, Any] | None = None, **wish: Any) -> Generate:
+    return Generate(json.dumps(wish), {**PLAIN, **(params or {})})
+
+
+def sent(url: str) -> dict[str, Any]:
+    body: dict[str, Any] = fetched(url, "/log")[-1]
+    return body
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("name", [*CHATS, "openai"])
+def test_text_finish_and_usage_are_read(name: str, stream: bool, talking: str) -> None:
+    finish = "end_turn" if name == "anthropic" else "stop"
+    said = ask(name, talking, wanting(say="four, I think: é 四", finish=finish, usage=[11, 5, 4]), stream=stream)
+    assert said.text == "four, I think: é 四"
+    assert said.finish == "stop"
+    assert (said.usage.read, said.usage.written, said.usage.stored) == (11, 5, 4)
+    assert bool(sent(talking)["body"].get("stream")) is stream
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("name", CHATS)
+def test_thinking_is_kept_apart(name: str, stream: bool, talking: str) -> None:
+    said = ask(name, talking, wanting(say="4", think="2 and 2"), stream=stream)
+    assert (said.text, said.reasoning) == ("4", "2 and 2")
+
+
+def test_thinking_between_tags_is_kept_apart_where_the_model_is_known_to_think(talking: str) -> None:
+    request = wanting({"until": ["\n"]}, say="4\nand more", think="2\nand 2", tags=True)
+    for stream in (True, False):
+        said = ask("openai-chat", talking, request, stream=stream, reasoning=True)
+        assert (said.text, said.reasoning, said.finish) == ("4", "2\nand 2", "stop")
+    assert "stop" not in sent(talking)["body"]  # the server would stop in the thinking
+
+
+@pytest.mark.parametrize("tags", [True, False])
+def test_thinking_that_never_ends_is_no_answer(tags: bool, talking: str) -> None:
+    said = ask("openai-chat", talking, wanting(say="", think="2 and", tags=tags, finish="length"), reasoning=True)
+    assert (said.text, said.reasoning, said.finish) == ("", "2 and", UNFINISHED)
+
+
+def test_a_thinking_model_may_write_as_much_as_it_can(talking: str) -> None:
+    ask("openai-chat", talking, Generate("x", {"do_sample": False, "until": []}), reasoning=True)
+    assert "max_tokens" not in sent(talking)["body"]
+    ask("openai-chat", talking, Generate("x", {"do_sample": False, "until": []}))
+    assert sent(talking)["body"]["max_tokens"] == 256
+    ask("openai-chat", talking, Generate("x", {"do_sample": False, "until": [], "max_gen_toks": 5000}))
+    assert sent(talking)["body"]["stream"] is True  # long: streamed
+
+
+def test_a_stream_is_left_at_a_stop(talking: str) -> None:
+    """The server would go on for a minute: the stop ends it where the server does not know it."""
+    request = wanting({"until": ["STOP"]}, say="one STOP two" + " x" * 600, pieces=600, pause=0.1, think="a STOP b")
+    said = ask("openai-chat", talking, request, stream=True, reasoning=True)
+    assert (said.text, said.finish) == ("one ", "stop")
+
+
+@pytest.mark.parametrize("name", [*CHATS, "openai"])
+def test_stops_are_cut_off(name: str, talking: str) -> None:
+    said = ask(name, talking, wanting({"until": ["\n\n", "Q:"]}, say="a\nb\n\nc Q: d"))
+    assert said.text == "a\nb"
+    stops = sent(talking)["body"]["stop_sequences" if name == "anthropic" else "stop"]
+    assert stops == (["Q:"] if name == "anthropic" else ["\n\n", "Q:"])  # Anthropic refuses stops of white space
+
+
+@pytest.mark.parametrize("name", CHATS)
+@pytest.mark.parametrize(
+    "fault", [{"break_at": 4}, {"error": 3}, {"drip": True}], ids=["breaks off", "error", "silent"]
+)
+def test_a_stream_that_ends_too_soon_is_asked_again(name: str, fault: dict[str, Any], talking: str) -> None:
+    with pytest.raises(Trouble):
+        ask(name, talking, wanting(say="four and more", pieces=6, **fault), stream=True, timeout=0.5)
+
+
+def test_a_slow_stream_is_no_time_out(talking: str) -> None:
+    """It takes two seconds in all, and never half a second until the next piece."""
+    said = ask("openai-chat", talking, wanting(say="abcdefghij", pieces=10, pause=0.2), stream=True, timeout=0.6)
+    assert said.text == "abcdefghij"
+    with pytest.raises(Trouble, match="no answer within"):
+        ask("openai-chat", talking, wanting(say="abcdef", pieces=2, pause=2.0), stream=True, timeout=0.3)
+
+
+def test_a_server_that_does_not_stream_is_read_all_the_same(talking: str) -> None:
+    assert ask("openai-chat", talking, wanting(say="whole", plain=True), stream=True).text == "whole"
+    assert ask("openai", talking, wanting(say="whole", plain=True), stream=True).text == "whole"
+    assert ask("anthropic", talking, wanting(say="whole", plain=True), stream=True).text == "whole"
+
+
+def test_anthropic_is_asked_in_its_own_words(talking: str) -> None:
+    messages = json.dumps([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2"}])
+    ask("anthropic", talking, Generate(messages, {**PLAIN, "top_k": 3}), api_key="k-1")
+    log = sent(talking)
+    assert log["path"] == "/v1/messages"
+    assert log["body"] == {
+        "model": "m", "max_tokens": 64, "system": "Be brief.", "temperature": 0.0, "top_k": 3,
+        "messages": [{"role": "user", "content": "2 + 2"}],
+    }  # fmt: skip
+    assert (log["headers"]["x-api-key"], log["headers"]["anthropic-version"]) == ("k-1", "2023-06-01")
+    ask("anthropic", talking, Generate("x", PLAIN), thinking=1024)
+    assert sent(talking)["body"]["thinking"] == {"type": "enabled", "budget_tokens": 1024}
+    assert sent(talking)["body"]["max_tokens"] == 64 + 1024
+    refused = ask("anthropic", talking, wanting(finish="refusal"))
+    assert isinstance(refused, Failed)
+
+
+def test_repeats_go_in_one_request_where_the_server_can(talking: str) -> None:
+    drawn = {**PLAIN, "do_sample": True, "temperature": 0.7}
+    for stream in (True, False):
+        model: Any = load_model("openai-chat", {"model": "m", "base_url": talking, "stream": stream, "seed": 5})
+        found = asyncio.run(repeats(model, [Generate(json.dumps({"say": "x"}), drawn, n) for n in range(3)]))
+        assert [each.text for each in found] == ["x", "x", "x"]
+        assert (sent(talking)["body"]["n"], sent(talking)["body"]["seed"]) == (3, 5)
+        assert [each.usage.written for each in found] == [3, 0, 0]  # the server tells of all of them together
+
+
+def test_a_server_that_ignores_how_many_were_asked_for_is_asked_for_the_rest(talking: str) -> None:
+    model: Any = load_model("openai", {"model": "m", "base_url": talking, "seed": 5})
+    prompt = json.dumps({"say": "x", "ignores_n": True})
+    before = len(fetched(talking, "/log"))
+    found = asyncio.run(repeats(model, [Generate(prompt, {**PLAIN, "do_sample": True}, n) for n in range(3)]))
+    assert [each.text for each in found] == ["x", "x", "x"]
+    assert [each["body"]["seed"] for each in fetched(talking, "/log")[before:]] == [5, 6, 7]
+    assert model.answers_repeats is False
+
+
+async def repeats(model: Any, requests: list[Generate]) -> list[Any]:
+    async with model:
+        return list(await model.ask_repeats(requests))
+
+
+@pytest.mark.parametrize("name", [*CHATS, "openai", "litellm"])
+def test_a_refusal_fails_the_request_with_the_servers_words_and_without_the_key(name: str, talking: str) -> None:
+    model = "openai/m" if name == "litellm" else "m"
+    said = ask(name, talking, wanting(status=400, message="bad KEY here"), api_key="sk-canary-4711", model=model)
+    assert isinstance(said, Failed)
+    assert "bad" in said.reason and "here" in said.reason
+    assert "canary" not in said.reason
+
+
+def test_litellm_speaks_to_the_same_server(talking: str) -> None:
+    """Through the real library, by the name it has for such servers."""
+    request = wanting({"until": ["!"]}, say="four! five", think="2 and 2", usage=[11, 5, 0])
+    said = ask("litellm", talking, request, model="openai/m", api_key="k")
+    assert (said.text, said.reasoning) == ("four", "2 and 2")
+    assert (said.usage.read, said.usage.written) == (11, 5)
+    assert sent(talking)["body"]["messages"][0]["role"] == "user"
+    with pytest.raises(Trouble):
+        ask("litellm", talking, wanting(status=503), model="openai/m", api_key="k")
+    with pytest.raises(Trouble) as gone:
+        ask("litellm", "http://127.0.0.1:9/v1", Generate("x", PLAIN), model="openai/m", api_key="k")
+    assert gone.value.gone
+
+
+def test_a_name_and_password_in_an_address_are_said_in_a_header_and_shown_nowhere(talking: str) -> None:
+    url = talking.replace("http://", "http://me:pw-canary@")
+    model: Any = load_model("openai", {"model": "m", "base_url": url})
+    assert "canary" not in model.identity
+    ask("openai", url, Generate("x", PLAIN))
+    assert sent(talking)["headers"]["Authorization"] == "Basic bWU6cHctY2FuYXJ5"
+
+
+def test_keys_come_from_the_environment_or_a_file(
+    talking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "from-env")
+    (tmp_path / "key").write_text("from-file\n")
+    for written, key in (("env:MY_KEY", "from-env"), (f"file:{tmp_path / 'key'}", "from-file"), ("bare", "bare")):
+        ask("openai", talking, Generate("x", PLAIN), api_key=written)
+        assert sent(talking)["headers"]["Authorization"] == f"Bearer {key}"
+    for written in ("env:NOT_THERE", f"file:{tmp_path / 'nothing'}"):
+        with pytest.raises(ConfigError, match=r"key|NOT_THERE"):
+            load_model("openai", {"model": "m", "api_key": written})
+
+
+# log-likelihoods: the truth is the embedded model's own, computed by another implementation on this machine
+
+PAIRS = [
+    ("Which is larger, 3 or 9? Answer:", " 9"),
+    ("A cat and a", " dog"),
+    ("", "Once upon a time"),
+    ("3 + 4 = ", "7"),
+]
+
+
+def here(*requests: Request) -> list[Any]:
+    model = Embedded()
+
+    async def work() -> list[Any]:
+        found: dict[int, Any] = {}
+        async for answered in model.answer(requests):
+            found |= dict(answered)
+        return [found[number] for number in range(len(requests))]
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"tokenizer": str(BUNDLED)},
+        {"tokenizer": str(BUNDLED), "likelihoods": "prompt"},
+        {"tokenizer_backend": "remote"},
+        {"tokenizer_backend": "remote", "likelihoods": "prompt"},
+    ],
+    ids=["echo", "prompt_logprobs", "remote tokenizer", "remote, prompt_logprobs"],
+)
+def test_log_likelihoods_are_the_models_own(how: dict[str, Any], truth: str) -> None:
+    requests: list[Request] = [*(Loglikelihood(*pair) for pair in PAIRS), Rolling("Once upon a time there was a dog.")]
+    for ours, theirs in zip(here(*requests), ask("openai", truth, *requests, max_length=1024, **how), strict=True):
+        assert isinstance(theirs, Likelihood)
+        assert theirs.value == pytest.approx(ours.value, abs=2e-3)
+        assert theirs.greedy == ours.greedy or isinstance(requests[-1], Rolling)
+
+
+def test_without_a_tokenizer_the_server_says_where_tokens_begin(truth: str) -> None:
+    requests = [Loglikelihood(*pair) for pair in PAIRS if pair[0]]
+    for ours, theirs in zip(here(*requests), ask("openai", truth, *requests), strict=True):
+        assert theirs.value == pytest.approx(ours.value, abs=2e-3)
+    model: Any = load_model("openai", {"model": "m", "base_url": truth})
+    assert "without a tokenizer" in model.remarks["loglikelihood"]
+
+
+def test_one_token_choices_share_one_request(truth: str) -> None:
+    context = "One dog, two"
+    choices = [Loglikelihood(context, text) for text in (" sheep", " live")]
+    for ours, theirs in zip(here(*choices), ask("openai", truth, *choices, likelihoods="generated"), strict=True):
+        assert theirs.value == pytest.approx(ours.value, abs=2e-3)
+        assert theirs.greedy == ours.greedy
+    found = ask("openai", truth, *choices, Loglikelihood(context, " zebra"), likelihoods="generated")
+    assert [found[0].usage.written, found[1].usage.written] == [1, 0]  # the second cost nothing
+    assert "not among" in found[2].reason
+
+
+def test_a_prompt_that_is_too_long_fails_or_loses_its_beginning(truth: str) -> None:
+    short, long = Loglikelihood("a dog and a", " cat"), Loglikelihood("word " * 40 + "a dog and a", " cat")
+    known = {"tokenizer": str(BUNDLED), "max_length": 32}
+    assert isinstance(ask("openai", truth, long, **known), Failed)
+    cut = ask("openai", truth, long, over_length="truncate", **known)
+    assert cut.usage.cut > 0
+    assert cut.value == pytest.approx(here(Loglikelihood("word " * 40 + "a dog and a", " cat"))[0].value, abs=3.0)
+    assert ask("openai", truth, short, over_length="truncate", **known).usage.cut == 0
+    text = ask("openai", truth, Generate("word " * 40, {**PLAIN, "max_gen_toks": 8}), over_length="truncate", **known)
+    assert isinstance(text, Text) and text.usage is not None and text.usage.cut > 0
+
+
+def test_a_server_without_tokenize_is_told(talking: str) -> None:
+    with pytest.raises(ConfigError, match="does not tokenize"):
+        ask("openai", talking, Loglikelihood("a", "b"), tokenizer_backend="remote")
+
+
+def test_tiktoken_cuts_texts_as_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoding of single bytes, made known to the real library by its own way for plug-ins."""
+    (tmp_path / "tiktoken_ext").mkdir()
+    (tmp_path / "tiktoken_ext/bytewise.py").write_text(
+        textwrap.dedent("""
+            def bytewise():
+                ranks = {bytes([n]): n for n in range(256)}
+                return {"name": "bytewise", "pat_str": r".", "mergeable_ranks": ranks, "special_tokens": {"<|endoftext|>": 256}}
+
+            ENCODING_CONSTRUCTORS = {"bytewise": bytewise}
+            """)
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    import tiktoken.registry
+
+    monkeypatch.setattr(tiktoken.registry, "ENCODING_CONSTRUCTORS", None)
+    sys.modules.pop("tiktoken_ext", None)
+    model: Any = load_model("openai", {"model": "m", "tokenizer_backend": "tiktoken", "tokenizer": "bytewise"})
+    assert model.count_tokens("abc é") == 6
+    with pytest.raises(ConfigError, match="knows no encoding"):
+        load_model("openai", {"model": "no-such-model", "tokenizer_backend": "tiktoken"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>a</think>b", ("a", "b", True)),
+        ("a</think>\n\nb", ("a", "b", True)),
+        ("b", (None, "b", True)),
+        ("<think>a", ("a", "", False)),
+        ("<think>a</think>b</think>c", ("a</think>b", "c", True)),
+    ],
+)
+def test_thinking_ends_at_its_last_tag(text: str, expected: tuple[str | None, str, bool]) -> None:
+    assert split_thinking(text) == expected
