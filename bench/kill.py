@@ -101,8 +101,12 @@ def _lines(output: Path) -> list[bytes]:
 
 
 def _result(output: Path) -> dict[str, bytes]:
-    """What a run comes to: results.json but for its date, and the samples."""
-    text = re.sub(rb'"date": [0-9.]+', b"", (output / "results.json").read_bytes())
+    """What a run comes to: results.json but for its times, and the samples."""
+    text = re.sub(
+        rb'"(date|start_time|end_time|total_evaluation_time_seconds)": "?[0-9.]+',
+        b"",
+        (output / "results.json").read_bytes(),
+    )
     samples = {str(path.relative_to(output)): path.read_bytes() for path in output.glob("samples*/*")}
     logged = {path.name: path.read_bytes() for path in output.glob("samples_*.jsonl")}
     return {"results.json": text, **samples, **logged}

@@ -47,6 +47,7 @@ def run_bare(options: argparse.Namespace) -> int:
 
 def run_assay(options: argparse.Namespace) -> int:
     import pyarrow.parquet  # noqa: F401  # imports are not measured
+
     from assay import simple_evaluate
 
     told = {"model": "stub", "base_url": options.url, "num_concurrent": options.concurrency}
@@ -62,7 +63,11 @@ def run_lm_eval(options: argparse.Namespace) -> int:
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
 
-    kind = f"tokenizer={options.tokenizer},tokenizer_backend=huggingface,max_length=8192" if options.tokenizer else "tokenizer_backend=None"
+    kind = (
+        f"tokenizer={options.tokenizer},tokenizer_backend=huggingface,max_length=8192"
+        if options.tokenizer
+        else "tokenizer_backend=None"
+    )
     arguments = f"model=stub,base_url={options.url}/completions,num_concurrent={options.concurrency},tokenized_requests={bool(options.tokenizer)},{kind}"
     found = simple_evaluate(
         "local-completions", model_args=arguments, tasks=[options.task], limit=options.limit, log_samples=True,
@@ -93,7 +98,9 @@ def main() -> None:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     status = Path("/proc/self/status")
     if status.exists():
-        memory = next(int(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        memory = next(
+            int(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM")
+        )
     print(json.dumps({"requests": done, "rate": done / wall, "cpu_ms": 1000 * used / done, "wall": wall, "mb": memory}))
 
 

@@ -102,7 +102,18 @@ def client(python: Path, name: str, task: str, concurrency: int, *server: str, t
         shutil.rmtree(out, ignore_errors=True)
         more = ["--tokenizer", str(TOKENIZER)] if tokenizer else []
         with serving(*server) as url:
-            command = ["-m", "bench.server_clients", name, str(WORLD), task, url, str(concurrency), "--out", str(out), *more]
+            command = [
+                "-m",
+                "bench.server_clients",
+                name,
+                str(WORLD),
+                task,
+                url,
+                str(concurrency),
+                "--out",
+                str(out),
+                *more,
+            ]
             found: dict[str, float] = json.loads(_said(python, *command).splitlines()[-1])
         if not best or found["rate"] > best["rate"]:
             best = found
@@ -133,7 +144,10 @@ def faults(python: Path) -> Iterator[Said]:
 def strange(python: Path) -> Iterator[Said]:
     """A server that drips, and one that resets connections: every third question makes it do so, three times."""
     for what, wish in (("slow-loris (comments for ever, time-out 1 s)", "drip"), ("connection reset", "reset")):
-        documents = [{"q": json.dumps({"say": "x", "n": n, **({wish: True} if n % 50 == 0 else {})}), "gold": "x"} for n in range(300)]
+        documents = [
+            {"q": json.dumps({"say": "x", "n": n, **({wish: True} if n % 50 == 0 else {})}), "gold": "x"}
+            for n in range(300)
+        ]
         _task("strange", documents, _GENERATE, [])
         with serving(script=TALKING) as url:
             code, found = evaluated(python, "strange", url, 64, more="stream=true,timeout=1,max_retries=2")
@@ -197,7 +211,19 @@ def client_limited(python: Path, task: str, concurrency: int, limit: int) -> dic
     out = HOME / "served_run"
     shutil.rmtree(out, ignore_errors=True)
     with serving("--latency", "20") as url:
-        words = ["-m", "bench.server_clients", "assay", str(WORLD), task, url, str(concurrency), "--out", str(out), "--limit", str(limit)]
+        words = [
+            "-m",
+            "bench.server_clients",
+            "assay",
+            str(WORLD),
+            task,
+            url,
+            str(concurrency),
+            "--out",
+            str(out),
+            "--limit",
+            str(limit),
+        ]
         found: dict[str, float] = json.loads(_said(python, *words).splitlines()[-1])
     return found
 
@@ -218,7 +244,11 @@ def streams(python: Path) -> Said:
             time.sleep(0.2)
     found = _account(out)
     told = f"{peak:.0f} MB, {found['scored']} answered, {found['failed']} failed, exit {process.returncode}, {time.monotonic() - begin:.0f} s"
-    return Said(f"{STREAMS} in flight for {PIECES * PAUSE:.0f} s, 100 KB streamed each (of 2,000 asked for)", told, "≤ 200 MB; no time-out")
+    return Said(
+        f"{STREAMS} in flight for {PIECES * PAUSE:.0f} s, 100 KB streamed each (of 2,000 asked for)",
+        told,
+        "≤ 200 MB; no time-out",
+    )
 
 
 # parts
@@ -226,7 +256,19 @@ def streams(python: Path) -> Said:
 
 def command(python: Path, task: str, url: str, concurrency: int, out: Path, limit: int | None = None, more: str = "") -> list[str]:  # fmt: skip
     told = f"model=stub,base_url={url},num_concurrent={concurrency}" + (f",{more}" if more else "")
-    words = [str(python), "-m", "assay", "run", "--tasks", task, "--include_path", str(WORLD), "--no_defaults", "-o", str(out)]
+    words = [
+        str(python),
+        "-m",
+        "assay",
+        "run",
+        "--tasks",
+        task,
+        "--include_path",
+        str(WORLD),
+        "--no_defaults",
+        "-o",
+        str(out),
+    ]
     return [*words, "--model", "local-completions", "--model_args", told, *(["--limit", str(limit)] if limit else [])]
 
 
@@ -249,7 +291,9 @@ def _answered(out: Path) -> int:
 
 
 def _said(python: Path, *words: str, stdin: str | None = None) -> str:
-    done = subprocess.run([str(python), *words], env=bare_environment(), cwd=ROOT, input=stdin, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(python), *words], env=bare_environment(), cwd=ROOT, input=stdin, capture_output=True, text=True
+    )
     if done.returncode:
         raise RuntimeError(done.stderr[-3000:])
     return done.stdout

@@ -17,6 +17,7 @@ from assay.config.source import Source
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation import Run
 from assay.evaluation.options import run_config, task_manager
+from assay.models.load import backend, parameters
 from assay.report.table import footing, heading, results_table
 from assay.runs.redact import redacted_command
 
@@ -115,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
     work.prepare()
     for name, reason in work.broken.items():
         tell(f"task {name!r} cannot be run: {reason}; the others go on")
+    _tell_ineffective(options, config)
     if config.dry_run or config.write_out:
         write_out(work)
     if config.dry_run:
@@ -141,6 +143,17 @@ def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> N
         tell(line)
     if config.output_path is not None:
         say(f"\nrun: {Path(config.output_path).resolve()}")
+
+
+def _tell_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
+    """Flags that were given and change nothing: lm-eval's that have no use here, and those that this model has none for."""
+    of_model = ("batch_size", "max_batch_size", "device", "trust_remote_code")
+    known = parameters(backend(config.model))
+    idle = [name for name in of_model if name not in known]
+    named = [*idle, *NOWHERE, "cache_requests", "check_integrity", "verbosity"]
+    given = [f"--{name}" for name in named if getattr(options, name, None) not in (None, False)]
+    if given:
+        tell(f"no effect here: {', '.join(given)}")
 
 
 def _given(options: argparse.Namespace) -> dict[str, object]:

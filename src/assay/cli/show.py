@@ -134,10 +134,9 @@ def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:
     try:
         work = Run(run_config({"tasks": [task], "data_dir": data_dir, "confirm_run_unsafe_code": True}), manager)
         work.prepare()
-    except ConfigError as error:
-        tell(f"sample 0 cannot be rendered: {error}")
-        return
-    write_task(work.tasks[0].runnable, None)
+        write_task(work.tasks[0].runnable, None)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # helper code may do anything when it is run
+        tell(f"sample 0 cannot be rendered: {type(error).__name__}: {error}")
 
 
 def _show_group(group: Group[Task], depth: int | None) -> None:

@@ -116,6 +116,8 @@ class Engine:
                     await self._advance()
             await self._drain()
         self._memory.sync()
+        if self._notice is not None:
+            self._notice()
 
     async def _drain(self) -> None:
         while any(each.is_busy for each in self._lanes.values()):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from assay.engine.budget import Budget
 from assay.engine.keys import Keys
 from assay.engine.patience import Limits, Patience, Room
-from assay.models.protocol import AnyModel, Model, Remote
+from assay.models.protocol import Answered, AnyModel, Model, Remote
 from assay.records import Failed, Generate, Request, Response
 
 Asked = tuple[bytes, Request]
@@ -72,16 +72,22 @@ class WindowLane:
         now, self._queue = self._queue[: self._model.window], self._queue[self._model.window :]
         if not now:
             return False
-        unanswered, reason = dict(now), "the model gave no response"
+        unanswered = dict(now)
+        async for answered in self._answers(now, unanswered):
+            new = [(*now[n], response) for n, response in answered if unanswered.pop(now[n][0], None) is not None]
+            self._land(self._role, new)
+            await asyncio.sleep(0)  # where Ctrl-C gets in, and other lanes land
+        return True
+
+    async def _answers(self, now: Sequence[Asked], unanswered: Mapping[bytes, Request]) -> AsyncIterator[Answered]:
+        """What the model answers, as it comes; and in the end a failure for every request that it left without."""
+        reason = "the model gave no response"
         try:
             async for answered in self._model.answer([request for _, request in now]):
-                new = [(*now[n], response) for n, response in answered if unanswered.pop(now[n][0], None) is not None]
-                self._land(self._role, new)
-                await asyncio.sleep(0)  # where Ctrl-C gets in, and other lanes land
+                yield answered
         except Exception as error:  # noqa: BLE001  # whatever a model raises, its requests failed and are told apart
             reason = f"the model failed: {type(error).__name__}: {error}"
-        self._land(self._role, [(key, request, Failed(reason)) for key, request in unanswered.items()])
-        return True
+        yield [(number, Failed(reason)) for number, (key, _) in enumerate(now) if key in unanswered]
 
     async def __aenter__(self) -> "WindowLane":
         return self

@@ -20,7 +20,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.conduct import fewer_collections, run_async
 from assay.evaluation.models import UNDER_TEST, labels, model_under_test, refuse_unpriced, role_models
 from assay.evaluation.options import run_config, task_manager
-from assay.evaluation.record import config_section, facts, spec
+from assay.evaluation.record import config_section, facts, run_section, spec
 from assay.groups.results import bottom_up, group_numbers
 from assay.models.protocol import AnyModel, Remote
 from assay.plans.ask import ask
@@ -246,7 +246,7 @@ class Run:
         return {
             **results,
             "config": config_section(self.config, self.ready_model()),
-            "date": self.started,
+            **run_section(self.config, self.ready_model(), self.started),
             "assay": account,
         }
 

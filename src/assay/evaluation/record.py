@@ -1,16 +1,20 @@
 """What is noted of a run: all that its results depend on, and what else one may want to know."""
 
 import dataclasses
+import hashlib
+import re
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import assay
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
 from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role
 from assay.models.protocol import AnyModel
-from assay.runs.folder import environment
+from assay.runs.folder import environment, git_state
 from assay.runs.redact import redacted
 from assay.samples.rows import digest_file
 from assay.tasks.runnable import Runnable
@@ -67,6 +71,30 @@ def config_section(config: RunConfig, model: AnyModel) -> dict[str, Any]:
         "numpy_seed": config.numpy_random_seed,
         "torch_seed": config.torch_random_seed,
         "fewshot_seed": config.fewshot_random_seed,
+    }
+
+
+def run_section(config: RunConfig, model: AnyModel, started: float) -> dict[str, Any]:
+    """What else lm-eval tells of a run, under its names. Times differ from run to run; nothing else does."""
+    told = parse_arguments(config.model_args, "model_args")
+    named = next((str(told[key]) for key in ("pretrained", "model", "path") if told.get(key)), model.name)
+    system, ended = config.system_instruction, time.time()
+    git = git_state()
+    return {
+        "git_hash": git["commit"] if git is not None else None,
+        "date": started,
+        "lm_eval_version": None,
+        "assay_version": assay.__version__,
+        "max_length": model.max_length,
+        "model_source": config.model,
+        "model_name": named,
+        "model_name_sanitized": re.sub(r"[\"<>:/|\\?*\[\]]+", "__", named),
+        "system_instruction": system,
+        "system_instruction_sha": hashlib.sha256(system.encode()).hexdigest() if system is not None else None,
+        "fewshot_as_multiturn": config.fewshot_as_multiturn,
+        "start_time": started,
+        "end_time": ended,
+        "total_evaluation_time_seconds": str(ended - started),
     }
 
 

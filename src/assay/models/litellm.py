@@ -36,7 +36,11 @@ class LiteLLM(Served):
         return self  # the library keeps its own connections
 
     async def __aexit__(self, *_: object) -> None:
-        return None
+        import litellm
+
+        close = getattr(litellm, "close_litellm_async_clients", None)
+        if close is not None:
+            await close()
 
     async def generate(self, request: Generate) -> Response:
         params, stops = request.params, stops_of(request.params)

@@ -178,8 +178,12 @@ class OpenAI(OpenAIServer):
 
     async def __aenter__(self) -> "OpenAI":
         await super().__aenter__()
-        if isinstance(self._words, ServerWords):
-            await self._words.start(self._tokens, self._first, await self._tokens("", special=True))
+        try:
+            if isinstance(self._words, ServerWords):
+                await self._words.start(self._tokens, self._first, await self._tokens("", special=True))
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def greet(self) -> None:
@@ -235,7 +239,8 @@ class OpenAI(OpenAIServer):
 def _named(model: str | None, pretrained: str | None) -> str:
     found = model or pretrained
     if not found:
-        raise ConfigError([Problem(Place("model_args"), "the model's name is missing", "add model=… to --model_args")])
+        what = "a model behind a server needs the argument 'model'"
+        raise ConfigError([Problem(Place("model_args"), what, "add model=… to --model_args")])
     return found
 
 
