@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from assay.errors import some
 from assay.records import Draws, Estimate
 
 FEW = 64
@@ -36,7 +37,7 @@ def smooth(value: float, members: Sequence[Member], slopes: Sequence[float]) -> 
     n = sum(member.size for member in members)
     without = [member.name for member in members if member.estimate.stderr is None]
     if without:
-        return Estimate(value, None, n, f"no standard error is known of {_some(without)}", tasks=len(members))
+        return Estimate(value, None, n, f"no standard error is known of {some(without)}", tasks=len(members))
     error = math.sqrt(variance(parts))
     pieces = [(slope, m.estimate) for slope, m in zip(slopes, members, strict=True)] if error == 0 else ()
     return Estimate(value, error, n, parts=parts, tasks=len(members), members=pieces)
@@ -104,7 +105,7 @@ def resampled(
 
     without = _without_moves(members)
     if without:
-        return None, f"the documents of {_some(without)} are not known"
+        return None, f"the documents of {some(without)} are not known"
     deviations = _deviations(members, draws, seed)
     return float(np.std(compute(_centres(members, deviations) + deviations), ddof=1)), ""
 
@@ -217,7 +218,3 @@ def _drawn_rows(table: Any, draws: int, random: Any) -> Any:
         chosen = random.integers(n, size=(size, n)) + np.arange(size)[:, None] * n
         made[start : start + size] = np.bincount(chosen.ravel(), minlength=size * n).reshape(size, n) @ table
     return made
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
