@@ -205,9 +205,8 @@ class MedianAggregator(RowAggregator):
         usual = DRAWS if sum(member.size for member in members) <= MANY_DOCUMENTS else FEWER
         spread, reason = resampled(lambda numbers: np.median(numbers, axis=1), members, self.draws or usual)
         middle = [(1.0, m.estimate) for m in members if float(m.estimate) == value][:1] if spread == 0 else ()
-        return Estimate(
-            value, spread, sum(member.size for member in members), reason, tasks=len(members), members=middle
-        )
+        n, independent = sum(member.size for member in members), sum(member.estimate.draws for member in members)
+        return Estimate(value, spread, n, reason, tasks=len(members), members=middle, draws=independent)
 
 
 class MinAggregator(RowAggregator):
@@ -322,10 +321,8 @@ class PassAtKAggregator(MeanAggregator):
 def estimate_of_mean(scores: Any, like: Estimate) -> Estimate:
     """The mean of a score per document, for the documents that another number has."""
     n, value = len(scores), float(scores.mean())
-    if n < 2:
-        return Estimate(value, None, n, "one document has no spread")
-    known = next(iter(like.parts), None)
-    moves = (scores - value) / math.sqrt(n * (n - 1))
-    source = known.source if known is not None else f"documents {id(like)}"
-    draws = Draws(source, known.documents if known is not None else range(n), moves)
-    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, is_rate=True)
+    if n < 2 or like.draws == 1:
+        return Estimate(value, None, n, like.reason or "one document has no spread", draws=1)
+    known = next(iter(like.parts), None) or Draws(f"documents {id(like)}", range(n), None, 0.0)
+    draws = Draws.of_mean(known.source, known.documents, scores, known.clusters)
+    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, is_rate=True, draws=draws.count)
