@@ -141,6 +141,19 @@ def test_a_class_may_be_clustered_and_is_refused_alike(tmp_path: Path) -> None:
         run(tmp_path, ANYTHING)
 
 
+def test_clusters_that_score_alike_make_no_point_of_an_interval() -> None:
+    """One of three right in each of ten: as if 30·(t₂₉/t₉)² = 30·(2.0452/2.2622)² = 24.52 documents were drawn, Wilson by hand."""
+    found = estimate([1.0, 0.0, 0.0] * 10, [number // 3 for number in range(30)])
+    assert found.stderr == pytest.approx(0, abs=1e-12)
+    assert interval(found) == pytest.approx((0.18095, 0.53086), abs=1e-3)
+
+
+def test_an_interval_of_clusters_that_are_all_right_counts_clusters() -> None:
+    """Ten clusters: 10·(2.0452/2.2622)² = 8.174 documents, all right: 8.174 / (8.174 + 1.96²)."""
+    found = estimate([1.0] * 30, [number // 3 for number in range(30)])
+    assert interval(found) == pytest.approx((8.174 / (8.174 + 3.8415), 1.0), abs=1e-3)
+
+
 # --- groups --------------------------------------------------------------------------------------------------------
 
 DIFFERENCE = """

@@ -13,7 +13,7 @@ def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | 
 
     A rate has Wilson's, with as many documents as would give its standard error: never a point, and within 0 and 1. Any
     other number has Student's, with the degrees of freedom of its documents, or of their clusters; a rate of clusters counts
-    for fewer documents by what Student's is wider than the normal distribution (Korn and Graubard).
+    for no more documents than it has, and for fewer by how much wider that makes Student's (Korn and Graubard).
     """
     if estimate.is_rate and estimate.stderr is None and estimate.n == 1:
         return wilson(float(estimate), 1, level)
@@ -25,8 +25,9 @@ def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | 
         return _from_members(estimate, level)
     if estimate.is_rate:
         weight = value * (1 - value) / error**2 if error > 0 else float(estimate.draws)
-        few = (student(level, estimate.n - 1) / student(level, freedom)) ** 2 if estimate.draws < estimate.n else 1.0
-        return wilson(value, weight * few, level)
+        if estimate.draws < estimate.n:
+            weight = min(weight, estimate.n) * (student(level, estimate.n - 1) / student(level, freedom)) ** 2
+        return wilson(value, weight, level)
     half = student(level, freedom) * error
     if estimate.is_power and value > 0:  # of e: even on the scale of its power, and never below 0
         return value * math.exp(-half / value), value * math.exp(min(half / value, 700.0))

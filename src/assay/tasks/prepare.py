@@ -77,10 +77,10 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
 
 def check_clusters(task: Task, docs: Split) -> None:
     """Refuse to put documents together by a column that they do not have."""
-    wanted, columns = task.config.cluster_by, columns_of(docs)
-    if wanted is not None and wanted not in columns:
+    wanted = task.config.cluster_by
+    if wanted is not None and wanted not in columns_of(docs):
         what = f"the documents have no column {wanted!r} to put them together by"
-        raise ConfigError([Problem(_placer(task, "cluster_by")(), what, did_you_mean(wanted, columns))])
+        raise ConfigError([Problem(_placer(task, "cluster_by")(), what, did_you_mean(wanted, columns_of(docs)))])
 
 
 def _with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
