@@ -1,6 +1,6 @@
 """Every error a user can meet: what happened, where, and how to fix it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -77,3 +77,12 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     if near:
         return f"did you mean {near[0]!r}?"
     return "use one of: " + ", ".join(known) if 0 < len(known) <= 12 else "see the reference for what is known"
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are.
+
+    >>> some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -3,6 +3,7 @@
 Those that are made for every request are named tuples: a hundred thousand of them are made in a run.
 """
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -175,15 +176,38 @@ class ScoreKey(NamedTuple):
 class Draws:
     """The documents a number comes from, and how far each of them moves it: the sum of all squared `moves` is its variance.
 
-    Documents of one `source` with one number are the same draw, wherever they are met. Where only the variance is known,
+    Documents of one `source` with one number are the same draw, wherever they are met, and so are those of one of the
+    `clusters`, if there are any: then it is the sums of their moves that are squared. Where only the variance is known,
     there are no moves.
     """
 
-    __slots__ = ("documents", "moves", "source", "variance")
+    __slots__ = ("clusters", "documents", "moves", "source", "variance")
 
-    def __init__(self, source: str, documents: Sequence[int], moves: Any, variance: float | None = None) -> None:
-        self.source, self.documents, self.moves = source, documents, moves
-        self.variance: float = float((moves * moves).sum()) if variance is None else variance
+    def __init__(
+        self, source: str, documents: Sequence[int], moves: Any, variance: float | None = None, clusters: Any = None
+    ) -> None:
+        self.source, self.documents, self.moves, self.clusters = source, documents, moves, clusters
+        self.variance: float = float((self.summed() ** 2).sum()) if variance is None else variance
+
+    @classmethod
+    def of_mean(cls, source: str, documents: Sequence[int], values: Any, clusters: Any = None) -> "Draws":
+        """The draws of the mean of a value per document; of a few, each counts for a little more (CR1)."""
+        count = len(values) if clusters is None else len(set(clusters))
+        moves = (values - values.mean()) / (len(values) * math.sqrt((count - 1) / count))
+        return cls(source, documents, moves, clusters=clusters)
+
+    @property
+    def count(self) -> int:
+        """How many draws there are."""
+        return len(self.documents if self.clusters is None else set(self.clusters))
+
+    def summed(self) -> Any:
+        """The move of every draw: of a document, or of a cluster of them."""
+        if self.clusters is None:
+            return self.moves
+        import numpy as np
+
+        return np.bincount(np.unique(self.clusters, return_inverse=True)[1], weights=self.moves)
 
 
 class Estimate(float):
@@ -191,10 +215,13 @@ class Estimate(float):
 
     `parts` says which draws it depends on and how much; `repeats` has the scores of every answer, document by document,
     where there were several; a group's number also tells of how many tasks it is and which of its members had none. Where
-    its error is 0, `members` are the numbers it follows from, each with how much it moves with them.
+    its error is 0, `members` are the numbers it follows from, each with how much it moves with them. `draws` is how many
+    were independent of each other: as many as documents, or as clusters of them.
     """
 
-    __slots__ = ("is_power", "is_rate", "members", "missing", "n", "parts", "reason", "repeats", "stderr", "tasks")
+    __slots__ = (
+        "draws", "is_power", "is_rate", "members", "missing", "n", "parts", "reason", "repeats", "stderr", "tasks"
+    )  # fmt: skip
 
     def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
         return super().__new__(cls, value)
@@ -203,12 +230,13 @@ class Estimate(float):
         self, value: float, stderr: float | None = None, n: int = 0, reason: str = "", *,
         parts: Mapping[Draws, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
         is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
-        members: "Sequence[tuple[float, Estimate]]" = (),
+        members: "Sequence[tuple[float, Estimate]]" = (), draws: int | None = None,
     ) -> None:  # fmt: skip
         del value  # the float itself
         self.stderr, self.n, self.reason = stderr, n, reason
         self.parts: Mapping[Draws, float] = parts if parts is not None else {}
         self.is_power = is_power
+        self.draws = n if draws is None else draws
         self.repeats, self.is_rate, self.tasks, self.missing, self.members = repeats, is_rate, tasks, missing, members
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 
 from assay.aggregate.estimate import estimate, with_draws
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
+from assay.config.source import digest
 from assay.records import Estimate, FilterScores, ScoreKey
 
 
@@ -22,12 +23,16 @@ class Column:
 
 @dataclass(slots=True)
 class Board:
-    """Values by metric and filter, one per document that was scored, in the order of the documents."""
+    """Values by metric and filter, one per document that was scored, in the order of the documents.
+
+    `clusters` has, by document, the number of its cluster, where documents are not draws of their own.
+    """
 
     columns: dict[ScoreKey, Column] = field(default_factory=dict)
     failed: Counter[str] = field(default_factory=Counter)
     noticed: Counter[str] = field(default_factory=Counter)
     documents: int = 0
+    clusters: dict[int, int] = field(default_factory=dict)
 
     def add(self, doc_id: int, scores: FilterScores) -> None:
         for metric, value in scores.values.items():
@@ -39,6 +44,11 @@ class Board:
             column.documents.append(doc_id)
             if column.repeats is not None:
                 column.repeats.append(scores.repeats.get(metric, (value,)))
+
+    def put_together(self, doc_id: int, value: object) -> None:
+        """Count a document as one draw with all others of this value: in other tasks of the same data, too. None is alone."""
+        if value is not None:
+            self.clusters[doc_id] = -1 - int(digest(repr(value).encode())[:15], 16)  # no number of a document
 
     def fail(self, reason: str) -> None:
         self.failed[reason] += 1
@@ -60,12 +70,22 @@ class Board:
         found = {}
         for row, column in self.columns.items():
             known = _known(aggregation(row.metric))
+            clusters = None if like_lm_eval or not self.clusters else self._clusters(column)
             made = estimate(
-                known, column.values, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval, metric=row.metric
+                known,
+                column.values,
+                bootstrap_iters=bootstrap_iters,
+                like_lm_eval=like_lm_eval,
+                metric=row.metric,
+                clusters=clusters,
             )
-            drawn = with_draws(made, known, column.values, column.documents, source)
+            drawn = with_draws(made, known, column.values, column.documents, source, clusters)
             found[row] = drawn.but(repeats=column.repeats) if column.repeats is not None else drawn
         return found
+
+    def _clusters(self, column: Column) -> "array[int]":
+        """The cluster of each document of a column; one in none is its own."""
+        return array("q", (self.clusters.get(document, document) for document in column.documents))
 
 
 def _known(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation | Callable[..., Any]:

@@ -23,8 +23,12 @@ def estimate(
     bootstrap_iters: int,
     like_lm_eval: bool,
     metric: str = "",
+    clusters: Sequence[int] | None = None,
 ) -> Estimate:
-    """The number these values give, and how it would vary over other documents of the same kind."""
+    """The number these values give, and how it would vary over other documents of the same kind.
+
+    `clusters` says of each value which others were drawn with it; without it, each was drawn alone.
+    """
     known = aggregation if isinstance(aggregation, Aggregation) else Aggregation("custom", aggregation)
     n = len(values)
     try:
@@ -40,11 +44,14 @@ def estimate(
         return Estimate(value, None, n, f"{lost} of {n} values are not numbers")
     if n < 2 or not bootstrap_iters or bootstrap_iters < 0:
         return Estimate(value, None, n, "one document has no spread" if n < 2 else "bootstrap_iters is 0")
+    draws = n if clusters is None else len(set(clusters))
+    if draws < 2:
+        return Estimate(value, None, n, "all documents are of one cluster, which has no spread", draws=draws)
     if like_lm_eval:
         stderr = _lm_eval_stderr(known, values, min(bootstrap_iters, 100) if metric in SLOW else bootstrap_iters)
     else:
-        stderr = _stderr(known, values, bootstrap_iters)
-    return Estimate(value, stderr, n, "" if stderr is not None else f"none is known for {known.name}")
+        stderr = _stderr(known, values, bootstrap_iters, clusters)
+    return Estimate(value, stderr, n, "" if stderr is not None else f"none is known for {known.name}", draws=draws)
 
 
 def with_draws(
@@ -53,6 +60,7 @@ def with_draws(
     values: Values,
     documents: Sequence[int],
     source: str,
+    clusters: Sequence[int] | None = None,
 ) -> Estimate:
     """The number with what is known of its draws: how far each document moves it, or only its variance."""
     named = aggregation.name if isinstance(aggregation, Aggregation) else ""
@@ -62,11 +70,10 @@ def with_draws(
     influence = (
         aggregation.influence(values) if isinstance(aggregation, Aggregation) and aggregation.influence else None
     )
-    n = len(values)
-    if influence is None or len(influence) != n:
-        return made.but(parts={Draws(f"{source} {id(values)}", documents, None, made.stderr**2): 1.0})
-    moves = (influence - influence.mean()) / math.sqrt(n * (n - 1))
-    return made.but(parts={Draws(source, documents, moves): 1.0})
+    if influence is None or len(influence) != len(values):
+        known = Draws(f"{source} {id(values)}", documents, None, made.stderr**2, clusters)
+        return made.but(parts={known: 1.0})
+    return made.but(parts={Draws.of_mean(source, documents, influence, clusters): 1.0})
 
 
 def mean_stderr(values: Values) -> float:
@@ -80,16 +87,19 @@ def sample_deviation(values: Values) -> float:
     return math.sqrt(total(((numbers - centre) ** 2).tolist()) / (len(values) - 1))
 
 
-def _stderr(aggregation: Aggregation, values: Values, iterations: int) -> float | None:
+def _stderr(aggregation: Aggregation, values: Values, iterations: int, clusters: Sequence[int] | None) -> float | None:
     """From influence values where they are known; else by bootstrap, rescaled for what a resample lacks in spread."""
     if aggregation.name == "bypass":
         return None
     if aggregation.influence is not None:
         influence = aggregation.influence(values)
-        return mean_stderr(influence) if len(influence) > 1 else None
-    n, limit = len(values), aggregation.bootstrap_limit or 1000
+        if clusters is None:
+            return mean_stderr(influence) if len(influence) > 1 else None
+        if len(influence) == len(values):
+            return math.sqrt(Draws.of_mean("", (), influence, clusters).variance)
+    n, limit = len(values if clusters is None else set(clusters)), aggregation.bootstrap_limit or 1000
     try:
-        return bootstrap(aggregation, values, min(iterations, limit)) * math.sqrt(n / (n - 1))
+        return bootstrap(aggregation, values, min(iterations, limit), clusters) * math.sqrt(n / (n - 1))
     except (TypeError, ValueError, ArithmeticError, LookupError):
         return None  # a function of the user's that takes some resample badly has no bootstrap
 
@@ -103,14 +113,17 @@ def _lm_eval_stderr(aggregation: Aggregation, values: Values, iterations: int) -
     return bootstrap(aggregation, values, iterations)
 
 
-def bootstrap(aggregation: Aggregation, values: Values, iterations: int) -> float:
-    """The spread of the number over resamples; the draws are lm-eval's, number for number."""
+def bootstrap(
+    aggregation: Aggregation, values: Values, iterations: int, clusters: Sequence[int] | None = None
+) -> float:
+    """The spread of the number over resamples; the draws are lm-eval's, number for number, but for clusters."""
     fast = _FAST.get(aggregation.name)
     prepared = fast[0](values) if fast is not None else None
     results: list[float] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a resample without one of the classes, say
-        for indices in resamples(len(values), iterations):
+        drawn = resamples(len(values), iterations) if clusters is None else whole_clusters(clusters, iterations)
+        for indices in drawn:
             if fast is not None:
                 results += fast[1](prepared, indices)
             else:
@@ -127,6 +140,19 @@ def resamples(n: int, iterations: int) -> Iterator[Any]:
         for start in range(0, chunk, rows):
             size = min(rows, chunk - start)
             yield np.floor(stream.random_sample(size * n) * n).astype(np.int64).reshape(size, n)
+
+
+def whole_clusters(clusters: Sequence[int], iterations: int) -> Iterator[Any]:
+    """Resample by resample the indices of all values of as many clusters as there are, drawn with replacement."""
+    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
+    place = np.array([numbers[cluster] for cluster in clusters])
+    ordered, sizes = np.argsort(place, kind="stable"), np.bincount(place)
+    starts = np.cumsum(sizes) - sizes
+    for rows in resamples(len(sizes), iterations):
+        for row in rows:
+            drawn = sizes[row]
+            within = np.arange(drawn.sum()) - np.repeat(np.cumsum(drawn) - drawn, drawn)
+            yield ordered[np.repeat(starts[row], drawn) + within][None, :]
 
 
 def _as_array(values: Values) -> Any:

@@ -12,19 +12,23 @@ def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | 
     """The interval of a number; None where it has no standard error, or none from which anything follows.
 
     A rate has Wilson's, with as many documents as would give its standard error: never a point, and within 0 and 1. Any
-    other number has Student's, with the degrees of freedom of its documents.
+    other number has Student's, with the degrees of freedom of its documents, or of their clusters; a rate of clusters counts
+    for no more documents than it has, and for fewer by how much wider that makes Student's (Korn and Graubard).
     """
     if estimate.is_rate and estimate.stderr is None and estimate.n == 1:
         return wilson(float(estimate), 1, level)
     if estimate.stderr is None or math.isnan(estimate) or estimate.n < 2:
         return None
     value, error = float(estimate), estimate.stderr
+    freedom = estimate.draws - max(estimate.tasks, 1)
     if error == 0 and not estimate.is_rate:
         return _from_members(estimate, level)
     if estimate.is_rate:
-        weight = value * (1 - value) / error**2 if error > 0 else float(estimate.n)
+        weight = value * (1 - value) / error**2 if error > 0 else float(estimate.draws)
+        if estimate.draws < estimate.n:
+            weight = min(weight, estimate.n) * (student(level, estimate.n - 1) / student(level, freedom)) ** 2
         return wilson(value, weight, level)
-    half = student(level, estimate.n - max(estimate.tasks, 1)) * error
+    half = student(level, freedom) * error
     if estimate.is_power and value > 0:  # of e: even on the scale of its power, and never below 0
         return value * math.exp(-half / value), value * math.exp(min(half / value, 700.0))
     return value - half, value + half

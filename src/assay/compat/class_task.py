@@ -15,7 +15,7 @@ from assay.records import Generate, Loglikelihood, Request, Rolling, Sample
 from assay.samples.prompt import Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
-from assay.tasks.prepare import KINDS, PreparedTask
+from assay.tasks.prepare import KINDS, PreparedTask, check_clusters
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved
 from assay.tasks.settings import Helpers, Settings
@@ -48,6 +48,7 @@ class ClassTask(PreparedTask):
             made.look_at_first()
             made.set_fewshot_seed(settings.fewshot_seed)
             docs = made.task_docs
+            check_clusters(task, docs)
             prompter = Prompter(made.yaml_config, ())
             return cls(task, made.yaml_config, settings, docs, prompter, made.yaml_scoring, made=made, given=given)
 

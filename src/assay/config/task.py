@@ -150,5 +150,9 @@ class TaskConfig:
     formats: str | Mapping[str, object] | None = option("A format by name, with changes, or a table of formats.", None)
     multiple_inputs: bool = option("`doc_to_text` gives several contexts for one continuation.", False)
     multiple_targets: bool = option("`doc_to_target` gives several right answers.", False)
+    # of our own
+    cluster_by: str | None = option(
+        "A column: documents with the same value in it (a passage, a source) are one draw for the standard error.", None
+    )
     # not a key of any file: variables of the templates that a function computes from the row, set by a format
     derived: Mapping[str, Function] = field(default_factory=lambda: NOTHING)

@@ -2,12 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.errors import did_you_mean
+from assay.errors import did_you_mean, some
 from assay.groups.group import Group
 from assay.groups.rows import NONE, Results, Row, rows
 from assay.groups.selection import Selection
@@ -35,6 +36,10 @@ class Aggregator(ABC):
     def check(self, names: Sequence[str]) -> str | None:  # noqa: ARG002  # a kind that can tell overrides it
         """What is wrong with these members, where that can be known before a run."""
         return None
+
+    def of_entry(self, number: int) -> "Aggregator":  # noqa: ARG002  # several override it
+        """The one that computes an entry of the list."""
+        return self
 
 
 class NoOpAggregator(Aggregator):
@@ -71,12 +76,20 @@ class SeveralAggregators(Aggregator):
         found: dict[str, float] = {}
         for each in self.several:
             each.strict = self.strict
-            try:
-                found |= each.aggregate(group, task_results)
-            except Exception as error:  # noqa: BLE001  # anybody's code: told in its row, and the other rows stand
-                lost = unknown(math.nan, (), f"{type(error).__name__}: {error}")
-                found |= {f"{entry.row_name},{NONE}": lost for entry in each.agg_metric_configs}
+            found |= guarded(partial(each.aggregate, group, task_results), each.agg_metric_configs)
         return found
+
+    def of_entry(self, number: int) -> Aggregator:
+        return self.several[number]
+
+
+def guarded(compute: Callable[[], dict[str, float]], entries: Iterable[AggMetricConfig]) -> dict[str, float]:
+    """The rows of these entries; if computing them fails, each without a number and with the reason."""
+    try:
+        return compute()
+    except Exception as error:  # noqa: BLE001  # anybody's code: told in its rows, and all others stand
+        lost = unknown(math.nan, (), f"{type(error).__name__}: {error}")
+        return {f"{entry.row_name},{NONE}": lost for entry in entries}
 
 
 class RowAggregator(Aggregator):
@@ -105,8 +118,9 @@ class RowAggregator(Aggregator):
     def _number(self, group: Group[Any], entry: AggMetricConfig, row: Row) -> Estimate:
         strict = entry.missing == "error" or (self.strict and entry.missing is None)
         if row.missing and strict:
-            some = ", ".join(row.missing[:3]) + ("" if len(row.missing) <= 3 else f" and {len(row.missing) - 3} more")
-            return unknown(math.nan, row.members, f"{some}: no {entry.metric_name!r} of filter {row.filter!r}")
+            return unknown(
+                math.nan, row.members, f"{some(row.missing)}: no {entry.metric_name!r} of filter {row.filter!r}"
+            )
         present = [member for member in row.members if not math.isnan(member.estimate)]
         lost = next((member for member in row.members if math.isnan(member.estimate)), None)
         if lost is not None and (strict or not present):
@@ -140,39 +154,41 @@ class MeanAggregator(RowAggregator):
         return made.but(is_rate=all(member.estimate.is_rate for member in members))
 
 
-class HarmonicMeanAggregator(RowAggregator):
+class PowerMeanAggregator(RowAggregator):
+    """A mean of powers, back in the scale of its members. With a power of 0 or below it needs members above 0."""
+
+    named: str
+    power: float
+
+    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
+        import numpy as np
+
+        if any(member.estimate <= 0 for member in members):
+            return unknown(math.nan, members, f"a {self.named} mean needs numbers above 0")
+        if not sum(weights):
+            return unknown(math.nan, members, "no member has a document")
+        numbers, shares = np.array([float(member.estimate) for member in members]), np.array(weights) / sum(weights)
+        made = float(self._mean(numbers, shares))
+        slopes = (shares * (made / numbers) ** (1 - self.power)).tolist()
+        return curved(made, members, slopes, lambda drawn: self._mean(drawn, shares), FEWER)
+
+    def _mean(self, numbers: Any, shares: Any) -> Any:
+        """The mean of each row; where the power nears 0, that of logarithms."""
+        import numpy as np
+
+        return (numbers**self.power @ shares) ** (1 / self.power) if self.power else np.exp(np.log(numbers) @ shares)
+
+
+class HarmonicMeanAggregator(PowerMeanAggregator):
     """The harmonic mean: low members pull it down. There is none where a member is 0 or less."""
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
-        if any(member.estimate <= 0 for member in members):
-            return unknown(math.nan, members, "a harmonic mean needs numbers above 0")
-        whole = sum(weights)
-        if not whole:
-            return unknown(math.nan, members, "no member has a document")
-        made = whole / sum(weight / member.estimate for member, weight in zip(members, weights, strict=True))
-        slopes = [made**2 * w / (whole * m.estimate**2) for m, w in zip(members, weights, strict=True)]
-        return curved(made, members, slopes, lambda numbers: whole / (1 / numbers @ weights), FEWER)
+    named, power = "harmonic", -1.0
 
 
-class GeometricMeanAggregator(RowAggregator):
+class GeometricMeanAggregator(PowerMeanAggregator):
     """The geometric mean. There is none where a member is 0 or less."""
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
-        if any(member.estimate <= 0 for member in members):
-            return unknown(math.nan, members, "a geometric mean needs numbers above 0")
-        whole = sum(weights)
-        if not whole:
-            return unknown(math.nan, members, "no member has a document")
-        made = math.exp(sum(w * math.log(m.estimate) for m, w in zip(members, weights, strict=True)) / whole)
-        slopes = [made * w / (whole * m.estimate) for m, w in zip(members, weights, strict=True)]
-        return curved(made, members, slopes, lambda numbers: _geometric(numbers, weights), FEWER)
-
-
-def _geometric(numbers: Any, weights: Sequence[float]) -> Any:
-    """The geometric mean of each row."""
-    import numpy as np
-
-    return np.exp(np.log(numbers) @ weights / sum(weights))
+    named, power = "geometric", 0.0
 
 
 class MedianAggregator(RowAggregator):
@@ -189,9 +205,8 @@ class MedianAggregator(RowAggregator):
         usual = DRAWS if sum(member.size for member in members) <= MANY_DOCUMENTS else FEWER
         spread, reason = resampled(lambda numbers: np.median(numbers, axis=1), members, self.draws or usual)
         middle = [(1.0, m.estimate) for m in members if float(m.estimate) == value][:1] if spread == 0 else ()
-        return Estimate(
-            value, spread, sum(member.size for member in members), reason, tasks=len(members), members=middle
-        )
+        n, independent = sum(member.size for member in members), sum(member.estimate.draws for member in members)
+        return Estimate(value, spread, n, reason, tasks=len(members), members=middle, draws=independent)
 
 
 class MinAggregator(RowAggregator):
@@ -306,10 +321,8 @@ class PassAtKAggregator(MeanAggregator):
 def estimate_of_mean(scores: Any, like: Estimate) -> Estimate:
     """The mean of a score per document, for the documents that another number has."""
     n, value = len(scores), float(scores.mean())
-    if n < 2:
-        return Estimate(value, None, n, "one document has no spread")
-    known = next(iter(like.parts), None)
-    moves = (scores - value) / math.sqrt(n * (n - 1))
-    source = known.source if known is not None else f"documents {id(like)}"
-    draws = Draws(source, known.documents if known is not None else range(n), moves)
-    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, is_rate=True)
+    if n < 2 or like.draws == 1:
+        return Estimate(value, None, n, like.reason or "one document has no spread", draws=1)
+    known = next(iter(like.parts), None) or Draws(f"documents {id(like)}", range(n), None, 0.0)
+    draws = Draws.of_mean(known.source, known.documents, scores, known.clusters)
+    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, is_rate=True, draws=draws.count)

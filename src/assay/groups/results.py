@@ -1,10 +1,11 @@
 """The numbers of groups from those of their tasks."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from assay.config.group import AggMetricConfig
+from assay.groups.aggregators import guarded
 from assay.groups.group import Group
 from assay.groups.mean import TaskScore, mean_of_tasks
 from assay.records import Estimate, ScoreKey
@@ -49,18 +50,10 @@ def group_numbers(
             found[group.name] = like_lm_evals(group, tasks)
             continue
         group.aggregator.strict = not is_lenient(group)
-        numbers = known[group.name] = _guarded(group, known)
+        entries = group.config.aggregate_metric_list or ()
+        numbers = known[group.name] = guarded(partial(group.compute_metrics, known), entries)
         found[group.name] = {ScoreKey(*_split(key)): _as_estimate(value) for key, value in numbers.items()}
     return found
-
-
-def _guarded(group: Group[Any], known: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    try:
-        return group.compute_metrics(known)
-    except Exception as error:  # noqa: BLE001  # an aggregator may be anybody's code: told, and the rest stands
-        reason = f"{type(error).__name__}: {error}"
-        entries = group.config.aggregate_metric_list or ()
-        return {f"{entry.row_name},none": Estimate(math.nan, None, 0, reason) for entry in entries}
 
 
 def is_lenient(group: Group[Any]) -> bool:

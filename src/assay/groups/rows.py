@@ -84,7 +84,8 @@ def _member(name: str, own: Mapping[str, float], keys: Sequence[str]) -> Member 
     several = [Member(name, each, each.n) for each in found]
     joined = smooth(sum(found) / len(found), several, [1 / len(found)] * len(found))
     size = max(each.n for each in found)
-    return Member(name, Estimate(joined, joined.stderr, size, joined.reason, parts=joined.parts), size)
+    draws = max(each.draws for each in found)
+    return Member(name, Estimate(joined, joined.stderr, size, joined.reason, parts=joined.parts, draws=draws), size)
 
 
 def _estimate(value: float, own: Mapping[str, float]) -> Estimate:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from assay.errors import some
 from assay.records import Draws, Estimate
 
 FEW = 64
@@ -36,10 +37,11 @@ def smooth(value: float, members: Sequence[Member], slopes: Sequence[float]) -> 
     n = sum(member.size for member in members)
     without = [member.name for member in members if member.estimate.stderr is None]
     if without:
-        return Estimate(value, None, n, f"no standard error is known of {_some(without)}", tasks=len(members))
+        return Estimate(value, None, n, f"no standard error is known of {some(without)}", tasks=len(members))
     error = math.sqrt(variance(parts))
     pieces = [(slope, m.estimate) for slope, m in zip(slopes, members, strict=True)] if error == 0 else ()
-    return Estimate(value, error, n, parts=parts, tasks=len(members), members=pieces)
+    independent = sum(member.estimate.draws for member in members)
+    return Estimate(value, error, n, parts=parts, tasks=len(members), members=pieces, draws=independent)
 
 
 def unknown(value: float, members: Sequence[Member], reason: str) -> Estimate:
@@ -65,10 +67,23 @@ def _shared_variance(several: Sequence[tuple[Draws, float]]) -> float:
     alone = sum(share**2 * draws.variance for draws, share in several if draws.moves is None)
     if not known:
         return alone
-    documents = np.concatenate([np.asarray(draws.documents) for draws, _ in known])
+    documents = np.concatenate(_numbers([draws for draws, _ in known]))
     moves = np.concatenate([share * np.asarray(draws.moves) for draws, share in known])
     _, place = np.unique(documents, return_inverse=True)
     return alone + float(np.sum(np.bincount(place, weights=moves) ** 2))
+
+
+def _numbers(several: Sequence[Draws]) -> list[Any]:
+    """For each part, of each document the number of its draw. Documents that one of them puts together are so for all."""
+    import numpy as np
+
+    clusters: dict[int, int] = {}
+    for part in several:
+        if part.clusters is not None:
+            clusters.update(zip(part.documents, part.clusters, strict=True))
+    if not clusters:
+        return [np.asarray(part.documents) for part in several]
+    return [np.array([clusters.get(document, document) for document in part.documents]) for part in several]
 
 
 def curved(
@@ -104,7 +119,7 @@ def resampled(
 
     without = _without_moves(members)
     if without:
-        return None, f"the documents of {_some(without)} are not known"
+        return None, f"the documents of {some(without)} are not known"
     deviations = _deviations(members, draws, seed)
     return float(np.std(compute(_centres(members, deviations) + deviations), ddof=1)), ""
 
@@ -153,7 +168,7 @@ def _draw_sums(parts: Sequence[Draws], draws: int, random: Any, sums: dict[Draws
         by_source.setdefault(part.source, []).append(part)
     for several in by_source.values():
         if len(several) == 1:
-            sums[several[0]] = _sums(several[0].moves, draws, random)
+            sums[several[0]] = _sums(several[0].summed(), draws, random)
         else:
             _draw_together(several, draws, random, sums)
 
@@ -190,12 +205,13 @@ def _draw_together(several: Sequence[Draws], draws: int, random: Any, sums: dict
     what it would have if as many of its own had been drawn as it has."""
     import numpy as np
 
-    every = np.unique(np.concatenate([np.asarray(part.documents) for part in several]))
+    numbers = _numbers(several)
+    every = np.unique(np.concatenate(numbers))
     table = np.zeros((len(every), 2 * len(several)))
-    for column, part in enumerate(several):
-        places = np.searchsorted(every, part.documents)
-        table[places, column] = part.moves
-        table[places, len(several) + column] = 1.0
+    for column, (part, own) in enumerate(zip(several, numbers, strict=True)):
+        places = np.searchsorted(every, own)
+        table[:, column] = np.bincount(places, weights=part.moves, minlength=len(every))
+        table[:, len(several) + column] = np.bincount(places, minlength=len(every))
     made = _drawn_rows(table, draws, random)
     for column, part in enumerate(several):
         own = made[:, len(several) + column]
@@ -217,7 +233,3 @@ def _drawn_rows(table: Any, draws: int, random: Any) -> Any:
         chosen = random.integers(n, size=(size, n)) + np.arange(size)[:, None] * n
         made[start : start + size] = np.bincount(chosen.ravel(), minlength=size * n).reshape(size, n) @ table
     return made
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assay.config.group import AggMetricConfig
-from assay.errors import Place, Problem, did_you_mean
-from assay.groups.factory import AggregatorFactory
+from assay.errors import Place, Problem, did_you_mean, some
 from assay.groups.group import Group
 from assay.groups.rows import NONE, filter_name, member_names
 from assay.groups.selection import Selection
@@ -29,8 +28,7 @@ def lacking(group: Group[Any], known: Known) -> Iterator[Problem]:
             what = f"{dict.fromkeys(['group_filter'], group.config.group_filter)} leaves no member"
             yield Problem(place_in(group, "group_filter"), what, f"there are: {', '.join(every[:8])}")
             return
-        one = AggMetricConfig(metric=entry.metric, aggregation=entry.aggregation, kwargs=entry.kwargs)
-        wrong = _aggregator_fault(group, one, names)
+        wrong = group.aggregator.of_entry(number).check(names)
         fault = (wrong, "correct it") if wrong else _fault(group, entry, names, known)
         if fault is not None:
             yield Problem(place, *fault)
@@ -54,15 +52,6 @@ def place_in(group: Group[Any], *path: str | int) -> Place:
     if str(path[0]) in group.fields:
         return group.fields.place(*path)
     return Place(f"group {group.name!r}, {path[0]}")
-
-
-def _aggregator_fault(group: Group[Any], entry: AggMetricConfig, names: Sequence[str]) -> str | None:
-    from dataclasses import replace
-
-    if callable(entry.aggregation):
-        return None
-    made = AggregatorFactory.create_aggregator(replace(group.config, aggregate_metric_list=(entry,)))
-    return made.check(names)
 
 
 def _fault(group: Group[Any], entry: AggMetricConfig, names: Sequence[str], known: Known) -> Fault | None:
@@ -98,7 +87,7 @@ def _metric_fault(
         return (what, f"{did_you_mean(wanted, there)} (there are: {', '.join(there)})") if whole else None
     without = [name for name, found in rows.items() if not any(key.metric in metrics for key in found)]
     if without and entry.missing != "skip":
-        return f"{_some(without)}: no metric {entry.metric_name!r}", SKIP
+        return f"{some(without)}: no metric {entry.metric_name!r}", SKIP
     return None
 
 
@@ -123,7 +112,3 @@ def _filter_fault(
             who = f"{name}: no" if anybody else "no task of the group has"
             return f"{who} {entry.metric_name!r} of a filter {absent!r}", f"{did_you_mean(absent, found)} or {SKIP}"
     return None
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

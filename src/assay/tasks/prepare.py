@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.filters import build_pipeline
 from assay.filters.pipeline import DEFAULT
 from assay.plans.ask import (
@@ -73,6 +73,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     docs = splits.split(evaluated_split(config), process)
     if len(docs) == 0:
         raise DataError(f"the split {evaluated_split(config)!r} is empty")
+    check_clusters(task, docs)
     prompter = Prompter(
         config,
         columns_of(docs),
@@ -89,6 +90,14 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     scored = replace(scored, multiple_targets=several or config.multiple_targets)
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
     return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint(), source)
+
+
+def check_clusters(task: Task, docs: Split) -> None:
+    """Refuse to put documents together by a column that they do not have."""
+    wanted = task.config.cluster_by
+    if wanted is not None and wanted not in columns_of(docs):
+        what = f"the documents have no column {wanted!r} to put them together by"
+        raise ConfigError([Problem(_placer(task, "cluster_by")(), what, did_you_mean(wanted, columns_of(docs)))])
 
 
 def _with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:

@@ -85,6 +85,9 @@ class TaskRun:
         if isinstance(scores, Failed):
             self._fail(document.sample, scores.reason, document.responses, told)
             return
+        column = self.runnable.task.config.cluster_by
+        if column is not None:
+            self.board.put_together(document.sample.doc_id, document.sample.doc.get(column))
         for filtered in scores:
             self.board.add(document.sample.doc_id, filtered)
             if INVALID in filtered.answers:
