@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from assay.aggregate.board import Board
-from assay.filters.steps import INVALID
+from assay.filters.step import INVALID, UNFINISHED, contains
 from assay.records import Failed, FilterScores, Response, Sample, Text
 from assay.runs.samples import Kept
 from assay.scorers.loop import Document
 from assay.tasks.runnable import Runnable
 
 TRUNCATED = "cut off at the token limit"
+MARKS = {INVALID: "no match", UNFINISHED: "unfinished thinking"}
 Keep = Callable[[Kept], object]
 
 
@@ -78,8 +79,9 @@ class TaskRun:
             return
         for filtered in scores:
             self.board.add(document.sample.doc_id, filtered)
-            if INVALID in filtered.answers:
-                self.board.noticed[f"no match by filter {filtered.filter}"] += 1
+            for mark, meaning in MARKS.items():
+                if contains(filtered.answers, mark):
+                    self.board.noticed[f"{meaning} by filter {filtered.filter}"] += 1
         if self.keep is not None:
             self.keep(Kept(document.sample, document.responses, scores, self.runnable.repeats))
 
