@@ -50,9 +50,13 @@ def _parsed(text: str) -> list[Any]:
     """What a text says in numbers and formulas; a formula that does not say it is LaTeX is taken for it, words are not."""
     from math_verify import parse
 
-    is_bare_latex = any(sign in text for sign in _LATEX) and not any(mark in text for mark in _MARKED)
+    is_marked = any(mark in text for mark in _MARKED)
     has_words = not set(re.findall(r"[A-Za-z]{3,}", text)) <= _FUNCTIONS
-    written = (f"${text}$",) if is_bare_latex else (text,) if has_words else (text, f"${text}$")
+    is_formula = not has_words and re.search(r"[A-Za-z]", text) is not None and re.search(r"[-+*/=]", text) is not None
+    if not is_marked and (is_formula or any(sign in text for sign in _LATEX)):
+        written = [f"${text}$"]
+    else:
+        written = [text] if is_marked or has_words else [text, f"${text}$"]
     for each in written:
         found = list(parse(each, parsing_timeout=_seconds(), raise_on_error=True))
         if found:

@@ -46,11 +46,13 @@ class Binder:
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
         named = config.name if isinstance(config.name, str) else getattr(config.name, "__name__", repr(config.name))
         declared = self._declared(config, processed=processed)
-        aggregation = self._aggregation(config, named, declared, number)
         compute: Callable[[Any], Any] = _never
         gives: Sequence[str] | None = ()
-        if not processed:
-            parts = _split(config.kwargs, aggregation if declared is not None else None)
+        if not processed and declared is None:
+            compute = self._resolved(config, named, None, number)
+        aggregation = self._aggregation(config, named, declared, number)
+        if not processed and declared is not None:
+            parts = _split(config.kwargs, aggregation)
             if parts.aggregation and isinstance(aggregation, Aggregation):
                 aggregation = aggregation.bound(parts.aggregation)
             compute = self._resolved(replace(config, kwargs=parts.metric), named, declared, number)
