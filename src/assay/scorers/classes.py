@@ -74,9 +74,28 @@ def class_name(score: str, label: object) -> str:
 
 def _names(score: str) -> Callable[..., Sequence[str] | None]:
     def names(*, labels: Sequence[str] | None = None) -> Sequence[str] | None:
+        _check(labels)
         return [class_name(score, label) for label in labels] if labels else None
 
     return names
+
+
+def _one_name(*, label: object = None, labels: object = None) -> Sequence[str]:
+    """No names but the metric's own; the labels are checked."""
+    _check(None if label is None else [label])
+    _check(labels)
+    return ()
+
+
+def _check(labels: object) -> None:
+    """Labels are a list of words or numbers. An unquoted yes or no is none of them: YAML takes it for a truth."""
+    if labels is None:
+        return
+    if not isinstance(labels, list | tuple) or not labels:
+        raise ValueError(f"labels must be a list of classes, and are {labels!r}")
+    for label in labels:
+        if isinstance(label, bool) or not isinstance(label, str | int):
+            raise ValueError(f"{label!r} is no label: put it in quotes if it is a word")
 
 
 SCORES = ("precision", "recall", "f1")
@@ -84,7 +103,7 @@ AVERAGES = ("macro", "micro", "weighted")
 
 CLASS_METRICS: dict[str, Declared] = {
     **{
-        score: Declared({CHOICE: hit_of_choice, GENERATE: hit_of_answer}, f"class_{score}")
+        score: Declared({CHOICE: hit_of_choice, GENERATE: hit_of_answer}, f"class_{score}", gives=_one_name)
         for score in ("precision", "recall")
     },
     **{
@@ -94,7 +113,9 @@ CLASS_METRICS: dict[str, Declared] = {
         for score in SCORES
     },
     **{
-        f"{average}_{score}": Declared({CHOICE: chosen_class, GENERATE: answered_class}, f"{average}_{score}")
+        f"{average}_{score}": Declared(
+            {CHOICE: chosen_class, GENERATE: answered_class}, f"{average}_{score}", gives=_one_name
+        )
         for average in AVERAGES
         for score in SCORES
     },

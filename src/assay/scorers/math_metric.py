@@ -52,8 +52,8 @@ def _parsed(text: str) -> list[Any]:
 
     is_marked = any(mark in text for mark in _MARKED)
     has_words = not set(re.findall(r"[A-Za-z]{3,}", text)) <= _FUNCTIONS
-    is_formula = not has_words and re.search(r"[A-Za-z]", text) is not None and re.search(r"[-+*/=]", text) is not None
-    if not is_marked and (is_formula or any(sign in text for sign in _LATEX)):
+    computes = re.search(r"[A-Za-z]", text) is not None and re.search(r"[-+*/=]|\d[A-Za-z]\b", text) is not None
+    if not is_marked and ((computes and not has_words) or any(sign in text for sign in _LATEX)):
         written = [f"${text}$"]
     else:
         written = [text] if is_marked or has_words else [text, f"${text}$"]
