@@ -1,22 +1,28 @@
 """Programs that a model wrote: whether they pass, and that they can do no harm. Both ways to isolate are tried."""
 
 import os
+import shutil
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assay import ConfigError
+from assay.compat.code_eval import pass_at_k
 from assay.models import Scripted
 from assay.scorers import sandbox
 from assay.scorers.loop import TIME_LIMIT
 from assay.scorers.sandbox import Launcher, Limits, SandboxError, with_bubblewrap, with_unshare
-from small_runs import generate, write_task
+from small_runs import generate, says, write_task
 from small_runs import run as run_task
 
 LAUNCHERS = {"bubblewrap": with_bubblewrap, "unshare": with_unshare}
@@ -238,6 +244,40 @@ def test_where_nothing_isolates_the_run_is_refused_before_any_request(
     finally:
         sandbox._launcher.cache_clear()
     assert asked == []
+
+
+HUMANEVAL = """
+    unsafe_code: true
+    repeats: 3
+    generation_kwargs: {do_sample: true, temperature: 1.0, until: []}
+    filter_list:
+      - name: create_test
+        filter: [{function: custom, filter_fn: !function utils.build_predictions}]
+    metric_list: [{metric: !function utils.pass_at_k, aggregation: mean, k: [1, 2]}]
+"""
+
+
+@ANY
+def test_lm_evals_own_code_tasks_run_in_the_sandbox(tmp_path: Path, lm_eval_folder: Path) -> None:
+    """Of 3 programs 1 is right: 1/3 for one draw, 1 - 1/3 for two. Of 3 none: 0."""
+    shutil.copy(lm_eval_folder / "lm_eval/tasks/humaneval/utils.py", tmp_path)
+    rows = [{"prompt": "def add(a, b):\n", "number": n, "gold": "assert add(2, 3) == 5"} for n in range(2)]
+    fields = 'doc_to_text: "{{number}}"\ndoc_to_target: gold\n'
+    write_task(tmp_path, rows, fields + dedent(HUMANEVAL))
+    right, wrong, endless = "    return a + b", "    return a * b", "    while True: pass"
+    model = says([[wrong, right, wrong], [wrong, wrong, endless]])
+    with pytest.raises(ConfigError, match="confirm_run_unsafe_code"):
+        run_task(tmp_path, model)
+    found = run_task(tmp_path, model, confirm_run_unsafe_code=True)["results"]["t"]
+    assert found["pass@1,create_test"] == pytest.approx(1 / 6)
+    assert found["pass@2,create_test"] == pytest.approx(1 / 3)
+
+
+@given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
+def test_pass_at_k_is_the_share_of_draws_with_a_right_program(case: tuple[int, int, int]) -> None:
+    n, right, k = case
+    draws = list(combinations([True] * right + [False] * (n - right), k))
+    assert pass_at_k(n, right, k) == pytest.approx(sum(map(any, draws)) / len(draws))
 
 
 @ANY
