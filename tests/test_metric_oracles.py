@@ -1,4 +1,4 @@
-"""Every metric on 200 random cases and more, against another implementation: lm_eval 0.4.13 (tests/golden/metrics.json),
+"""Every metric and filter of lm-eval's, and every metric of ours, on 200 random cases and more, against another implementation: lm_eval 0.4.13 (tests/golden/metrics.json),
 scikit-learn, scipy, sacrebleu, rouge_score, rapidfuzz, and fractions for mathematics."""
 
 import json
@@ -26,6 +26,7 @@ from assay.aggregate.functions import AGGREGATIONS
 from assay.compat.registered import Registered
 from assay.config.task import MetricConfig
 from assay.errors import Place
+from assay.filters import FILTERS
 from assay.filters.pipeline import DEFAULT, build_pipeline
 from assay.records import Failed, Sample
 from assay.scorers.loop import Document, Scoring
@@ -109,6 +110,16 @@ def test_values_are_aggregated_as_in_lm_eval(name: str) -> None:
             warnings.simplefilter("ignore")  # scikit-learn's, of classes that never occur
             found = AGGREGATIONS[name].function(values)
         assert found == pytest.approx(case["found"], rel=1e-9, abs=1e-9, nan_ok=True), case
+
+
+@pytest.mark.parametrize("name", GOLDEN["filters"])
+def test_filters_leave_what_those_of_lm_eval_leave(name: str) -> None:
+    cases = GOLDEN["filters"][name]
+    assert len(cases) >= CASES
+    for case in cases:
+        found = FILTERS[name](**case["kwargs"])(case["responses"], case["doc"])
+        expected = [case["found"]] if name == "take_first" else case["found"]  # a list of one stands for the one here
+        assert list(found) == expected, case
 
 
 # --- likelihoods of choices, by scipy ---------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from assay import ConfigError
+from assay.filters import FILTERS
+from assay.scorers.table import ALL_METRICS
 from small_runs import choose, generate, noting, run, says, write_task
 
 
@@ -128,6 +130,16 @@ def test_scores_over_classes_have_errors(tmp_path: Path) -> None:
 def test_a_class_that_never_occurs_is_told(tmp_path: Path) -> None:
     results = generate(tmp_path, SAID, GOLDS, "metric_list: [{metric: macro_f1, labels: [x, y]}]\n")
     assert "none of the right answers is one of the labels 'x', 'y'" in str(results["assay"]["tasks"]["t"]["no_value"])
+
+
+# --- the page ------------------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parent.parent / "docs/metrics.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [*ALL_METRICS, *FILTERS])
+def test_every_metric_and_filter_is_on_its_page(name: str) -> None:
+    assert f"`{name}`" in PAGE
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Have lm-eval score random documents and aggregate random scores, and keep what it found.
+"""Have lm-eval filter random responses, score random documents and aggregate random scores, and keep what it found.
 
 usage: PYTHON tools/make_metric_oracles.py FILE
 PYTHON is one of an environment with lm_eval==0.4.13 (and its sklearn and sacrebleu); FILE is
@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from lm_eval.api import metrics, task
+from lm_eval.api.registry import get_filter
 
 CASES = 200
 WORDS = (
@@ -169,6 +170,70 @@ def aggregated(name: str) -> list:
     return cases
 
 
+def said(draw: random.Random) -> str:
+    parts = [
+        "#### 4",
+        "#### -1,200.5",
+        "####",
+        "(A)",
+        "(B)",
+        "Answer: C",
+        ": A",
+        "Red",
+        "red wine",
+        "Blue.",
+        "7",
+        " ",
+        "\n",
+        "été",
+    ]
+    return draw.choice(["", " "]).join(draw.choices(parts, k=draw.randint(0, 5)))
+
+
+def tagged(draw: random.Random) -> str:
+    pairs = [f"('{draw.choice(WORDS)}', '{draw.choice(['NOUN', 'VERB', ''])}')" for _ in range(draw.randint(0, 3))]
+    return draw.choice(["", "Tags: "]) + "[" + ", ".join(pairs) + draw.choice(["]", ""])
+
+
+def entities(draw: random.Random) -> str:
+    labels = ["PER", "Person", "LOC", "country", "time", "organization ", "x", "date"]
+    parts = [f"{draw.choice(labels)}: {draw.choice(['Ada', 'Kenya, Uganda', 'none', 'Monday', ''])}" for _ in range(3)]
+    return draw.choice([" $$ ", "$", "\n", " "]).join(parts[: draw.randint(0, 3)])
+
+
+def options(draw: random.Random, name: str) -> dict:
+    """Parameters of a filter."""
+    pattern = {"regex_pattern": draw.choice([r"(\d+)", r"\(([A-Z])\)|: ([A-Z])", "#### (.*)", r"(\([A-Z]\))"])}
+    chosen = {"group_select": draw.choice([0, -1]), **draw.choice([{}, pattern, {"fallback": "none"}])}
+    if name == "regex":
+        return chosen
+    if name == "multi_choice_regex":
+        more = {key: True for key in ("ignore_case", "ignore_punctuation") if draw.random() < 0.5}
+        return {**chosen, **more, **draw.choice([{}, {"regexes_to_ignore": ["wine", r"\s"]}])}
+    if name == "map":
+        return {"mapping_dict": {"7": "seven", "(A)": 0, "": "nothing"}, **draw.choice([{}, {"default_value": -1}])}
+    return {"k": draw.randint(1, 2)} if name == "take_first_k" else {}
+
+
+FILTERS = {
+    **dict.fromkeys(["regex", "multi_choice_regex", "remove_whitespace", "lowercase", "uppercase", "map"], said),
+    **dict.fromkeys(["take_first", "take_first_k", "majority_vote"], lambda draw: draw.choice("abc")),
+    "regex_pos": tagged,
+    "format_span": entities,
+}
+
+
+def filtered(name: str) -> list:
+    """What a filter leaves of the responses to one document."""
+    draw, cases = random.Random(name), []
+    for _ in range(CASES):
+        doc = {"choices": draw.sample(["Red", "Red wine", "Blue", "Green", "7"], draw.randint(2, 4))}
+        kwargs, responses = options(draw, name), [FILTERS[name](draw) for _ in range(draw.randint(2, 5))]
+        [found] = get_filter(name)(**kwargs).apply([list(responses)], [doc])
+        cases.append({"doc": doc, "kwargs": kwargs, "responses": responses, "found": found})
+    return cases
+
+
 def plain(value):
     """Numbers of numpy as Python's."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
@@ -186,7 +251,11 @@ def main(file: Path) -> None:
         "generate_until": [generation(draw, several=False) for _ in range(CASES)],
         "several references": [generation(draw, several=True) for _ in range(CASES)],
     }
-    kept = {"documents": documents, "aggregations": {name: aggregated(name) for name in AGGREGATIONS}}
+    kept = {
+        "documents": documents,
+        "aggregations": {name: aggregated(name) for name in AGGREGATIONS},
+        "filters": {name: filtered(name) for name in FILTERS},
+    }
     file.write_text(json.dumps(kept, default=plain, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
