@@ -1,10 +1,12 @@
 """Metrics that lm-eval does not have, as task files name them, end to end. Expected values are worked out by hand."""
 
+import json
 import math
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from assay import ConfigError
@@ -125,6 +127,26 @@ def test_what_no_filter_could_read_is_a_class_unless_classes_are_named(tmp_path:
 def test_scores_over_classes_have_errors(tmp_path: Path) -> None:
     results = generate(tmp_path, SAID, GOLDS, "metric_list: [{metric: micro_f1}]\n")
     assert results["results"]["t"]["micro_f1_stderr,none"] == pytest.approx(math.sqrt(0.25 * 6 / 5 / 6))
+
+
+def test_scores_of_classes_are_kept_with_the_samples(tmp_path: Path) -> None:
+    """By class a document has (found, given, right): a was right and b was given."""
+    yaml = "metric_list: [{metric: f1_by_class, labels: [a, b]}, {metric: macro_f1}]\n"
+    generate(tmp_path, ["b", "a"], ["a", "a"], yaml, output_path=str(tmp_path / "out"), log_samples=True)
+    [first, _] = pq.read_table(tmp_path / "out/samples/t.parquet").to_pylist()
+    expected = {"f1[a],none": [0, 0, 1], "f1[b],none": [0, 1, 0], "macro_f1,none": ["a", "b"]}
+    assert json.loads(first["scores"]) == expected
+
+
+def test_a_choice_with_a_comma_has_a_row_that_can_be_read(tmp_path: Path) -> None:
+    """Metric and filter are joined by a comma in results.json, as in lm-eval."""
+    found = choose(tmp_path, [[-1.0, 0.0]], [1], ["no", "yes, it is"], "metric_list: [{metric: f1_by_class}]\n")
+    assert row(found) == {"f1[no]": 0.0, "f1[yes; it is]": 1.0}
+
+
+def test_evaluates_rouge_takes_the_parameters_that_evaluate_knows(tmp_path: Path) -> None:
+    yaml = metric("metric: rouge, hf_evaluate: true, aggregation: mean, use_aggregator: true, rouge_types: [rouge1]")
+    assert row(generate(tmp_path, ["the cat"], ["the cat sat"], yaml)) == {"rouge1": pytest.approx(0.8)}
 
 
 def test_a_class_that_never_occurs_is_told(tmp_path: Path) -> None:

@@ -227,7 +227,8 @@ def filtered(name: str) -> list:
     """What a filter leaves of the responses to one document."""
     draw, cases = random.Random(name), []
     for _ in range(CASES):
-        doc = {"choices": draw.sample(["Red", "Red wine", "Blue", "Green", "7"], draw.randint(2, 4))}
+        choices = draw.sample(["Red", "Red wine", "Blue", "Green", "7"], draw.randint(2, 4))
+        doc = {"choices": choices} if name == "multi_choice_regex" else {}
         kwargs, responses = options(draw, name), [FILTERS[name](draw) for _ in range(draw.randint(2, 5))]
         [found] = get_filter(name)(**kwargs).apply([list(responses)], [doc])
         cases.append({"doc": doc, "kwargs": kwargs, "responses": responses, "found": found})

@@ -68,8 +68,8 @@ def _hits_of_answers(score: str) -> Callable[..., Mapping[str, Hit]]:
 
 
 def class_name(score: str, label: object) -> str:
-    """What the score of one class is called."""
-    return f"{score}[{label}]"
+    """What the score of one class is called. A comma would be taken for the one before the name of the filter."""
+    return f"{score}[{str(label).replace(',', ';')}]"
 
 
 def _names(score: str) -> Callable[..., Sequence[str] | None]:

@@ -56,7 +56,7 @@ class Binder:
             if parts.aggregation and isinstance(aggregation, Aggregation):
                 aggregation = aggregation.bound(parts.aggregation)
             compute = self._resolved(replace(config, kwargs=parts.metric), named, declared, number)
-            gives = self._names(declared, config.kwargs, number)
+            gives = () if config.hf_evaluate else self._names(declared, config.kwargs, number)
         better = config.higher_is_better
         if better is None:
             known = declared or self.helpers.metrics.get(named)
