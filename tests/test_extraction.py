@@ -106,6 +106,8 @@ JSON: dict[str, tuple[str, str, str]] = {
     "too few": ("a[2]", '{"a": [1, 2]}', "[invalid]"),
     "a name of a list": ("a.b", '{"a": [1]}', "[invalid]"),
     "nested beyond reason": ("a", "[" * 100_000, "[invalid]"),
+    "begun beyond reason": ("a", '{"a":' * 20_000, "[invalid]"),
+    "braces without end": ("a", "{a} " * 50_000, "[invalid]"),
 }
 
 
@@ -166,11 +168,14 @@ CALCULATIONS = {
     "Answer = 6": "6",
     "The answer:\n\nIs that 5?": "5",
     "I do not know": "[invalid]",
+    "\\boxed{" * 20_000: "[invalid]",
+    "1," * 20_000 + "7": "7",
+    "the answer is " * 20_000 + "7": "7",
     "": "[invalid]",
 }
 
 
-@pytest.mark.parametrize("response", CALCULATIONS)
+@pytest.mark.parametrize("response", CALCULATIONS, ids=lambda response: response[:30])
 def test_the_final_answer_of_a_calculation(response: str) -> None:
     assert cleaned("math", response) == CALCULATIONS[response]
 

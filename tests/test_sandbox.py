@@ -47,7 +47,7 @@ ANY = pytest.mark.skipif(not any(map(works, LAUNCHERS.values())), reason="progra
 
 
 def ran(launcher: Launcher, program: str, **limits: Any) -> bool:
-    return sandbox._run(launcher, program, Limits(**{"seconds": 3.0, **limits}))
+    return sandbox._run(launcher, program, Limits(**{"seconds": 20.0, **limits}))
 
 
 # --- what counts as passed ------------------------------------------------------------------------------------------
@@ -208,6 +208,15 @@ def test_every_one_of_several_tests_must_hold(tmp_path: Path) -> None:
     golds = [TESTS.splitlines(), ["assert add(2, 3) == 5", "assert add(2, 3) == 6"]]
     results = generate(tmp_path, [ADD, ADD], golds, METRIC, confirm_run_unsafe_code=True)
     assert results["results"]["t"]["code_exec,none"] == 0.5
+
+
+@ANY
+def test_a_document_whose_sandbox_does_not_start_is_failed_and_not_wrong(tmp_path: Path) -> None:
+    """A limit that the kernel cannot count to stops our own part before the program."""
+    yaml = "metric_list: [{metric: code_exec, memory_mb: 1000000000000000}]\n"
+    results = generate(tmp_path, [ADD], [TESTS], yaml, confirm_run_unsafe_code=True)
+    assert "code_exec,none" not in results["results"]["t"]
+    assert "the sandbox did not start" in str(results["assay"]["tasks"]["t"]["reasons"])
 
 
 @ANY

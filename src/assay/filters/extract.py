@@ -31,6 +31,9 @@ def think(*, start: str = "<think>", end: str = "</think>", begun: bool = False)
 
 _PART = re.compile(r"""\.?([^.\[\]"'\s][^.\[\]"']*)|\[(-?\d+)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
 _FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
+_BEGINNING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*[\[{"\]\d\-tfn])""")
+_TRIES = 1000
+"""Brackets of one response that are tried as the beginning of JSON: a text can be nothing but brackets."""
 _MISSING = object()
 
 
@@ -73,7 +76,10 @@ def _values(text: str) -> Iterator[Any]:
         except (ValueError, RecursionError):
             continue
     at = 0
-    while bracket := re.compile(r"[{\[]").search(text, at):
+    for _ in range(_TRIES):
+        bracket = _BEGINNING.search(text, at)
+        if bracket is None:
+            return
         try:
             value, at = decoder.raw_decode(text, bracket.start())
             yield value
@@ -115,13 +121,15 @@ def math(*, fallback: str = INVALID) -> Step:
 
 def _boxed(text: str) -> str:
     r"""What is in the last `\boxed{}` that is closed."""
-    for match in reversed(list(_BOX.finditer(text))):
-        depth = 0
-        for at in range(match.end(), len(text)):
-            depth += {"{": 1, "}": -1}.get(text[at], 0)
-            if depth == 0:
-                return _bare(text[match.end() + 1 : at])
-    return ""
+    boxes = {match.end() for match in _BOX.finditer(text)}
+    opened: list[int] = []
+    last = (-1, -1)
+    for brace in re.finditer(r"[{}]", text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened and (start := opened.pop()) in boxes:
+            last = max(last, (start, brace.start()))
+    return _bare(text[last[0] + 1 : last[1]]) if last[0] >= 0 else ""
 
 
 def _said(text: str) -> str:
