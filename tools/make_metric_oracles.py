@@ -36,7 +36,7 @@ WORDS = (
     ".",
     "!",
 )
-METRICS = ("acc", "acc_norm", "acc_bytes", "exact_match", "f1", "mcc", "brier_score")
+METRICS = ("acc", "acc_norm", "acc_bytes", "exact_match", "f1", "mcc", "brier_score", "likelihood")
 OPTIONS = ("ignore_case", "ignore_punctuation", "ignore_numbers")
 
 
