@@ -1,12 +1,15 @@
 """Aggregations: the values of all documents to one number. Sums run from left to right, so that results can be equal to the bit."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+
+from assay.aggregate.classes import CLASS_AGGREGATIONS
 
 Values = Sequence[Any]
 
@@ -104,6 +107,20 @@ def _streams(values: Values) -> tuple[list[tuple[Any, ...]], list[str]]:
     return list(zip_longest(*references)), predictions
 
 
+def acc_all(values: Values) -> float:
+    """The share of questions of which every answer was judged rightly."""
+    return mean(_all_right(values))
+
+
+def _all_right(values: Values) -> list[bool]:
+    """By question, from judgements with their documents: those of MultiRC, where a document is one answer."""
+    questions: dict[tuple[object, object], bool] = {}
+    for judged, doc in values:
+        question = doc["idx"]["paragraph"], doc["idx"]["question"]
+        questions[question] = questions.get(question, True) and (doc["label"] == 1) == judged
+    return list(questions.values())
+
+
 def bypass(values: Values) -> float:  # noqa: ARG001  # nothing was scored
     return 999
 
@@ -117,6 +134,14 @@ class Aggregation:
     influence: Callable[[Values], Any] | None = None
     bootstrap_limit: int | None = None
     needs: str | None = None
+
+    def __call__(self, values: Values) -> float:
+        return self.function(values)
+
+    def bound(self, kwargs: Mapping[str, Any]) -> "Aggregation":
+        """The same with parameters."""
+        influence = partial(self.influence, **kwargs) if self.influence is not None else None
+        return replace(self, function=partial(self.function, **kwargs), influence=influence)
 
 
 def _present(values: Values) -> Any:
@@ -156,6 +181,8 @@ AGGREGATIONS: dict[str, Aggregation] = {
         Aggregation("chrf", chrf, bootstrap_limit=100, needs="sacrebleu"),
         Aggregation("chrf++", chrf_with_words, bootstrap_limit=100, needs="sacrebleu"),
         Aggregation("ter", ter, bootstrap_limit=100, needs="sacrebleu"),
+        Aggregation("acc_all", acc_all, influence=lambda values: np.asarray(_all_right(values), dtype=np.float64)),
+        *(Aggregation(name, function, influence) for name, (function, influence) in CLASS_AGGREGATIONS.items()),
         Aggregation("bypass", bypass),
     )
 }

@@ -108,13 +108,13 @@ def _table_rows(options: argparse.Namespace) -> list[Row]:
     from assay.filters import FILTERS
     from assay.groups.factory import AGGREGATORS
     from assay.models.load import BACKENDS
-    from assay.scorers.metrics import METRICS
     from assay.scorers.named import SCORERS
+    from assay.scorers.table import ALL_METRICS
 
     kind = options.kind.removesuffix("s")
     rows: dict[str, dict[str, object]] = {}
     if kind == "metric":
-        for name, metric in METRICS.items():
+        for name, metric in ALL_METRICS.items():
             rows[name] = {"output_types": list(metric.functions), "aggregation": metric.aggregation}
     else:
         tables: dict[str, Mapping[str, object]] = {

@@ -1,34 +1,24 @@
 """SQuAD's exact match and F1, as `transformers.data.metrics.squad_metrics` had them before transformers 5."""
 
-import re
-import string
-from collections import Counter
+from assay.scorers.text_metrics import plain_words, token_f1
 
 
 def normalize_answer(s: str) -> str:
     """Lower case, without punctuation, articles and extra white space."""
-    text = "".join(letter for letter in s.lower() if letter not in set(string.punctuation))
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text, flags=re.UNICODE).split())
+    return " ".join(plain_words(s))
 
 
 def get_tokens(s: str) -> list[str]:
-    return normalize_answer(s).split() if s else []
+    return plain_words(s)
 
 
 def compute_exact(a_gold: str, a_pred: str) -> int:
-    return int(normalize_answer(a_gold) == normalize_answer(a_pred))
+    return int(plain_words(a_gold) == plain_words(a_pred))
 
 
 def compute_f1(a_gold: str, a_pred: str) -> float:
     """F1 of the words in common; where one side has none, whether the other has none either."""
-    gold, given = get_tokens(a_gold), get_tokens(a_pred)
-    if not gold or not given:
-        return int(gold == given)
-    same = sum((Counter(gold) & Counter(given)).values())
-    if same == 0:
-        return 0
-    precision, recall = 1.0 * same / len(given), 1.0 * same / len(gold)
-    return (2 * precision * recall) / (precision + recall)
+    return token_f1([a_gold], a_pred)
 
 
 def squad_v2(predictions: list[dict[str, object]], references: list[dict[str, object]]) -> dict[str, float]:

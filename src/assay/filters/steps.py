@@ -1,7 +1,7 @@
 """The steps a filter is made of. Each is a function of its parameters, which are its YAML keys, and returns the step.
 
 A step takes the responses to one request (one per repeat) and the document, and returns cleaner ones. The meaning of
-each is lm-eval 0.4.13's.
+each is lm-eval 0.4.13's; those it does not have are in `extract`.
 """
 
 import re
@@ -12,16 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from assay.filters.extract import json_path, math, think
+from assay.filters.step import INVALID as INVALID
+from assay.filters.step import Step as Step
+from assay.filters.step import each, is_unfinished
 from assay.registry import Table
 
-Step = Callable[[list[Any], Mapping[str, Any]], list[Any]]
-
 NUMBER_AFTER_HASHES = r"#### (\-?[0-9\.\,]+)"
-INVALID = "[invalid]"
-
-
-def _each(function: Callable[[Any], Any]) -> Step:
-    return lambda responses, doc: [function(response) for response in responses]  # noqa: ARG005  # the shape of a step
 
 
 def noop() -> Step:
@@ -46,27 +43,32 @@ def take_first_k(*, k: int) -> Step:
 
 
 def majority_vote() -> Step:
-    """The response given most often; of several, the one that came first."""
-    return lambda responses, doc: [Counter(responses).most_common(1)[0][0]]  # noqa: ARG005
+    """The response given most often; of several, the one that came first. Who has not finished thinking has no vote."""
+
+    def step(responses: list[Any], doc: Mapping[str, Any]) -> list[Any]:  # noqa: ARG001
+        voters = [response for response in responses if not is_unfinished(response)]
+        return [Counter(voters or responses).most_common(1)[0][0]]
+
+    return step
 
 
 def remove_whitespace() -> Step:
     """Without white space around it."""
-    return _each(lambda response: response.strip())
+    return each(lambda response: response.strip())
 
 
 def lowercase() -> Step:
-    return _each(lambda response: response.lower())
+    return each(lambda response: response.lower())
 
 
 def uppercase() -> Step:
-    return _each(lambda response: response.upper())
+    return each(lambda response: response.upper())
 
 
 def map_values(*, mapping_dict: Mapping[Any, Any] | None = None, default_value: Any = None) -> Step:
     """What a table has for it."""
     table = dict(mapping_dict or {})
-    return _each(lambda response: table.get(response, default_value))
+    return each(lambda response: table.get(response, default_value))
 
 
 def regex(*, regex_pattern: str = NUMBER_AFTER_HASHES, group_select: int = 0, fallback: str = INVALID) -> Step:
@@ -77,7 +79,7 @@ def regex(*, regex_pattern: str = NUMBER_AFTER_HASHES, group_select: int = 0, fa
         matches = pattern.findall(response if isinstance(response, str) else "")
         return _selected(matches[group_select], fallback) if matches else fallback
 
-    return _each(extract)
+    return each(extract)
 
 
 def _selected(match: Any, fallback: str) -> str:
@@ -94,7 +96,7 @@ def regex_pos(*, regex_pattern: str = r"\['(.*?)'\]", group_select: int = 0, fal
         pairs = re.findall(r"\('([^']*)', '([^']*)'\)", response) if isinstance(response, str) else response
         return [tag for _, tag in pairs] or instead
 
-    return _each(tags)
+    return each(tags)
 
 
 def multi_choice_regex(
@@ -113,13 +115,17 @@ def multi_choice_regex(
     def step(responses: list[Any], doc: Mapping[str, Any]) -> list[Any]:
         words, letters = _choice_patterns(doc["choices"], plain)
         by_words = {plain(choice.strip()): f"({chr(65 + n)})" for n, choice in enumerate(doc["choices"])}
-        return [
-            _match(pattern, response, group_select)
-            or _match(words, plain(response) if isinstance(response, str) else "", group_select, by_words)
-            or _match(letters, response, group_select, {chr(65 + n): f"({chr(65 + n)})" for n in range(len(by_words))})
-            or fallback
-            for response in responses
-        ]
+        letter_of = {chr(65 + number): f"({chr(65 + number)})" for number in range(len(by_words))}
+
+        def letter(response: Any) -> str:
+            return (
+                _match(pattern, response, group_select)
+                or _match(words, plain(response) if isinstance(response, str) else "", group_select, by_words)
+                or _match(letters, response, group_select, letter_of)
+                or fallback
+            )
+
+        return each(letter)(responses, doc)
 
     return step
 
@@ -175,7 +181,7 @@ def format_span() -> Step:
         entities = [(label, entity.strip()) for label, several in found for entity in several.split(",")]
         return " $ ".join(f"{label.lower()}: {entity}" for label, entity in entities if entity.lower() != "none")
 
-    return _each(spans)
+    return each(spans)
 
 
 FILTERS: Table[Callable[..., Step]] = Table(
@@ -193,5 +199,8 @@ FILTERS: Table[Callable[..., Step]] = Table(
         "regex_pos": regex_pos,
         "multi_choice_regex": multi_choice_regex,
         "format_span": format_span,
+        "think": think,
+        "json_path": json_path,
+        "math": math,
     },
 )

@@ -28,6 +28,8 @@ class Metric:
     aggregation: str | Callable[..., Any] | None
     higher_is_better: bool | None
     reduce: Callable[[Sequence[Any]], Any]
+    gives: Sequence[str] | None = ()
+    """The names of its values, where it gives several; None where they are only known from the data."""
 
 
 class Repeated(list[Any]):
@@ -36,12 +38,19 @@ class Repeated(list[Any]):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A metric as it stands in the table: a function per output type, whose keyword parameters are its YAML keys."""
+    """A metric as it stands in the table: a function per output type, whose keyword parameters are its YAML keys.
+
+    `needs` is a library, `gives` takes the parameters and says the names of the values where there are several,
+    `obstacle` is what keeps it from working on this machine and what would help, `runs_code` that it executes what the model wrote.
+    """
 
     functions: Mapping[str, Callable[..., Scored]]
     aggregation: str | None = "mean"
     higher_is_better: bool = True
     needs: str | None = None
+    gives: Callable[..., Sequence[str] | None] | None = None
+    obstacle: Callable[[], tuple[str, str] | None] | None = None
+    runs_code: bool = False
 
 
 def _best(values: Sequence[float]) -> int:
@@ -129,6 +138,14 @@ def value(result: LLResult) -> float:
     return result.value
 
 
+def greedy_and_doc(result: LLResult) -> tuple[int, Mapping[str, Any]]:
+    return int(result.is_greedy), result.doc
+
+
+def best_and_doc(result: MCResult) -> tuple[int, Mapping[str, Any]]:
+    return _best(result.lls), result.doc
+
+
 def per_word(result: LLResult) -> tuple[float, int]:
     return result.value, len(re.split(r"\s+", result.target))
 
@@ -174,6 +191,7 @@ METRICS: dict[str, Declared] = {
     "acc": Declared({CHOICE: acc, LIKELIHOOD: greedy}),
     "acc_norm": Declared({CHOICE: acc_norm}),
     "acc_bytes": Declared({CHOICE: acc_bytes}),
+    "acc_all": Declared({LIKELIHOOD: greedy_and_doc, CHOICE: best_and_doc}, "acc_all"),
     "acc_mutual_info": Declared({CHOICE: acc_mutual_info}),
     "exact_match": Declared({GENERATE: exact_match, CHOICE: choice_exact_match}),
     "brier_score": Declared({CHOICE: brier_score}, "brier_score", False),

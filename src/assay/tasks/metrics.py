@@ -2,8 +2,9 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.aggregate.reduce import REDUCTIONS, Reduction, mean
@@ -11,11 +12,15 @@ from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.scorers.metrics import DEFAULTS, GENERATE, METRICS, Declared, Metric, Repeated, pair
 from assay.scorers.results import GenResult
+from assay.scorers.table import ALL_METRICS
+from assay.scorers.text_metrics import ALONE
 from assay.tasks.settings import Helpers
 
 OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
-PACKAGES = {"sklearn": "scikit-learn", "sacrebleu": "sacrebleu", "rouge_score": "rouge-score"}
+PACKAGES = {"sklearn": "scikit-learn", "rouge_score": "rouge-score", "math_verify": "math-verify"}
+EXTRAS = {"math_verify": "math"}
+"""The extra that brings a library, where it is not `metrics`."""
 
 
 class Binder:
@@ -40,17 +45,45 @@ class Binder:
 
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
         named = config.name if isinstance(config.name, str) else getattr(config.name, "__name__", repr(config.name))
-        declared = METRICS.get(named) if isinstance(config.name, str) else None
+        declared = self._declared(config, processed=processed)
         compute: Callable[[Any], Any] = _never
-        if not processed:
-            compute = self._resolved(config, named, declared, number)
+        gives: Sequence[str] | None = ()
+        if not processed and declared is None:
+            compute = self._resolved(config, named, None, number)
+        aggregation = self._aggregation(config, named, declared, number)
+        if not processed and declared is not None:
+            parts = _split(config.kwargs, aggregation)
+            if parts.aggregation and isinstance(aggregation, Aggregation):
+                aggregation = aggregation.bound(parts.aggregation)
+            compute = self._resolved(replace(config, kwargs=parts.metric), named, declared, number)
+            gives = () if config.hf_evaluate else self._names(declared, config.kwargs, number)
         better = config.higher_is_better
         if better is None:
             known = declared or self.helpers.metrics.get(named)
             better = known.higher_is_better if known is not None else None
-        aggregation = self._aggregation(config, named, declared, number)
-        by_name = aggregation.name if isinstance(aggregation, Aggregation) else aggregation
-        return Metric(named, compute, by_name, better, self._reduction(config, number))
+        is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
+        by_name = aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation
+        return Metric(named, compute, by_name, better, self._reduction(config, number), gives)
+
+    def _declared(self, config: MetricConfig, *, processed: bool) -> Declared | None:
+        """The metric that a name means. A name that lm-eval does not have belongs to the task's own code first."""
+        name = config.name
+        if not isinstance(name, str) or name in METRICS or processed or name in self.helpers.metrics:
+            declared = METRICS.get(name) if isinstance(name, str) else None
+        else:
+            declared = ALL_METRICS.get(name)
+        is_of_numbers = isinstance(config.aggregation, str) and config.aggregation not in OF_PAIRS
+        if declared is not None and name in ALONE and is_of_numbers and not processed:
+            return ALONE[str(name)]
+        return declared
+
+    def _names(self, declared: Declared | None, kwargs: Mapping[str, Any], number: int) -> Sequence[str] | None:
+        if declared is None or declared.gives is None:
+            return ()
+        try:
+            return declared.gives(**kwargs)
+        except (TypeError, ValueError) as error:
+            raise self._problem(number, "metric", str(error), "correct its parameters") from None
 
     def _resolved(
         self, config: MetricConfig, named: str, declared: Declared | None, number: int
@@ -73,7 +106,7 @@ class Binder:
         if declared is not None:
             fix = f"it scores {', '.join(declared.functions)}"
             raise self._problem(number, "metric", f"metric {named!r} does not score {self.output_type}", fix)
-        fitting = [name for name, other in METRICS.items() if self.output_type in other.functions]
+        fitting = [name for name, other in ALL_METRICS.items() if self.output_type in other.functions]
         raise self._problem(number, "metric", f"no metric is called {named!r}", did_you_mean(named, fitting))
 
     @staticmethod
@@ -84,12 +117,19 @@ class Binder:
     def _compute(self, name: str, declared: Declared, kwargs: Mapping[str, Any], number: int) -> Callable[[Any], Any]:
         function = declared.functions[self.output_type]
         _need(declared.needs, self.place(number, "metric"), f"metric {name!r}")
-        known = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        obstacle = declared.obstacle() if declared.obstacle is not None else None
+        if obstacle is not None:
+            what, fix = obstacle
+            raise self._problem(number, "metric", f"metric {name!r} cannot work here: {what}", fix)
+        known = _parameters(function)
         used = {key: value for key, value in kwargs.items() if key in known}
         for key in kwargs:
             # lm-eval hands parameters to generation metrics only, so elsewhere it takes any
             if key not in known and not (self.lenient and self.output_type != GENERATE):
                 raise self._problem(number, key, f"metric {name!r} has no parameter {key!r}", did_you_mean(key, known))
+        for key, default in known.items():
+            if default is inspect.Parameter.empty and key not in used:
+                raise self._problem(number, "metric", f"metric {name!r} needs the parameter {key!r}", f"add `{key}:`")
         if self.output_type == GENERATE:
             return lambda result: _each_answer(result, lambda answer: function(result.target, answer, **used))
         return lambda result: function(result, **used)
@@ -129,9 +169,28 @@ class Binder:
         return ConfigError([Problem(self.place(number, key), what, fix)])
 
 
+class Parts(NamedTuple):
+    """The parameters of a metric and those of its aggregation, which stand side by side in a file."""
+
+    metric: Mapping[str, Any]
+    aggregation: Mapping[str, Any]
+
+
+def _split(kwargs: Mapping[str, Any], aggregation: object) -> Parts:
+    taken = _parameters(aggregation.function) if isinstance(aggregation, Aggregation) else {}
+    of_aggregation = {key: value for key, value in kwargs.items() if key in taken}
+    return Parts({key: value for key, value in kwargs.items() if key not in taken}, of_aggregation)
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """The keyword parameters of a function, with their defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+
 def _need(module: str | None, place: Place, what: str) -> None:
     if module is not None and find_spec(module) is None:
-        fix = "pip install 'assay[metrics]'"
+        fix = f"pip install 'assay[{EXTRAS.get(module, 'metrics')}]'"
         raise ConfigError([Problem(place, f"{what} needs {PACKAGES.get(module, module)}, which is not installed", fix)])
 
 

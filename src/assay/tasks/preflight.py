@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.factory import AggregatorFactory
 from assay.groups.group import Group
@@ -11,6 +12,7 @@ from assay.groups.results import is_lenient
 from assay.groups.selection import check as check_filter
 from assay.models.protocol import AnyModel
 from assay.records import Function
+from assay.scorers.table import ALL_METRICS
 from assay.tasks.aggregates import doubled, lacking, place_in
 from assay.tasks.runnable import Runnable
 from assay.tasks.task import Task
@@ -26,11 +28,18 @@ MEANING = {
 
 def refuse_unsafe(tasks: Iterable[Task], *, confirmed: bool) -> None:
     """Tasks that execute what the model writes run only when that was asked for."""
-    unsafe = [task for task in tasks if task.config.unsafe_code]
+    unsafe = [task for task in tasks if task.config.unsafe_code or _runs_code(task.config)]
     if unsafe and not confirmed:
         names = ", ".join(task.name for task in unsafe[:5])
         what = f"scoring executes code that the model writes ({names})"
         raise ConfigError([Problem(Place("tasks"), what, "give --confirm_run_unsafe_code if that is what you want")])
+
+
+def _runs_code(config: TaskConfig) -> bool:
+    """Whether a metric of the task, or of one of its filters, executes what the model writes."""
+    lists = [config.metric_list, *(entry.metric_list for entry in config.filter_list or ())]
+    names = [metric.name for metrics in lists for metric in metrics or () if isinstance(metric.name, str)]
+    return any(name in ALL_METRICS and ALL_METRICS[name].runs_code for name in names)
 
 
 def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:

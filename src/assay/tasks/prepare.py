@@ -283,10 +283,13 @@ class PreparedTask:
         return AGGREGATIONS[found] if isinstance(found, str) else found
 
     def rows(self) -> frozenset[ScoreKey] | None:
-        if self.scoring.process_results is not None:
+        if self.scoring.process_results is not None or any(metric.gives is None for metric in self._metrics()):
             return None
         return frozenset(
-            ScoreKey(metric.name, each.name) for each, metrics in self.scoring.pipelines for metric in metrics
+            ScoreKey(name, each.name)
+            for each, metrics in self.scoring.pipelines
+            for metric in metrics
+            for name in metric.gives or (metric.name,)
         )
 
     def higher_is_better(self) -> Mapping[str, bool | None]:

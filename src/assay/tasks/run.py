@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.aggregate.board import Board
-from assay.filters.steps import INVALID
+from assay.filters.step import INVALID, contains
+from assay.filters.step import UNFINISHED as UNFINISHED_MARK
 from assay.records import UNFINISHED, Failed, FilterScores, Response, Sample, Text
 from assay.runs.samples import Kept, replies
 from assay.scorers.loop import Document
@@ -14,6 +15,7 @@ TRUNCATED = "cut off at the token limit"
 UNFINISHED_THINKING = "unfinished thinking"
 SHORTENED = "to a prompt that lost its beginning"
 FEWER_EXAMPLES = "to a prompt with fewer examples"
+MARKS = {INVALID: "no match", UNFINISHED_MARK: UNFINISHED_THINKING}
 Replies = Sequence[Mapping[str, object]] | None
 Keep = Callable[[Kept], object]
 
@@ -90,8 +92,9 @@ class TaskRun:
             self.board.put_together(document.sample.doc_id, document.sample.doc.get(column))
         for filtered in scores:
             self.board.add(document.sample.doc_id, filtered)
-            if INVALID in filtered.answers:
-                self.board.noticed[f"no match by filter {filtered.filter}"] += 1
+            for mark, meaning in MARKS.items():
+                if contains(filtered.answers, mark):
+                    self.board.noticed[f"{meaning} by filter {filtered.filter}"] += 1
         if self.keep is not None:
             self.keep(Kept(document.sample, document.responses, scores, self.runnable.repeats, replies=told))
 

@@ -1,0 +1,298 @@
+"""Programs that a model wrote: whether they pass, and that they can do no harm. Both ways to isolate are tried."""
+
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay import ConfigError
+from assay.compat.code_eval import pass_at_k
+from assay.models import Scripted
+from assay.scorers import sandbox
+from assay.scorers.loop import TIME_LIMIT
+from assay.scorers.sandbox import Launcher, Limits, SandboxError, with_bubblewrap, with_unshare
+from small_runs import generate, says, write_task
+from small_runs import run as run_task
+
+LAUNCHERS = {"bubblewrap": with_bubblewrap, "unshare": with_unshare}
+
+
+def works(launcher: Launcher) -> bool:
+    try:
+        return sandbox._run(launcher, "", Limits())
+    except (SandboxError, OSError, LookupError):
+        return False
+
+
+@pytest.fixture(params=LAUNCHERS, scope="module")
+def launcher(request: pytest.FixtureRequest) -> Launcher:
+    found = LAUNCHERS[request.param]
+    if not works(found):
+        pytest.skip(f"programs cannot be isolated by {request.param} on this machine")
+    return found
+
+
+ANY = pytest.mark.skipif(not any(map(works, LAUNCHERS.values())), reason="programs cannot be isolated on this machine")
+
+
+def ran(launcher: Launcher, program: str, **limits: Any) -> bool:
+    return sandbox._run(launcher, program, Limits(**{"seconds": 20.0, **limits}))
+
+
+# --- what counts as passed ------------------------------------------------------------------------------------------
+
+ADD = "def add(a, b):\n    return a + b\n"
+PROGRAMS = {
+    "tests that hold": (ADD + "assert add(2, 3) == 5", True),
+    "a test that does not": (ADD + "assert add(2, 3) == 6", False),
+    "nothing": ("", True),
+    "an error": ("1 / 0", False),
+    "no Python": ("this is no program", False),
+    "a letter that is no text": ("x = '\ud800'", False),
+    "the end before the tests": ("import sys\nsys.exit(0)\nassert False", False),
+    "the end at once": ("import os\nos._exit(0)", False),
+    "what is printed does not matter": ("print('passed\\n' * 100000)", True),
+    "nothing can be read": ("import sys\nassert sys.stdin.read() == ''", True),
+    "the main part is run": ("assert __name__ == '__main__'", True),
+    "installed libraries": ("import numpy\nassert numpy.ones(3).sum() == 3", True),
+    "threads": ("import threading\nt = threading.Thread(target=list)\nt.start()\nt.join()", True),
+    "a file of its own": ("open('x', 'w').write('y')\nassert open('/tmp/x').read() == 'y'", True),
+    "a million letters": ("x = '" + "a" * 1_000_000 + "'\nassert len(x) == 1000000", True),
+}
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_a_program_passes_when_it_comes_to_its_end(case: str, launcher: Launcher) -> None:
+    program, expected = PROGRAMS[case]
+    assert ran(launcher, program) is expected
+
+
+# --- what a program cannot do ---------------------------------------------------------------------------------------
+
+
+def fails(launcher: Launcher, line: str, error: str, **limits: Any) -> bool:
+    """Whether a line fails with this error, and with no other: a program that sees another does not pass."""
+    lines = "\n    ".join(line.splitlines())
+    return ran(launcher, f"try:\n    {lines}\nexcept {error}:\n    pass\nelse:\n    raise SystemExit", **limits)
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, int]]:
+    """A server of this machine that takes connections."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.1)
+        yield listening.getsockname()
+
+
+def test_there_is_no_network(launcher: Launcher, server: tuple[str, int]) -> None:
+    with socket.create_connection(server):
+        pass
+    assert fails(launcher, f"import socket\nsocket.create_connection({server!r}, timeout=2)", "OSError")
+    assert fails(launcher, "import socket\nsocket.create_connection(('192.0.2.1', 80), timeout=2)", "OSError")
+    assert ran(launcher, "import socket\nassert [name for _, name in socket.if_nameindex()] in (['lo'], [])")
+
+
+def test_there_is_no_home_and_nothing_of_this_machine_but_python(launcher: Launcher, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    for path in (secret, Path.home() / ".bashrc", Path("/etc/passwd"), Path("/proc/self/environ"), Path("/sys")):
+        assert fails(launcher, f"import os\nos.stat({str(path)!r})", "FileNotFoundError"), path
+    with_home = f"import os\nhome = {str(Path.home())!r}\n"
+    shown = {Path(path).relative_to(Path.home()).parts[0] for path in sandbox._shown() if Path(path).is_relative_to(Path.home())}  # fmt: skip
+    assert ran(launcher, with_home + f"assert not os.path.exists(home) or set(os.listdir(home)) <= {shown!r}")
+
+
+def test_the_environment_is_empty(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_KEY", "s")
+    assert ran(launcher, "import os\nassert dict(os.environ) == {}")
+
+
+def test_nothing_can_be_written_but_a_little_in_its_own_folder(launcher: Launcher) -> None:
+    for path in ("/x", "/usr/lib/x", "/dev/x", "/lib/x"):
+        assert fails(launcher, f"open({path!r}, 'w')", "OSError"), path
+    python = sandbox._shown()[-1] + "/x"
+    assert fails(launcher, f"open({python!r}, 'w')", "OSError")
+    assert fails(launcher, "open('x', 'wb').write(bytes(2 << 20))", "OSError", file_size=1)
+    many = "for n in range(5):\n    open(f'x{n}', 'wb').write(bytes(1 << 20))"
+    assert fails(launcher, many, "OSError", file_size=2)
+
+
+def test_it_is_nobody_and_can_become_nobody_else(launcher: Launcher) -> None:
+    assert ran(launcher, "import os\nassert os.getuid() == os.getgid() == 65534")
+    for line in ("os.setuid(0)", "os.chroot('/tmp')", "os.setgroups([])"):
+        assert fails(launcher, f"import os\n{line}", "OSError"), line
+    call = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+    new_user_namespace = call + "assert libc.unshare(0x10000000) == -1\nassert ctypes.get_errno() == 1"
+    assert ran(launcher, new_user_namespace)
+    assert ran(launcher, call + "assert libc.mount(b'x', b'/tmp', b'tmpfs', 0, None) == -1")
+
+
+def test_memory_is_limited(launcher: Launcher) -> None:
+    assert fails(launcher, "x = bytearray(300 << 20)", "MemoryError", memory=200)
+    assert ran(launcher, "x = bytearray(300 << 20)", memory=500)
+    shared = "import ctypes\nassert ctypes.CDLL(None).shmget(0, 1 << 20, 0o1666) == -1"
+    assert ran(launcher, shared), "memory that no limit of the process counts"
+
+
+def test_no_process_can_be_started(launcher: Launcher) -> None:
+    for line in ("import os\nos.fork()", "import subprocess, sys\nsubprocess.run([sys.executable])"):
+        assert fails(launcher, line, "PermissionError"), line
+    assert fails(launcher, "import os, sys\nos.posix_spawn(sys.executable, ['x'], {})", "OSError")
+
+
+ENDLESS = {
+    "a loop": "while True: pass",
+    "a sleep": "import time\ntime.sleep(1000)",
+    "a loop that minds nothing": "import signal\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n    except OSError: pass\nwhile True:\n    try:\n        while True: pass\n    except BaseException: pass",
+    "a bomb of processes": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+    "a bomb of threads": "import threading, time\nwhile True:\n    try: threading.Thread(target=time.sleep, args=(1000,)).start()\n    except RuntimeError: pass",
+    "a flood of words": "import os\nwhile True: os.write(1, b'x' * 65536)",
+    "a flood of the report": "import os\nwhile True:\n    for file in range(3, 10):\n        try: os.write(file, b'x' * 65536)\n        except OSError: pass",
+    "threads that stay": "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,)).start()\nraise ValueError",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_a_program_without_end_is_ended_and_nothing_of_it_stays(case: str, launcher: Launcher) -> None:
+    start = time.monotonic()
+    assert ran(launcher, ENDLESS[case], seconds=1.0) is False
+    assert time.monotonic() - start < 1.0 + sandbox.START_SECONDS
+    end = time.monotonic() + 10
+    while left := children():
+        assert time.monotonic() < end, left
+        time.sleep(0.05)
+
+
+def children() -> list[str]:
+    """The processes below this one that belong to a sandbox."""
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=2) for line in listed.splitlines()[1:]]
+    mine = {str(os.getpid())}
+    while more := {row[0] for row in rows if row[1] in mine} - mine:
+        mine |= more
+    return [row[2] for row in rows if row[0] in mine and "Runs inside the sandbox" in row[2]]
+
+
+def test_a_sandbox_that_does_not_start_is_no_failed_program() -> None:
+    with pytest.raises(SandboxError, match="did not start"):
+        sandbox._run(lambda limits, folder: ["/bin/sh", "-c", "echo no room >&2; exit 1"], "", Limits())
+
+
+# --- as a metric ----------------------------------------------------------------------------------------------------
+
+TESTS = "assert add(2, 3) == 5\nassert add(-1, 1) == 0"
+METRIC = "metric_list: [{metric: code_exec, timeout: 2}]\n"
+
+
+@ANY
+def test_answers_are_run_with_their_tests(tmp_path: Path) -> None:
+    answers = [ADD, "def add(a, b):\n    return 5", "while True: pass", "not Python"]
+    results = generate(tmp_path, answers, [TESTS] * 4, METRIC, confirm_run_unsafe_code=True)
+    assert results["results"]["t"]["code_exec,none"] == 0.25
+    assert results["assay"]["failed"] == 0
+
+
+@ANY
+def test_every_one_of_several_tests_must_hold(tmp_path: Path) -> None:
+    golds = [TESTS.splitlines(), ["assert add(2, 3) == 5", "assert add(2, 3) == 6"]]
+    results = generate(tmp_path, [ADD, ADD], golds, METRIC, confirm_run_unsafe_code=True)
+    assert results["results"]["t"]["code_exec,none"] == 0.5
+
+
+@ANY
+def test_a_document_whose_sandbox_does_not_start_is_failed_and_not_wrong(tmp_path: Path) -> None:
+    """A limit that the kernel cannot count to stops our own part before the program."""
+    yaml = "metric_list: [{metric: code_exec, memory_mb: 1000000000000000}]\n"
+    results = generate(tmp_path, [ADD], [TESTS], yaml, confirm_run_unsafe_code=True)
+    assert "code_exec,none" not in results["results"]["t"]
+    assert "the sandbox did not start" in str(results["assay"]["tasks"]["t"]["reasons"])
+
+
+@ANY
+def test_time_in_the_sandbox_is_not_taken_from_the_document(tmp_path: Path) -> None:
+    """A document may be scored for ten seconds; a program that is given longer is waited for."""
+    yaml = f"metric_list: [{{metric: code_exec, timeout: {TIME_LIMIT + 5}}}]\n"
+    answer = f"import time\ntime.sleep({TIME_LIMIT + 0.5})"
+    results = generate(tmp_path, [answer], [""], yaml, confirm_run_unsafe_code=True)
+    assert (results["results"]["t"]["code_exec,none"], results["assay"]["failed"]) == (1.0, 0)
+
+
+@pytest.mark.parametrize("where", ["task", "filter"])
+def test_code_is_run_only_when_that_was_asked_for(where: str, tmp_path: Path) -> None:
+    of_filter = f"filter_list: [{{name: f, filter: [{{function: take_first}}], {METRIC.strip()}}}]\n"
+    with pytest.raises(ConfigError, match="confirm_run_unsafe_code"):
+        generate(tmp_path, [ADD], [TESTS], METRIC if where == "task" else of_filter)
+
+
+def test_where_nothing_isolates_the_run_is_refused_before_any_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # neither bwrap nor unshare are found
+    sandbox._launcher.cache_clear()
+    asked: list[str] = []
+    write_task(tmp_path, [{"q": "0", "gold": TESTS}], "doc_to_text: q\ndoc_to_target: gold\n" + METRIC)
+
+    def answer(prompt: str, params: dict[str, object], repeat: int) -> str:
+        asked.append(prompt)
+        return ADD
+
+    try:
+        with pytest.raises(ConfigError, match="cannot work here: programs can be isolated neither"):
+            run_task(tmp_path, Scripted(generate=answer), confirm_run_unsafe_code=True)
+    finally:
+        sandbox._launcher.cache_clear()
+    assert asked == []
+
+
+HUMANEVAL = """
+    unsafe_code: true
+    repeats: 3
+    generation_kwargs: {do_sample: true, temperature: 1.0, until: []}
+    filter_list:
+      - name: create_test
+        filter: [{function: custom, filter_fn: !function utils.build_predictions}]
+    metric_list: [{metric: !function utils.pass_at_k, aggregation: mean, k: [1, 2]}]
+"""
+
+
+@ANY
+def test_lm_evals_own_code_tasks_run_in_the_sandbox(tmp_path: Path, lm_eval_folder: Path) -> None:
+    """Of 3 programs 1 is right: 1/3 for one draw, 1 - 1/3 for two. Of 3 none: 0."""
+    shutil.copy(lm_eval_folder / "lm_eval/tasks/humaneval/utils.py", tmp_path)
+    rows = [{"prompt": "def add(a, b):\n", "number": n, "gold": "assert add(2, 3) == 5"} for n in range(2)]
+    fields = 'doc_to_text: "{{number}}"\ndoc_to_target: gold\n'
+    write_task(tmp_path, rows, fields + dedent(HUMANEVAL))
+    right, wrong, endless = "    return a + b", "    return a * b", "    while True: pass"
+    model = says([[wrong, right, wrong], [wrong, wrong, endless]])
+    with pytest.raises(ConfigError, match="confirm_run_unsafe_code"):
+        run_task(tmp_path, model)
+    found = run_task(tmp_path, model, confirm_run_unsafe_code=True)["results"]["t"]
+    assert found["pass@1,create_test"] == pytest.approx(1 / 6)
+    assert found["pass@2,create_test"] == pytest.approx(1 / 3)
+
+
+@given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
+def test_pass_at_k_is_the_share_of_draws_with_a_right_program(case: tuple[int, int, int]) -> None:
+    n, right, k = case
+    draws = list(combinations([True] * right + [False] * (n - right), k))
+    assert pass_at_k(n, right, k) == pytest.approx(sum(map(any, draws)) / len(draws))
+
+
+@ANY
+def test_programs_run_from_other_threads_too() -> None:
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(sandbox.passes("assert True", Limits())))
+    thread.start()
+    thread.join()
+    assert found == [True]
