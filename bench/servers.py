@@ -19,9 +19,10 @@ from bench.measure import Row, Said
 
 STUB, TALKING = ROOT / "bench/openai_stub.py", ROOT / "tests/talking_server.py"
 WORLD, TOKENIZER = HOME / "served", ROOT / "src/assay/bundled/model"
-GENERATED, SCORED, MANY = 4000, 1500, 100_000
+GENERATED, SCORED, MANY = 20_000, 1500, 100_000
 STREAMS, PIECES, PAUSE = 500, 100, 0.6
 KILLS, SEED = 20, 5
+CHOICES = ("yes", "no", "maybe", "never")
 
 
 def rows() -> Iterator[Row | Said]:
@@ -35,7 +36,7 @@ def rows() -> Iterator[Row | Said]:
 
 
 def make_world(python: Path) -> None:
-    """Three tasks, with the bodies that the bare loop sends: generation, and two choices after contexts of 700 tokens."""
+    """Three tasks, with the bodies that the bare loop sends: generation, and four choices after contexts of 700 tokens."""
     shutil.rmtree(WORLD, ignore_errors=True)
     WORLD.mkdir(parents=True)
     draw = random.Random(SEED)
@@ -45,7 +46,9 @@ def make_world(python: Path) -> None:
     _task("generated", [{"q": text, "gold": "x"} for text in questions[:GENERATED]], _GENERATE,
           [{"prompt": text, "max_tokens": 64, "temperature": 0} for text in questions[:GENERATED]])  # fmt: skip
     contexts = [" ".join(draw.choices(words, k=248)) + f" {number}" for number in range(SCORED)]
-    tokens = json.loads(_said(python, "-c", _ENCODE, str(TOKENIZER), stdin=json.dumps([c + " yes" for c in contexts])))
+    tokens = json.loads(
+        _said(python, "-c", _ENCODE, str(TOKENIZER), stdin=json.dumps([f"{c} {e}" for c in contexts for e in CHOICES]))
+    )
     print(f"<!-- contexts have {sum(map(len, tokens)) / len(tokens):.0f} tokens -->")
     _task("scored", [{"q": text, "gold": 0} for text in contexts], _CHOOSE, [
         {"prompt": each, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1} for each in tokens
@@ -53,7 +56,7 @@ def make_world(python: Path) -> None:
 
 
 _GENERATE = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\ngeneration_kwargs: {until: [], max_gen_toks: 64, do_sample: false}\n"
-_CHOOSE = "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_target: gold\ndoc_to_choice: ['yes']\n"
+_CHOOSE = "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_target: gold\ndoc_to_choice: ['yes', 'no', 'maybe', 'never']\n"
 _ENCODE = (
     "import json, sys; from assay.models.vocabulary import Vocabulary; words = Vocabulary.load(sys.argv[1]);"
     "print(json.dumps([words.encode(text) for text in json.load(sys.stdin)]))"

@@ -313,6 +313,18 @@ def test_a_scorer_of_a_group_adds_rows(tmp_path: Path) -> None:
     assert {key: row["value"] for key, row in rows.items()} == {"acc,none": 0.5, "gap,none": 0.5, "members,none": 1.0}
 
 
+@pytest.mark.parametrize("entries", ["aggregate_metric_list: [{metric: acc}]\n", ""])
+def test_a_scorer_of_a_group_that_fails_is_told(entries: str, tmp_path: Path) -> None:
+    scored(tmp_path, "a", acc=[0, 1])
+    (tmp_path / "own.py").write_text("def gap(group, results):\n    return {'gap,none': results['a']['nothing']}\n")
+    group_file(tmp_path, f"group: g\ntask: [a]\ngroup_scorer: !function own.gap\n{entries}")
+    rows = rows_of(run(tmp_path, ANYTHING, "g"), "g")
+    assert "KeyError" in rows["gap,none"]["reason"]
+    assert rows["gap,none"]["value"] is None
+    if entries:
+        assert rows["acc,none"]["value"] == 0.5
+
+
 def test_a_plug_in_is_a_class_of_a_few_lines() -> None:
     @register_aggregator("range")
     class Range(RowAggregator):

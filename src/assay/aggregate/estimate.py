@@ -107,7 +107,7 @@ def _stderr(aggregation: Aggregation, values: Values, iterations: int, clusters:
 def _lm_eval_stderr(aggregation: Aggregation, values: Values, iterations: int) -> float | None:
     """As lm-eval 0.4.13: closed form for means, its own bootstrap for a few, nothing for the rest."""
     if aggregation.name in ("mean", "acc_all"):
-        return _stderr(aggregation, values, iterations)
+        return _stderr(aggregation, values, iterations, None)
     if aggregation.name not in LM_EVAL_BOOTSTRAPS:
         return None
     return bootstrap(aggregation, values, iterations)

@@ -125,6 +125,7 @@ class Engine:
                 for each in self._lanes.values():
                     each.drop()
             await self._advance()
+        await self._advance()  # what went wrong with the last one is told, too
 
     async def _advance(self) -> None:
         """Let every lane do what it can; where none can do anything, wait until something lands."""

@@ -14,7 +14,8 @@ from assay.models.protocol import Answered, AnyModel, Model, Remote
 from assay.records import Failed, Generate, Request, Response
 
 Asked = tuple[bytes, Request]
-Land = Callable[[str, Sequence[tuple[bytes, Request, Response]]], None]
+Answer = tuple[bytes, Request, Response]
+Land = Callable[[str, Sequence[Answer]], None]
 """Takes responses that a role gave."""
 
 
@@ -110,15 +111,18 @@ class RemoteLane:
         self._role, self._model, self._land, self._budget, self._moved = role, model, land, budget, moved
         self._queue: deque[Sequence[Asked]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._in_air = 0
+        self._landed: list[Answer] = []
         self._error: BaseException | None = None
 
     @property
     def is_full(self) -> bool:
-        return bool(self._queue)
+        """A roomful waits, so that one can leave as soon as another has landed."""
+        return len(self._queue) >= self.patience.room.size
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._queue or self._tasks)
+        return bool(self._queue or self._tasks or self._landed)
 
     def put(self, requests: Sequence[Asked]) -> None:
         self._queue.extend(self._together(requests))
@@ -144,13 +148,14 @@ class RemoteLane:
     def _take_off(self) -> bool:
         """Send what there is room and money for."""
         sent = False
-        while self._queue and len(self._tasks) < self.patience.room.size and not self._budget.is_over:
+        while self._queue and self._in_air < self.patience.room.size and not self._budget.is_over:
             estimate = sum(self._model.estimate(request) for _, request in self._queue[0])
             if not self._budget.reserve(estimate):
                 break
+            self._in_air += 1
             task = asyncio.create_task(self._fly(self._queue.popleft(), estimate))
             self._tasks.add(task)
-            task.add_done_callback(self._landed)
+            task.add_done_callback(self._ended)
             sent = True
         if self._queue and self._budget.is_over:
             self._moved.set()  # what waits here will not leave, and nobody else would say so
@@ -165,15 +170,30 @@ class RemoteLane:
             responses = await self.patience.answer([request for _, request in flight])
             cost = sum(self._model.cost(response) or 0.0 for response in responses)
         finally:
+            self._in_air -= 1
             self._budget.settle(estimate, cost)
-        self._land(self._role, [(*asked, response) for asked, response in zip(flight, responses, strict=True)])
+        if not self._landed:
+            later = asyncio.get_running_loop().call_soon
+            later(later, self._hand_on)  # after all that has landed now, and after those that leave in its place
+        self._landed += [(*asked, response) for asked, response in zip(flight, responses, strict=True)]
+        self._take_off()
 
-    def _landed(self, task: "asyncio.Task[None]") -> None:
+    def _hand_on(self) -> None:
+        """Give the engine what has landed, all of it at once."""
+        landed, self._landed = self._landed, []
+        try:
+            self._land(self._role, landed)
+        except Exception as error:  # noqa: BLE001  # a full disk, say: it ends the run, from where the run is waited for
+            self._error = self._error or error
+        self._moved.set()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None and self._error is None:
             self._error = task.exception()
-        self._take_off()
-        self._moved.set()
+            self._moved.set()
+        if not self.is_busy:
+            self._moved.set()
 
     async def __aenter__(self) -> "RemoteLane":
         await self._model.__aenter__()
@@ -190,4 +210,6 @@ class RemoteLane:
         self.drop()
         self.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._landed:
+            self._hand_on()
         await self._model.__aexit__(kind, error, trace)

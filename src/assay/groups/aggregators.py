@@ -76,20 +76,22 @@ class SeveralAggregators(Aggregator):
         found: dict[str, float] = {}
         for each in self.several:
             each.strict = self.strict
-            found |= guarded(partial(each.aggregate, group, task_results), each.agg_metric_configs)
+            found |= guarded(
+                partial(each.aggregate, group, task_results), [entry.row_name for entry in each.agg_metric_configs]
+            )
         return found
 
     def of_entry(self, number: int) -> Aggregator:
         return self.several[number]
 
 
-def guarded(compute: Callable[[], dict[str, float]], entries: Iterable[AggMetricConfig]) -> dict[str, float]:
-    """The rows of these entries; if computing them fails, each without a number and with the reason."""
+def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> dict[str, float]:
+    """Rows with these names; if computing them fails, each without a number and with the reason."""
     try:
         return compute()
     except Exception as error:  # noqa: BLE001  # anybody's code: told in its rows, and all others stand
         lost = unknown(math.nan, (), f"{type(error).__name__}: {error}")
-        return {f"{entry.row_name},{NONE}": lost for entry in entries}
+        return {f"{name},{NONE}": lost for name in names}
 
 
 class RowAggregator(Aggregator):

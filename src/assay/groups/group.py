@@ -61,11 +61,12 @@ class Group(ABC, Generic[TaskT]):
 
     def compute_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         """Its numbers, from those of its tasks: `{task: {"metric,filter": value, "samples": n}}`."""
-        found = self.aggregator.aggregate(self, task_results)
+        return {**self.aggregator.aggregate(self, task_results), **self.own_metrics(task_results)}
+
+    def own_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        """What its `group_scorer`, a function of the user's, makes of them."""
         scorer = self.config.group_scorer
-        if not callable(scorer):
-            return found
-        return {**found, **{str(row): value for row, value in scorer(self, task_results).items()}}
+        return {str(row): value for row, value in scorer(self, task_results).items()} if callable(scorer) else {}
 
     @abstractmethod
     def add_child(self, child: Node[TaskT], *, alias: str | None = None) -> None:

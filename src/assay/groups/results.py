@@ -50,10 +50,19 @@ def group_numbers(
             found[group.name] = like_lm_evals(group, tasks)
             continue
         group.aggregator.strict = not is_lenient(group)
-        entries = group.config.aggregate_metric_list or ()
-        numbers = known[group.name] = guarded(partial(group.compute_metrics, known), entries)
+        numbers = known[group.name] = _numbers(group, known)
         found[group.name] = {ScoreKey(*_split(key)): _as_estimate(value) for key, value in numbers.items()}
     return found
+
+
+def _numbers(group: Group[Any], known: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """A group's own numbers. What fails loses its own rows: the aggregators', or those of the group's scorer."""
+    names = [entry.row_name for entry in group.config.aggregate_metric_list or ()]
+    if type(group).compute_metrics is not Group.compute_metrics:  # a kind of group of the user's
+        return guarded(partial(group.compute_metrics, known), names)
+    scorer = getattr(group.config.group_scorer, "__name__", "group_scorer")
+    rows = guarded(partial(group.aggregator.aggregate, group, known), names)
+    return {**rows, **guarded(partial(group.own_metrics, known), [scorer])}
 
 
 def is_lenient(group: Group[Any]) -> bool:

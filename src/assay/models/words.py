@@ -71,6 +71,7 @@ class ServerWords:
 
     def __init__(self) -> None:
         self._known: dict[str, list[int]] = {}
+        self._held = 0
         self._ask: Callable[[str], Awaitable[list[int]]] | None = None
         self.prefix = 0
 
@@ -84,12 +85,13 @@ class ServerWords:
         self.identity = f"server {digest(repr(await ask('The quick brown fox, 123')).encode())}"
 
     async def learn(self, texts: Iterable[str]) -> None:
-        if len(self._known) > KEPT:
-            self._known.clear()
+        if self._held > KEPT:
+            self._known, self._held = {}, 0
         for text in texts:
             if text not in self._known:
                 assert self._ask is not None, "the model is greeted before it is asked"
                 self._known[text] = await self._ask(text)
+                self._held += len(self._known[text])
 
     def encode(self, text: str) -> list[int]:
         return self._known[text]

@@ -164,6 +164,7 @@ def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> dict[str, Any]:
             "stderr": row.stderr,
             "interval": ends(row),
             "n": row.n,
+            **({"clusters": row.draws} if 0 < row.draws < row.n else {}),
             **({"tasks": row.tasks} if row.tasks > 1 else {}),
             **({"missing": list(row.missing)} if row.missing else {}),
             **({"reason": row.reason} if row.reason else {}),

@@ -32,13 +32,12 @@ def _reply(response: Response) -> dict[str, Any]:
         return {"failed": response.reason}
     told: dict[str, Any] = {}
     if isinstance(response, Text):
-        told = {
-            name: value for name, value in (("finish", response.finish), ("reasoning", response.reasoning)) if value
-        }
+        if response.finish:
+            told["finish"] = response.finish
+        if response.reasoning:
+            told["reasoning"] = response.reasoning
     if response.usage is not None:
-        told |= {
-            name: value for name, value in response.usage._asdict().items() if value and (name, value) != ("tries", 1)
-        }
+        told["usage"] = tuple(response.usage)
     return told
 
 
