@@ -126,7 +126,7 @@ def test_failures_have_a_limit(serve: Servers, tmp_path: Path) -> None:
     documents = rows(50, status=400)
     found = evaluate(tmp_path, serve(script=TALKING), documents, max_failures=5)
     assert found["assay"]["ended"] == "max_failures: 5 requests have failed"
-    assert 5 <= found["assay"]["tasks"]["t"]["failed"] <= 9  # and what was under way
+    assert 5 <= found["assay"]["tasks"]["t"]["failed"] <= 5 + 2 * 4  # and what had left by then
 
 
 def test_a_partial_run_says_so_and_has_its_own_exit_code(serve: Servers, tmp_path: Path) -> None:

@@ -70,6 +70,15 @@ class Rolling(NamedTuple):
 Request = Generate | Loglikelihood | Rolling
 
 
+def arguments(request: Request) -> tuple[Any, ...]:
+    """What lm-eval calls the arguments of a request."""
+    if isinstance(request, Loglikelihood):
+        return (request.context, request.continuation)
+    if isinstance(request, Generate):
+        return (request.prompt, dict(request.params))
+    return (request.text,)
+
+
 class Usage(NamedTuple):
     """What a response took: tokens read and written, seconds, how often it was asked for.
 

@@ -108,7 +108,7 @@ def _table_rows(options: argparse.Namespace) -> list[Row]:
     from assay.filters import FILTERS
     from assay.groups.factory import AGGREGATORS
     from assay.models.load import BACKENDS
-    from assay.scorers.named import SCORERS
+    from assay.scorers.named import SCORER_REGISTRY
     from assay.scorers.table import ALL_METRICS
 
     kind = options.kind.removesuffix("s")
@@ -120,7 +120,7 @@ def _table_rows(options: argparse.Namespace) -> list[Row]:
         tables: dict[str, Mapping[str, object]] = {
             "model": BACKENDS,
             "filter": {**FILTERS, "custom": None},
-            "scorer": SCORERS,
+            "scorer": SCORER_REGISTRY,
             "aggregator": AGGREGATORS,
         }
         rows = {name: {"description": _sentence(made)} for name, made in tables[kind].items()}

@@ -198,7 +198,9 @@ class ConfigurableTask(Task):
     def _metrics_alone(self) -> Scoring:
         """The metrics of the configuration for answers that are filtered already."""
         made = self._scored(process_results=None, filter_list=(DEFAULT,))
-        return replace(made, parents=self.yaml_scoring.parents)
+        for _, scorer in made.pipelines:
+            scorer.parents = self.yaml_scoring.pipelines[0][1].parents  # what is found out here is known there, too
+        return made
 
     def process_results(self, doc: Any, results: Any) -> dict[str, Any]:
         if callable(self._config.process_results):
@@ -212,14 +214,12 @@ class ConfigurableTask(Task):
         return dict(scored[0].values)
 
     def aggregation(self) -> dict[str, Any]:
-        known = {metric.name: metric.aggregation for _, metrics in self.yaml_scoring.pipelines for metric in metrics}
+        known = {metric.name: metric.aggregation for metric in self.yaml_scoring.metrics}
         known |= {name: known[parent] for name, parent in self.yaml_scoring.parents.items()}
         return {name: AGGREGATIONS[found] if isinstance(found, str) else found for name, found in known.items()}
 
     def higher_is_better(self) -> dict[str, Any]:
-        known = {
-            metric.name: metric.higher_is_better for _, metrics in self.yaml_scoring.pipelines for metric in metrics
-        }
+        known = {metric.name: metric.higher_is_better for metric in self.yaml_scoring.metrics}
         return known | {name: known[parent] for name, parent in self.yaml_scoring.parents.items()}
 
 

@@ -145,7 +145,8 @@ class Task:
         run = self.surroundings
         assert run is not None, "only tasks of a run are scored"
         made = scoring(run.task, replace(self.yaml_config, **changes), run.settings, run.helpers)
-        return replace(made, multiple_targets=self.multiple_target or self.yaml_config.multiple_targets)
+        several = self.multiple_target or self.yaml_config.multiple_targets
+        return replace(made, reading=made.reading.but(multiple_targets=several))
 
     def has_training_docs(self) -> bool:
         return False

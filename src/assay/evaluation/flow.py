@@ -23,7 +23,6 @@ from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.record import config_section, facts, run_section, spec
 from assay.groups.results import bottom_up, group_numbers
 from assay.models.protocol import AnyModel, Remote
-from assay.plans.ask import ask
 from assay.records import Estimate, ScoreKey
 from assay.runs.cache import Cache, Cached
 from assay.runs.folder import RunFolder, open_run
@@ -125,7 +124,7 @@ class Run:
 
     def execute(self) -> dict[str, Any]:
         """Ask, score and count; the result is the content of results.json."""
-        models = {UNDER_TEST: self.ready_model(), **role_models(self.config, self.roles)}
+        models = {UNDER_TEST: self.ready_model(), **role_models(self.config, self.roles, self._wanted_models())}
         check_model(self.ready_model(), [run.runnable for run in self.tasks])
         refuse_unpriced(models, self.config.max_cost)
         for model in models.values():
@@ -143,6 +142,10 @@ class Run:
             written = {key: value for key, value in results.items() if key != "samples"}
             self.folder.finish(written, results["assay"]["status"], dataclasses.asdict(self.counts))
         return results
+
+    def _wanted_models(self) -> dict[str, object]:
+        """The models that scorers ask, by role."""
+        return {role: told for run in self.tasks for role, told in run.runnable.models().items()}
 
     def _tell_remarks(self) -> None:
         """What is worth knowing about the model, for what these tasks ask of it."""
@@ -213,7 +216,9 @@ class Run:
                 name = run.runnable.task.name
                 named = name.encode()
                 for number, sample in run.samples():
-                    yield Started((run, number, sample), b"%s\0%d" % (named, sample.doc_id), ask(sample.requests), name)
+                    yield Started(
+                        (run, number, sample), b"%s\0%d" % (named, sample.doc_id), run.runnable.plan(sample), name
+                    )
 
         def end(ended: Ended) -> None:
             run, number, sample = ended.what

@@ -39,8 +39,10 @@ def parse_role(written: object, role: str) -> tuple[str, dict[str, Any]]:
     return name.strip(), parse_arguments(rest, f"model_role.{role}")
 
 
-def role_models(config: RunConfig, given: Mapping[str, AnyModel]) -> dict[str, AnyModel]:
-    """The models beside the one under test, by role; those that were handed over as they are."""
+def role_models(
+    config: RunConfig, given: Mapping[str, AnyModel], wanted: Mapping[str, object]
+) -> dict[str, AnyModel]:
+    """The models beside the one under test, by role: handed over as they are, named by the run, or by the tasks' scorers."""
     made: dict[str, AnyModel] = {}
     for role, written in (config.model_role or {}).items():
         if role == UNDER_TEST or not role.isidentifier():
@@ -48,7 +50,16 @@ def role_models(config: RunConfig, given: Mapping[str, AnyModel]) -> dict[str, A
             raise ConfigError([Problem(Place("model_role"), f"{role!r} is no name for a role", fix)])
         name, arguments = parse_role(written, role)
         made[role] = load_model(name, arguments)
-    return {**made, **given}
+    found = {**made, **given}
+    lacking = [role for role, told in wanted.items() if told is None and role not in found]
+    if lacking:
+        what = f"the tasks ask a model in the role {lacking[0]!r}, and the run has none"
+        fix = f"give --model_role {lacking[0]}=openai-chat,model=…,base_url=…"
+        raise ConfigError([Problem(Place("model_role"), what, fix)])
+    for role, told in wanted.items():
+        if role not in found:
+            found[role] = load_model(*parse_role(told, role))
+    return found
 
 
 def labels(models: Mapping[str, AnyModel]) -> dict[str, str]:

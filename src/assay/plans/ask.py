@@ -1,13 +1,22 @@
 """What is asked about a question, by output type; and the plan that asks it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from assay.records import DEFAULT_MAX_GEN_TOKS, Asking, Generate, Loglikelihood, Request, Rolling
+from assay.records import DEFAULT_MAX_GEN_TOKS, Asking, Failed, Generate, Loglikelihood, Request, Response, Rolling
 
 
 def ask(requests: Sequence[Request]) -> Asking:
     """Ask everything at once; the responses are the answer."""
     return (yield requests)
+
+
+def ask_about(requests: Sequence[Request], more: Callable[[Sequence[Response]], Sequence[Request]]) -> Asking:
+    """Ask everything at once, and then what follows from the responses; all responses together are the answer."""
+    responses = yield requests
+    if any(isinstance(response, Failed) for response in responses):
+        return responses
+    further = more(responses)
+    return [*responses, *(yield further)] if further else responses
 
 
 def choice_requests(context: str, choices: Sequence[str], delimiter: str) -> list[Request]:

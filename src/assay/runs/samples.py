@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.records import Failed, FilterScores, Generate, Loglikelihood, Request, Response, Sample, Text
+from assay.records import Failed, FilterScores, Request, Response, Sample, Text
+from assay.records import arguments as arguments
 
 
 class Kept(NamedTuple):
@@ -62,15 +63,6 @@ def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
         own = {"filtered_resps": list(answers), "filter": name, "metrics": list(values)}
         several = {"scores_per_repeat": dict(repeats)} if repeats else {}
         yield {**common, **own, **hashes, **values, **several}
-
-
-def arguments(request: Request) -> tuple[Any, ...]:
-    """What lm-eval calls the arguments of a request."""
-    if isinstance(request, Loglikelihood):
-        return (request.context, request.continuation)
-    if isinstance(request, Generate):
-        return (request.prompt, dict(request.params))
-    return (request.text,)
 
 
 def _prompt(request: Request) -> str:

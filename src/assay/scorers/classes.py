@@ -6,8 +6,8 @@ The names of classes are the words of the choices, or the answers that a filter 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from assay.scorers.metrics import CHOICE, GENERATE, Declared
-from assay.scorers.results import MCResult
+from assay.scorers.metrics import Declared
+from assay.scorers.results import CHOICE, GENERATE, MCResult
 
 
 class Hit(NamedTuple):

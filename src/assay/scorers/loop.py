@@ -3,12 +3,14 @@
 import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from assay.records import Failed, FilterScores, Likelihood, Response, Rolling, Sample, Text
-from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, Metric, Repeated
-from assay.scorers.results import GenResult, LLResult, MCResult, gold_index, is_none_of
+from assay.records import Failed, FilterScores, Likelihood, Request, Response, Rolling, Text
+from assay.scorers.metrics import Metric
+from assay.scorers.results import Reading
+from assay.scorers.scorer import Document as Document
+from assay.scorers.scorer import ProcessResultsScorer, Scorer, shown
 
 TIME_LIMIT = 10.0
 """Seconds that the filters and metrics of one document may take: patterns of users can run without end."""
@@ -25,114 +27,129 @@ class Filter(Protocol):
     def apply_batch(self, responses: Sequence[list[Any]], docs: Sequence[Mapping[str, Any]]) -> list[Any]: ...
 
 
-class Document(NamedTuple):
-    """A sample with its responses: for each request, one per repeat, as filters see them."""
-
-    sample: Sample
-    responses: Sequence[list[Any]]
-
-
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How a task is scored: its filters with their metrics, or a function of the task's own instead of metrics."""
+    """How a task is scored: its filters, each with the scorer that looks at what it leaves."""
 
-    output_type: str
-    pipelines: Sequence[tuple[Filter, Sequence[Metric]]]
-    process_results: Callable[[Mapping[str, Any], list[Any]], Mapping[str, Any]] | None = None
-    has_choices: bool = False
-    like_lm_eval: bool = False
-    parents: dict[str, str] = field(default_factory=dict)
-    """Values that came in a mapping, by name: the metric that gave them. Known when documents have been scored."""
-    multiple_targets: bool = False
+    pipelines: Sequence[tuple[Filter, Scorer]]
+    reading: Reading
+    task: str = ""
 
     @property
     def is_batch(self) -> bool:
-        return any(pipeline.is_batch for pipeline, _ in self.pipelines)
+        return any(pipeline.is_batch or scorer.is_batch for pipeline, scorer in self.pipelines)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        return [metric for pipeline, scorer in self.pipelines for metric in scorer.get_metrics(pipeline.name)]
+
+    @property
+    def parents(self) -> dict[str, str]:
+        """Values that came in a mapping, by name: the metric that gave them. Known when documents have been scored."""
+        return {name: parent for _, scorer in self.pipelines for name, parent in scorer.parents.items()}
 
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none. Failure is told apart from every score."""
+        if not self.is_batch:
+            return [_guarded(self._score_one, document) for document in documents]
+        by_filter = [self._answers(pipeline, documents) for pipeline, _ in self.pipelines]
+        answers = list(zip(*by_filter, strict=True))
         scored: list[list[FilterScores] | Failed] = [[] for _ in documents]
-        for pipeline, metrics in self.pipelines:
-            together = self._filtered_together(pipeline, documents) if pipeline.is_batch else None
-            for number, document in enumerate(documents):
-                already = scored[number]
+        for number, (pipeline, scorer) in enumerate(self.pipelines):
+            found = self._score_all(pipeline.name, scorer, documents, by_filter[number], answers)
+            for at, made in enumerate(found):
+                already = scored[at]
                 if isinstance(already, Failed):
                     continue
-                answers = together[number] if isinstance(together, list) else together
-                made = (
-                    answers
-                    if isinstance(answers, Failed)
-                    else _guarded(self._score_one, pipeline, metrics, document, answers)
-                )
                 if isinstance(made, Failed):
-                    scored[number] = made
+                    scored[at] = made
                 else:
                     already.append(made)
         return scored
 
-    def _score_one(self, pipeline: Filter, metrics: Sequence[Metric], document: Document, answers: Any) -> FilterScores:
-        sample = document.sample
-        if answers is None:
-            answers = pipeline.apply(document.responses, sample.doc)
-        if self.process_results is not None:
-            return FilterScores(pipeline.name, answers, dict(self.process_results(sample.doc, answers)))
-        return FilterScores(pipeline.name, answers, *self._compute(self._create_result(sample, answers), metrics))
+    def questions(self, document: Document) -> list[Request]:
+        """What scorers ask other models about a document's answers; nothing where its answers cannot be told."""
+        if not self.asks:
+            return []
+        found = _guarded(self._questions, document)
+        return [] if isinstance(found, Failed) else found
 
-    def _filtered_together(self, pipeline: Filter, documents: Sequence[Document]) -> list[Any] | Failed:
-        """The answers of every document, from a filter that must see them all at once."""
+    def _questions(self, document: Document) -> list[Request]:
+        responses, doc = document.responses, document.sample.doc
+        return [
+            request
+            for pipeline, scorer in self.pipelines
+            if scorer.asks
+            for request in scorer.questions(self.reading.result(document.sample, pipeline.apply(responses, doc)))
+        ]
+
+    @property
+    def asks(self) -> bool:
+        return any(scorer.asks for _, scorer in self.pipelines)
+
+    def _score_one(self, document: Document) -> list[FilterScores]:
+        responses, doc = document.responses, document.sample.doc
+        answers = [pipeline.apply(responses, doc) for pipeline, _ in self.pipelines]
+        verdicts = iter(document.verdicts)
+        return [
+            self._scores(pipeline.name, scorer, document._replace(verdicts=verdicts), own, answers)
+            if scorer.asks
+            else self._scores(pipeline.name, scorer, document, own, answers)
+            for (pipeline, scorer), own in zip(self.pipelines, answers, strict=True)
+        ]
+
+    def _scores(self, name: str, scorer: Scorer, document: Document, own: Any, answers: Sequence[Any]) -> FilterScores:
+        """What a scorer makes of one document's answers: create the result, then for each metric compute."""
+        sample = document.sample
+        if isinstance(scorer, ProcessResultsScorer) and scorer.is_direct:
+            return FilterScores(name, own, scorer.values(sample, own))
+        if scorer.asks:
+            scores = scorer.scores_asked(self.reading.result(sample, own), name, document.verdicts)
+        elif scorer.is_plain:
+            scores = scorer.scores(self.reading.result(sample, own), name)
+        else:
+            named = {pipeline.name: each for (pipeline, _), each in zip(self.pipelines, answers, strict=True)}
+            scores = scorer.scores_shown(shown(document, named, self.reading, self.task), name)
+        return FilterScores(name, own, *scorer.reduced(scores, name, own))
+
+    def _score_all(
+        self, name: str, scorer: Scorer, documents: Sequence[Document], own: Sequence[Any], answers: Sequence[Any]
+    ) -> list[FilterScores | Failed]:
+        """What a scorer makes of all documents; `own` are the answers it looks at, `answers` those of every filter."""
+        lost = [next((each for each in several if isinstance(each, Failed)), None) for several in answers]
+        if not scorer.is_batch:
+            return [
+                failed or _guarded(self._scores, name, scorer, document, mine, several)
+                for document, mine, several, failed in zip(documents, own, answers, lost, strict=True)
+            ]
+        made: list[Any] = [
+            failed or _guarded(self.reading.result, document.sample, mine)
+            for document, mine, failed in zip(documents, own, lost, strict=True)
+        ]
+        whole = [result for result in made if not isinstance(result, Failed)]
+        seconds = TIME_LIMIT * max(1, len(documents))
+        found = _guarded(scorer.scores_together, whole, name, seconds=seconds)
+        scores = iter([found] * len(whole) if isinstance(found, Failed) else found)
+        return [
+            each if isinstance(each, Failed) else _as_scores(scorer, next(scores), name, mine)
+            for each, mine in zip(made, own, strict=True)
+        ]
+
+    def _answers(self, pipeline: Filter, documents: Sequence[Document]) -> list[Any]:
+        """What a filter leaves of every document; a filter that must see them all at once, does."""
+        if not pipeline.is_batch:
+            return [_guarded(pipeline.apply, document.responses, document.sample.doc) for document in documents]
         responses = [each for document in documents for each in document.responses]
         docs = [document.sample.doc for document in documents for _ in document.responses]
         answers = _guarded(pipeline.apply_batch, responses, docs, seconds=TIME_LIMIT * max(1, len(documents)))
         if isinstance(answers, Failed):
-            return answers
+            return [answers] * len(documents)
         parts = iter(answers)
         return [[next(parts) for _ in document.responses] for document in documents]
 
-    def _compute(self, result: Any, metrics: Sequence[Metric]) -> tuple[dict[str, Any], Mapping[str, Sequence[Any]]]:
-        """The value of each metric, and where it is one of several answers, the score of each."""
-        values: dict[str, Any] = {}
-        repeats: dict[str, Sequence[Any]] = {}
-        for metric in metrics:
-            value = metric.compute(result)
-            if isinstance(value, Repeated):
-                if len(value) > 1:
-                    repeats[metric.name] = list(value)
-                value = metric.reduce(value) if len(value) > 1 else value[0]
-            if isinstance(value, Mapping):
-                values.update(value)
-                self.parents.update(dict.fromkeys(value, metric.name))
-            else:
-                values[metric.name] = value
-        return values, repeats
 
-    def _create_result(self, sample: Sample, answers: Sequence[Any]) -> Any:
-        """What the metrics of this output type look at."""
-        if self.output_type == CHOICE:
-            choices = sample.choices or ()
-            lls, greedy = [answer[0] for answer in answers], [answer[1] for answer in answers]
-            count = len(choices)
-            alone = lls[count:] if len(lls) == 2 * count else ()
-            gold = gold_index(sample.gold, choices)
-            if not self.like_lm_eval and is_none_of(gold, choices):
-                raise ValueError(f"the right answer, {sample.gold!r:.80}, is none of the {count} choices")
-            return MCResult(sample.doc, gold, choices, lls[:count], greedy[:count], alone)
-        if self.output_type == GENERATE:
-            return GenResult(sample.doc, self._references(sample, answers[0]), answers[0])
-        if self.output_type == LIKELIHOOD:
-            return LLResult(sample.doc, sample.target, answers[0][0], answers[0][1])
-        return LLResult(sample.doc, sample.target, answers[0], False)
-
-    def _references(self, sample: Sample, answer: Any) -> list[Any]:
-        """The right answers, each of the type that the answer has."""
-        gold = sample.gold
-        if self.has_choices and sample.choices is not None and isinstance(gold, int):
-            gold = sample.choices[gold]
-        elif self.multiple_targets:
-            return list(gold) if isinstance(gold, list | tuple) else [gold]
-        one = answer[0] if isinstance(answer, list) and answer else answer
-        if one is not None and type(gold) is not type(one):
-            gold = type(one)(gold)
-        return [gold]
+def _as_scores(scorer: Scorer, scores: Any, name: str, own: Any) -> FilterScores | Failed:
+    return scores if isinstance(scores, Failed) else FilterScores(name, own, *scorer.reduced(scores, name, own))
 
 
 def raw(request: Any, response: Response) -> Any:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.scorers.clock import clock_stopped, in_main_thread
-from assay.scorers.metrics import GENERATE, Declared
+from assay.scorers.metrics import Declared
+from assay.scorers.results import GENERATE
 
 SECONDS = 5
 """What one comparison may take: some expressions never end."""

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.scorers.results import OUT_OF_RANGE, LLResult, MCResult
-
-CHOICE, LIKELIHOOD, ROLLING, GENERATE = "multiple_choice", "loglikelihood", "loglikelihood_rolling", "generate_until"
+from assay.scorers.reduce import Reductions
+from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, OUT_OF_RANGE, ROLLING, LLResult, MCResult
 
 Scored = Any
 """A metric's value for one document: a number, what an aggregation needs, or a mapping of several."""
@@ -27,7 +26,7 @@ class Metric:
     compute: Callable[[Any], Scored]
     aggregation: str | Callable[..., Any] | None
     higher_is_better: bool | None
-    reduce: Callable[[Sequence[Any]], Any]
+    reductions: Reductions
     gives: Sequence[str] | None = ()
     """The names of its values, where it gives several; None where they are only known from the data."""
 

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.scorers.clock import clock_stopped
-from assay.scorers.metrics import GENERATE, Declared
+from assay.scorers.metrics import Declared
+from assay.scorers.results import GENERATE
 
 START_SECONDS = 30.0
 """What the sandbox itself may take to be ready on a busy machine."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from assay.scorers.metrics import GENERATE, Declared
+from assay.scorers.metrics import Declared
+from assay.scorers.results import GENERATE
 
 References = Sequence[Any]
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")

@@ -1,17 +1,18 @@
 """The metrics a task names, made ready: everything about them that can be wrong is found here, before any request."""
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
-from assay.aggregate.reduce import REDUCTIONS, Reduction, mean
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.scorers.metrics import DEFAULTS, GENERATE, METRICS, Declared, Metric, Repeated, pair
-from assay.scorers.results import GenResult
+from assay.scorers.metrics import DEFAULTS, METRICS, Declared, Metric, Repeated, pair
+from assay.scorers.reduce import ADDED, PLAIN, Reductions, read_reductions
+from assay.scorers.results import GENERATE, GenResult
 from assay.scorers.table import ALL_METRICS
 from assay.scorers.text_metrics import ALONE
 from assay.tasks.settings import Helpers
@@ -26,22 +27,25 @@ EXTRAS = {"math_verify": "math"}
 class Binder:
     """Binds the metrics of one task. `place(number, key)` says where an entry of its metric_list stands."""
 
-    def __init__(self, output_type: str, place: Callable[..., Place], helpers: Helpers, *, lenient: bool) -> None:
+    def __init__(
+        self, output_type: str, place: Callable[..., Place], helpers: Helpers, *, lenient: bool, repeats: int = 1
+    ) -> None:
         self.output_type = output_type
         self.place = place
         self.helpers = helpers
         self.lenient = lenient
+        self.repeats = repeats
 
     def bind(self, configs: Sequence[MetricConfig] | None, *, processed: bool) -> list[Metric]:
         """The metrics; `processed` means that a function of the task computes the values, and only the rest is needed."""
         if configs is None:
             return [] if processed else [self._default(name) for name in DEFAULTS[self.output_type]]
-        return [self._metric(config, number, processed=processed) for number, config in enumerate(configs)]
+        return _told_apart([self._metric(config, number, processed=processed) for number, config in enumerate(configs)])
 
     def _default(self, name: str) -> Metric:
         declared = METRICS[name]
         compute = self._compute(name, declared, {}, 0)
-        return Metric(name, compute, declared.aggregation, declared.higher_is_better, mean)
+        return Metric(name, compute, declared.aggregation, declared.higher_is_better, Reductions())
 
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
         named = config.name if isinstance(config.name, str) else getattr(config.name, "__name__", repr(config.name))
@@ -63,7 +67,7 @@ class Binder:
             better = known.higher_is_better if known is not None else None
         is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
         by_name = aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation
-        return Metric(named, compute, by_name, better, self._reduction(config, number), gives)
+        return Metric(named, compute, by_name, better, self._reductions(config, number), gives)
 
     def _declared(self, config: MetricConfig, *, processed: bool) -> Declared | None:
         """The metric that a name means. A name that lm-eval does not have belongs to the task's own code first."""
@@ -99,7 +103,7 @@ class Binder:
             return self._compute(named, declared, config.kwargs, number)
         if declared is not None and is_generation and self._is_handed_on(config, declared):
             # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-            return lambda result: pair(result.target, result.results)
+            return lambda result: pair(result.target, result.answer)
         found = self.helpers.find_metric(named) if is_generation else None
         if found is not None:
             return _adapted(found, config.kwargs, named)
@@ -156,17 +160,34 @@ class Binder:
         _need(found.needs, self.place(number, "aggregation"), f"aggregation {found.name!r}")
         return found
 
-    def _reduction(self, config: MetricConfig, number: int) -> Reduction:
-        wanted = config.reduction
-        if callable(wanted):
-            return wanted
-        if wanted is not None and wanted not in REDUCTIONS:
-            what = f"no reduction is called {wanted!r}"
-            raise self._problem(number, "reduction", what, did_you_mean(str(wanted), REDUCTIONS))
-        return REDUCTIONS[str(wanted or "mean")]
+    def _reductions(self, config: MetricConfig, number: int) -> Reductions:
+        try:
+            found = read_reductions(config.reduction)
+        except LookupError as error:
+            what = f"no reduction is called {error.args[0]!r}"
+            known = [*PLAIN, *(f"{name}4" for name in ADDED)]
+            raise self._problem(number, "reduction", what, did_you_mean(error.args[0], known)) from None
+        except ValueError as error:
+            raise self._problem(number, "reduction", str(error), "see docs/scorers.md") from None
+        if found.least > self.repeats:
+            what = f"needs {found.least} repeats, and the task has {self.repeats}"
+            raise self._problem(number, "reduction", what, f"write `repeats: {found.least}` or more, or give --repeats")
+        return found
 
     def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
         return ConfigError([Problem(self.place(number, key), what, fix)])
+
+
+def _told_apart(metrics: list[Metric]) -> list[Metric]:
+    """Metrics whose added rows have different names: where two would share one, it names the metric, too."""
+    taken = Counter(row for metric in metrics for row in metric.reductions.added)
+    taken.update(metric.name for metric in metrics)
+    return [
+        replace(metric, reductions=replace(metric.reductions, added={
+            row if taken[row] == 1 else f"{row}({metric.name})": reduce for row, reduce in metric.reductions.added.items()
+        }))
+        for metric in metrics
+    ]  # fmt: skip
 
 
 class Parts(NamedTuple):
@@ -200,11 +221,11 @@ def _never(result: Any) -> Any:  # noqa: ARG001
 
 def _each_answer(result: GenResult, score: Callable[[Any], Any]) -> Any:
     """The score of the answer; of several answers, their scores."""
-    if not isinstance(result.results, list):
-        return score(result.results)
-    if not result.results:
+    if not isinstance(result.answer, list):
+        return score(result.answer)
+    if not result.answer:
         raise ValueError("the filter leaves no answer")
-    return Repeated([score(answer) for answer in result.results])
+    return Repeated([score(answer) for answer in result.answer])
 
 
 def _adapted(function: Callable[..., Any], kwargs: Mapping[str, Any], named: str) -> Callable[[Any], Any]:
@@ -220,7 +241,7 @@ def _adapted(function: Callable[..., Any], kwargs: Mapping[str, Any], named: str
         return function([reference, answer])
 
     def compute(result: GenResult) -> Any:
-        answer = result.results
+        answer = result.answer
         if len(result.target) == 1:
             return score(result.target[0], answer)
         found = [score(reference, answer) for reference in result.target]

@@ -10,8 +10,10 @@ from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.filters import build_pipeline
-from assay.filters.pipeline import DEFAULT
+from assay.filters.pipeline import DEFAULT, Pipeline
 from assay.plans.ask import (
+    ask,
+    ask_about,
     choice_requests,
     context_requests,
     generation_params,
@@ -22,6 +24,7 @@ from assay.plans.ask import (
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     LIMITS,
+    Asking,
     Failed,
     FilterScores,
     Loglikelihood,
@@ -35,12 +38,15 @@ from assay.samples.prompt import Chat, Prompter, Question
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
 from assay.scorers.loop import Document, Scoring, grouped
-from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric
-from assay.scorers.named import scorer_defaults
+from assay.scorers.metrics import Metric
+from assay.scorers.named import make_scorer
+from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading
+from assay.scorers.scorer import Scorer
 from assay.tasks.documents import Splits, chosen, count, evaluated_split, examples
 from assay.tasks.metrics import Binder
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved
+from assay.tasks.scorers import ScorerFactory
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
@@ -87,7 +93,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     several = isinstance(prompter.target(first), list)
     if config.doc_to_choice is not None:
         prompter.choices(first)  # for what a function may draw: lm-eval looks at text, target and choices once, too
-    scored = replace(scored, multiple_targets=several or config.multiple_targets)
+    scored = replace(scored, reading=scored.reading.but(multiple_targets=several or config.multiple_targets))
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
     return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint(), source)
 
@@ -130,27 +136,39 @@ def _has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[
 
 
 def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> Scoring:
-    """The filters of a task, each with its metrics."""
+    """The filters of a task, each with its scorer, and that with its metrics."""
     process = config.process_results if callable(config.process_results) and not settings.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
-    named = scorer_defaults(config.scorer, _placer(task, "scorer")()) if config.scorer is not None else None
-    entries = config.filter_list or (named.filters if named is not None else (DEFAULT,))
-    metrics = config.metric_list if config.metric_list is not None or named is None else named.metrics
-    pipelines = []
+    whole = ScorerFactory.create_scorer(replace(config, process_results=process), _placer(task, "scorer")())
+    entries = config.filter_list or whole.default_filters() or (DEFAULT,)
+    pipelines: list[tuple[Pipeline, Scorer]] = []
     for number, entry in enumerate(entries):
         pipeline = build_pipeline(entry, _placer(task, "filter_list", number, "filter"), helpers.filters())
-        binder = Binder(config.output_type, _metric_placer(task, entry, number), helpers, lenient=lenient)
-        own = entry.metric_list if entry.metric_list is not None else metrics
+        place = _placer(task, "filter_list", number, "scorer")
+        scorer = whole if entry.scorer is None or process is not None else make_scorer(entry.scorer, config, place())
+        binder = Binder(
+            config.output_type, _metric_placer(task, entry, number), helpers, lenient=lenient, repeats=config.repeats
+        )
+        own = next(
+            (m for m in (entry.metric_list, config.metric_list, scorer.default_metrics()) if m is not None), None
+        )
         if settings.predict_only:
             own = (MetricConfig(name="bypass"),)
-        pipelines.append((pipeline, binder.bind(own, processed=process is not None)))
-    return Scoring(
-        output_type=config.output_type,
-        pipelines=pipelines,
-        process_results=process,
-        has_choices=config.doc_to_choice is not None,
-        like_lm_eval=settings.like_lm_eval,
-    )
+        scorer.bind(entry.name, binder.bind(own, processed=process is not None))
+        pipelines.append((pipeline, scorer))
+    _check_filters(task, pipelines)
+    reading = Reading(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
+    return Scoring(pipelines, reading, task.name)
+
+
+def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> None:
+    """Scorers that look at other filters find them."""
+    known = [pipeline.name for pipeline, _ in pipelines]
+    for _, scorer in pipelines:
+        for name in scorer.needs_filters:
+            if name not in known:
+                what = f"scorer {scorer.name!r} needs the filter {name!r}, and the task has none of that name"
+                raise ConfigError([Problem(_placer(task, "filter_list")(), what, did_you_mean(name, known))])
 
 
 def _placer(task: Task, *path: str | int) -> Callable[..., Place]:
@@ -268,14 +286,23 @@ class PreparedTask:
     def _unconditional(self) -> bool:
         return any(metric.name == "acc_mutual_info" for metric in self._metrics())
 
+    def plan(self, sample: Sample) -> Asking:
+        if not self.scoring.asks:
+            return ask(sample.requests)
+        return ask_about(sample.requests, lambda responses: self.scoring.questions(self.document(sample, responses)))
+
+    def models(self) -> Mapping[str, object]:
+        return {role: told for _, scorer in self.scoring.pipelines for role, told in scorer.models().items()}
+
     def document(self, sample: Sample, responses: Sequence[Response]) -> Document:
-        return Document(sample, grouped(sample.requests, responses, self.config.repeats))
+        own, verdicts = responses[: len(sample.requests)], responses[len(sample.requests) :]
+        return Document(sample, grouped(sample.requests, own, self.config.repeats), verdicts)
 
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
         return self.scoring.score(documents)
 
     def _metrics(self) -> Iterator[Metric]:
-        return (metric for _, metrics in self.scoring.pipelines for metric in metrics)
+        return iter(self.scoring.metrics)
 
     def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
         named = self.scoring.parents.get(metric, metric)
@@ -283,17 +310,19 @@ class PreparedTask:
         return AGGREGATIONS[found] if isinstance(found, str) else found
 
     def rows(self) -> frozenset[ScoreKey] | None:
-        if self.scoring.process_results is not None or any(metric.gives is None for metric in self._metrics()):
-            return None
-        return frozenset(
-            ScoreKey(name, each.name)
-            for each, metrics in self.scoring.pipelines
-            for metric in metrics
-            for name in metric.gives or (metric.name,)
-        )
+        found = set()
+        for each, scorer in self.scoring.pipelines:
+            metrics, given = scorer.get_metrics(each.name), scorer.rows()
+            if given is None or any(metric.gives is None for metric in metrics):
+                return None
+            names = [name for metric in metrics for name in metric.gives or (metric.name,)]
+            added = [row for metric in metrics for row in metric.reductions.added]
+            found |= {ScoreKey(name, each.name) for name in (*names, *added, *given)}
+        return frozenset(found)
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         known = {metric.name: metric.higher_is_better for metric in self._metrics()}
+        known |= {row: metric.higher_is_better for metric in self._metrics() for row in metric.reductions.added}
         below = {name: known.get(parent) for name, parent in self.scoring.parents.items()}
         hidden = {*self.scoring.parents.values()} - {*below}
         return {**{name: better for name, better in known.items() if name not in hidden}, **below}

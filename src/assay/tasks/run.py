@@ -75,7 +75,7 @@ class TaskRun:
         if failure is not None or sample.problem:
             self._fail(sample, failure.reason if failure is not None else sample.problem, told=told)
             return
-        self._notice(sample, responses)
+        self._notice(sample, responses[: len(sample.requests)])
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
             self._together.append((document, told))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from assay.aggregate.functions import Aggregation
-from assay.records import Failed, FilterScores, Response, Sample, ScoreKey
+from assay.records import Asking, Failed, FilterScores, Response, Sample, ScoreKey
 from assay.scorers.loop import Document
 from assay.tasks.task import Task
 
@@ -55,6 +55,14 @@ class Runnable(Protocol):
 
     def samples(self) -> Iterator[Sample]:
         """The evaluated documents with what is asked about each, one at a time."""
+        ...
+
+    def plan(self, sample: Sample) -> Asking:
+        """What is asked about a sample, step by step."""
+        ...
+
+    def models(self) -> Mapping[str, object]:
+        """Further models that its scorers ask, by role."""
         ...
 
     def document(self, sample: Sample, responses: Sequence[Response]) -> Document: ...

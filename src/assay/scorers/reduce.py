@@ -1,0 +1,149 @@
+"""Reductions: the scores of a document's repeats to one; and what can be said of drawing k of them.
+
+`pass@k`, `pass^k` and `maj@k` are averages over all ways to choose k of the n repeats, so that more repeats make them
+sharper and not different.
+"""
+
+import random
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations
+from math import comb
+from typing import Any
+
+Reduction = Callable[[Sequence[Any], Sequence[Any]], Any]
+"""The scores of a document's repeats, and the answers they are of, to one."""
+SUBSETS = 2000
+"""So many ways to choose k of n are looked at by `maj@k`: all of them where there are no more, else so many at random."""
+
+
+def mean(scores: Sequence[Any], answers: Sequence[Any] = ()) -> Any:  # noqa: ARG001  # the shape of a reduction
+    """The mean; of scores that are mappings, key by key."""
+    if isinstance(scores[0], Mapping):
+        return {key: mean([score[key] for score in scores]) for key in scores[0]}
+    return sum(scores) / len(scores)
+
+
+def pass_at(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:  # noqa: ARG001
+    """The probability that at least one of k answers is right.
+
+    >>> round(pass_at([1, 0, 0, 0], [], k=2), 3)
+    0.5
+    """
+    n, right = len(scores), _right(scores, f"pass@{k}")
+    _enough(n, k, "pass@")
+    return 1.0 - comb(n - right, k) / comb(n, k)
+
+
+def pass_all(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:  # noqa: ARG001
+    """The probability that all of k answers are right.
+
+    >>> pass_all([1, 1, 1, 0], [], k=2)
+    0.5
+    """
+    n, right = len(scores), _right(scores, f"pass^{k}")
+    _enough(n, k, "pass^")
+    return comb(right, k) / comb(n, k)
+
+
+def majority(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:
+    """The score of the answer that most of k say. Of answers that tie, the mean of their scores.
+
+    >>> majority([1, 1, 0], ["a", "a", "b"], k=3)
+    1.0
+    >>> majority([1, 0], ["a", "b"], k=2)
+    0.5
+    """
+    n = len(scores)
+    _enough(n, k, "maj@")
+    if len(answers) != n:
+        raise ValueError(f"maj@{k} needs an answer for each of {n} scores, and there are {len(answers)}")
+    keys = [repr(answer) for answer in answers]
+    if comb(n, k) <= SUBSETS:
+        several = list(combinations(range(n), k))
+    else:
+        draw = random.Random(n * 1000 + k)
+        several = [tuple(draw.sample(range(n), k)) for _ in range(SUBSETS)]
+    return sum(_vote(chosen, keys, scores) for chosen in several) / len(several)
+
+
+def _vote(chosen: Sequence[int], keys: Sequence[str], scores: Sequence[Any]) -> float:
+    votes = Counter(keys[at] for at in chosen)
+    most = max(votes.values())
+    winners = {key for key, count in votes.items() if count == most}
+    by_key = {keys[at]: scores[at] for at in chosen if keys[at] in winners}
+    return float(sum(by_key.values()) / len(by_key))
+
+
+def _right(scores: Sequence[Any], name: str) -> int:
+    if not set(scores) <= {0, 1}:
+        raise ValueError(f"{name} needs scores of 0 and 1, and there is {next(s for s in scores if s not in (0, 1))!r}")
+    return int(sum(scores))
+
+
+def _enough(n: int, k: int, name: str) -> None:
+    if n < k:
+        raise ValueError(f"{name}{k} needs {k} repeats, and there are {n}")
+
+
+def _of_scores(function: Callable[[Sequence[Any]], Any]) -> Reduction:
+    return lambda scores, answers: function(scores)  # noqa: ARG005  # the shape of a reduction
+
+
+PLAIN: dict[str, Reduction] = {
+    "mean": mean,
+    "take_first": _of_scores(lambda scores: scores[0]),
+    "max": _of_scores(max),
+    "min": _of_scores(min),
+    "median": _of_scores(statistics.median),
+}
+"""What the metric's own row may be; the mean where nothing is said."""
+ADDED: dict[str, Callable[..., float]] = {"pass@": pass_at, "pass^": pass_all, "maj@": majority}
+"""What is added beside it, with a number behind: `pass@4`."""
+_COUNTED = re.compile(r"(pass@|pass\^|maj@)([1-9]\d*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Reductions:
+    """How the scores of repeats become one: for the metric's own row, and for rows that are added beside it.
+
+    `least` repeats are needed for all of them.
+    """
+
+    plain: Reduction = mean
+    added: Mapping[str, Reduction] = field(default_factory=dict)
+    least: int = 1
+
+
+def read_reductions(written: object) -> Reductions:
+    """The reductions that a metric names: one or several, or a mapping of rows to reductions. A ValueError names what is none."""
+    if written is None:
+        return Reductions()
+    if isinstance(written, Mapping):
+        several = [_read(each) for each in written.values()]
+        named = dict(zip(map(str, written), (reduce for _, reduce, _ in several), strict=True))
+        return Reductions(added=named, least=max((least for _, _, least in several), default=1))
+    found = [_read(each) for each in (written if isinstance(written, list | tuple) else [written])]
+    plain = [reduce for row, reduce, _ in found if not row]
+    if len(plain) > 1:
+        raise ValueError("names two reductions for the metric's own row: name the rows, {best: max, typical: median}")
+    added = {row: reduce for row, reduce, _ in found if row}
+    return Reductions(plain[0] if plain else mean, added, max(least for _, _, least in found))
+
+
+def _read(written: object) -> tuple[str, Reduction, int]:
+    """A reduction with the row it makes, if it makes one of its own, and how many repeats it needs."""
+    if callable(written):
+        return "", _of_scores(written), 1
+    name = str(written)
+    if name in PLAIN:
+        return "", PLAIN[name], 1
+    counted = _COUNTED.fullmatch(name)
+    if counted is None:
+        raise LookupError(name)
+    k = int(counted[2])
+    return name, partial(ADDED[counted[1]], k=k), k

@@ -1,0 +1,285 @@
+"""Scorers: what makes scores of a document's answers. Filtering comes before them, aggregation after.
+
+A scorer of one's own extends one of three things: the defaults (`default_filters`, `default_metrics`), the score of a
+document (`score`), or those of all documents at once (`score_batch`). The loop around it is never written again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple
+
+from assay.config.task import FilterConfig, MetricConfig, TaskConfig
+from assay.records import Request, Response, Sample, arguments
+from assay.scorers.instance import Instance
+from assay.scorers.metrics import Metric, Repeated
+from assay.scorers.reduce import Reductions, mean
+from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading, Result, Results, result_of
+
+Scores = Mapping[str, Any]
+"""By name: one value for the document, or a list with one for each of its answers."""
+
+
+class Document(NamedTuple):
+    """A sample with its responses: for each request, one per repeat, as filters see them; and what scorers asked about it."""
+
+    sample: Sample
+    responses: Sequence[list[Any]]
+    verdicts: Iterable[Response] = ()
+
+
+class Scorer:
+    """Scores a document's answers with the metrics of the filter they come from."""
+
+    name: ClassVar[str] = "score"
+    """The row of what `score` gives; what it was registered as."""
+    output_types: ClassVar[tuple[str, ...]] = (GENERATE, CHOICE, LIKELIHOOD, ROLLING)
+    asks: ClassVar[bool] = False
+    """Whether it asks other models."""
+    needs_filters: ClassVar[tuple[str, ...]] = ()
+    """Filters of the task that it looks at beside its own."""
+    gives: ClassVar[tuple[str, ...] | None] = None
+    """Rows beside those of the metrics, where they are known before the run."""
+
+    def __init__(self, config: TaskConfig | None = None) -> None:
+        self.config = config
+        self.parents: dict[str, str] = {}
+        self._metrics: dict[str, Sequence[Metric]] = {}
+        self._ways: dict[str, Mapping[str, Reductions]] = {}
+
+    # what may be said otherwise
+
+    def default_filters(self) -> tuple[FilterConfig, ...] | None:
+        """The filters of a task that names none."""
+        return None
+
+    def default_metrics(self) -> tuple[MetricConfig, ...] | None:
+        """The metrics of a task that names none; those of its output type where this is None, too."""
+        return () if self.has_score or self.is_batch or self.asks else None
+
+    def score(self, reference: Any, predictions: list[Any]) -> Any:
+        """The score of a document's answers: a number, a list with one for each answer, or several by name."""
+        raise NotImplementedError
+
+    def score_batch(self, results: Sequence[Result]) -> Sequence[Any]:
+        """The scores of all documents of a task, in their order; each as `score` gives it."""
+        raise NotImplementedError
+
+    def models(self) -> Mapping[str, Any]:
+        """Further models it asks, by role: as `--model_role` has them, or None where the run must name one."""
+        return {}
+
+    def questions(self, result: Result) -> Sequence[Request]:
+        """What it asks those models about a document's answers, where `asks` is true."""
+        raise NotImplementedError
+
+    def verdict(self, result: Result, responses: Sequence[Response]) -> Any:
+        """The score of a document from what they responded: as `score` gives it. What cannot be read raises an error."""
+        raise NotImplementedError
+
+    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Result | Scores:
+        """Score the requests of one document by what a filter left of their responses."""
+        result = self._create_result(instances, filter_name)
+        result.scores = dict(self._compute_metrics(result, self.get_metrics(filter_name)))
+        return result
+
+    def get_metrics(self, filter_name: str) -> Sequence[Metric]:
+        """The metrics for a filter: its own, else the task's."""
+        return self._metrics.get(filter_name, ())
+
+    def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
+        return result_of(instances, filter_name)
+
+    def _compute_metrics(self, result: Any, metrics: Sequence[Metric]) -> dict[str, Any]:
+        scores: dict[str, Any] = {}
+        for metric in metrics:
+            self._note(scores, metric.name, self._compute_metric(result, metric))
+        if self.has_score:
+            self._note(scores, self.name, _by_answer(self.score(_reference(result), result.results), result))
+        return scores
+
+    def _compute_metric(self, result: Any, metric: Metric) -> Any:
+        return metric.compute(result)
+
+    # what the loop asks
+
+    def rows(self) -> tuple[str, ...] | None:
+        """The rows beside those of the metrics; None where only the documents will tell."""
+        if self.gives is not None:
+            return self.gives
+        own = type(self)
+        asks_itself = own._compute_metrics is Scorer._compute_metrics and own.score_instances is Scorer.score_instances
+        return () if asks_itself and not (self.has_score or self.is_batch or self.asks) else None
+
+    @cached_property
+    def has_score(self) -> bool:
+        return type(self).score is not Scorer.score
+
+    @cached_property
+    def is_batch(self) -> bool:
+        return type(self).score_batch is not Scorer.score_batch
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it can be handed results, and need not be shown instances."""
+        own = type(self)
+        return own.score_instances is Scorer.score_instances and own._create_result is Scorer._create_result
+
+    def bind(self, filter_name: str, metrics: Sequence[Metric]) -> None:
+        """Say which metrics belong to a filter."""
+        self._metrics[filter_name] = metrics
+        self._ways[filter_name] = {metric.name: metric.reductions for metric in metrics}
+
+    def scores(self, result: Result, filter_name: str) -> dict[str, Any]:
+        """The scores of a result, by a scorer that is plain."""
+        return self._compute_metrics(result, self._metrics[filter_name])
+
+    def scores_asked(self, result: Result, filter_name: str, responses: Iterable[Response]) -> dict[str, Any]:
+        """The scores of a result with those that come of what other models said about it."""
+        scores = self._compute_metrics(result, self._metrics[filter_name])
+        own = list(islice(responses, len(self.questions(result))))
+        self._note(scores, self.name, _by_answer(self.verdict(result, own), result))
+        return scores
+
+    def scores_shown(self, instances: Sequence[Instance], filter_name: str) -> dict[str, Any]:
+        """The scores of a document, by a scorer that wants to see its instances."""
+        made = self.score_instances(instances, filter_name)
+        found = made.scores if isinstance(made, Result) else made
+        count = len(made.results) if isinstance(made, Result) else 0
+        return {name: Repeated(value) if _is_each(value, count) else value for name, value in found.items()}
+
+    def scores_together(self, results: Sequence[Result], filter_name: str) -> list[dict[str, Any]]:
+        """The scores of all documents, by a scorer of batches; metrics that the task names are computed, too."""
+        several = [self._compute_metrics(result, self._metrics[filter_name]) for result in results]
+        given = list(self.score_batch(results))
+        if len(given) != len(results):
+            raise ValueError(f"score_batch gave {len(given)} scores for {len(results)} documents")
+        for scores, result, value in zip(several, results, given, strict=True):
+            self._note(scores, self.name, _by_answer(value, result))
+        return several
+
+    def reduced(
+        self, scores: Mapping[str, Any], filter_name: str, answers: Any
+    ) -> tuple[dict[str, Any], Mapping[str, Sequence[Any]]]:
+        """One value for each row, and where a score is one of several answers, the scores of all of them."""
+        values: dict[str, Any] = {}
+        repeats: dict[str, Sequence[Any]] = {}
+        ways = self._ways[filter_name]
+        for name, value in scores.items():
+            own = ways.get(self.parents.get(name, name))
+            if not isinstance(value, Repeated):
+                values[name] = value
+                if own is not None and own.added:
+                    values |= {row: reduce([value], answers) for row, reduce in own.added.items()}
+                continue
+            if len(value) > 1:
+                repeats[name] = list(value)
+            values[name] = (own.plain if own is not None else mean)(value, answers) if len(value) > 1 else value[0]
+            if own is not None:
+                several = answers[0] if isinstance(answers[0], list) else answers
+                values |= {row: reduce(value, several) for row, reduce in own.added.items()}
+        return values, repeats
+
+    def _note(self, scores: dict[str, Any], name: str, value: Any) -> None:
+        """Write a value down under its name; of several by name, each under its own."""
+        if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
+            value = {key: Repeated([each[key] for each in value]) for key in value[0]}
+        if isinstance(value, Mapping):
+            scores.update(value)
+            self.parents.update(dict.fromkeys(value, name))
+        else:
+            scores[name] = value
+
+
+def _reference(result: Result) -> Any:
+    """What a score is compared with: the one right answer; several where there are several; of choices, its words."""
+    target = result.target
+    choices = getattr(result, "choices", None)
+    if choices is not None:
+        return choices[target] if isinstance(target, int) else [choices[each] for each in target]
+    return target[0] if isinstance(target, list) and len(target) == 1 else target
+
+
+def _is_each(value: Any, count: int) -> bool:
+    return isinstance(value, list) and len(value) == count > 1
+
+
+def _by_answer(value: Any, result: Result) -> Any:
+    """A list with a score for every answer, marked as what it is."""
+    if isinstance(value, list):
+        if len(value) != len(result.results):
+            raise ValueError(
+                f"a score for each of {len(result.results)} answers was expected, and there are {len(value)}"
+            )
+        return Repeated(value) if len(value) > 1 else value[0]
+    return value
+
+
+class GenerationScorer(Scorer):
+    """Scores generated text against references: each answer of a document with each metric."""
+
+    output_types = (GENERATE,)
+
+
+class LoglikelihoodScorer(Scorer):
+    """Scores choices and continuations by their log-likelihoods."""
+
+    output_types = (CHOICE, LIKELIHOOD)
+
+
+class PerplexityScorer(Scorer):
+    """Scores whole texts by their log-likelihood."""
+
+    output_types = (ROLLING,)
+
+
+class ProcessResultsScorer(Scorer):
+    """Hands a document and its answers to a function of the task's own; what that returns are the scores."""
+
+    def __init__(
+        self,
+        config: TaskConfig | None = None,
+        process_results_fn: Callable[[Any, list[Any]], Mapping[str, Any] | None] | None = None,
+    ) -> None:
+        super().__init__(config)
+        given = process_results_fn or (config.process_results if config is not None else None)
+        if not callable(given):
+            raise TypeError("ProcessResultsScorer needs a function process_results(doc, results)")
+        self.process_results_fn: Callable[[Any, list[Any]], Mapping[str, Any] | None] = given
+
+    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
+        result = Results.create(instances, filter_name)
+        answers = result.results[filter_name]
+        return dict(self.process_results_fn(result.doc, answers if len(instances) > 1 else [answers]) or {})
+
+    @cached_property
+    def is_direct(self) -> bool:
+        return type(self).score_instances is ProcessResultsScorer.score_instances
+
+    def values(self, sample: Sample, answers: list[Any]) -> dict[str, Any]:
+        """The scores of a sample, without the way round by instances."""
+        return dict(self.process_results_fn(sample.doc, answers) or {})
+
+
+def shown(document: Document, answers: Mapping[str, Sequence[Any]], reading: Reading, task: str) -> list[Instance]:
+    """The instances of a document: one for each of its requests, with what every filter left of its responses."""
+    sample, responses = document.sample, document.responses
+    target = reading.target(sample, next(iter(answers.values())))
+    if isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE:
+        target = target[0]
+    step = max(1, len(sample.requests) // max(1, len(responses)))
+    return [
+        Instance(
+            doc=sample.doc,
+            doc_id=sample.doc_id,
+            args=arguments(request),
+            target=target,
+            idx=number,
+            resps=responses[number],
+            filtered_resps={name: several[number] for name, several in answers.items()},
+            task_name=task,
+            request_type=reading.output_type,
+            choices=tuple(sample.choices or ()),
+        )
+        for number, request in enumerate(sample.requests[::step])
+    ]
