@@ -8,11 +8,11 @@ import math
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from assay.scorers.reduce import Reductions
-from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, OUT_OF_RANGE, ROLLING, LLResult, MCResult
+from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, OUT_OF_RANGE, ROLLING, GenResult, LLResult, MCResult
 
 Scored = Any
 """A metric's value for one document: a number, what an aggregation needs, or a mapping of several."""
@@ -29,6 +29,17 @@ class Metric:
     reductions: Reductions
     gives: Sequence[str] | None = ()
     """The names of its values, where it gives several; None where they are only known from the data."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """What `fn` is to be given beside references and predictions: nothing, since parameters are in it already."""
+
+    def fn(
+        self, result: Any = None, *, references: Any = None, predictions: Sequence[Any] | None = None, **_: Any
+    ) -> Scored:
+        """The metric as a function: of a result, or of references and a prediction."""
+        if result is not None:
+            return self.compute(result)
+        several = references if isinstance(references, list) else [references]
+        return self.compute(GenResult({}, several, (predictions or [None])[0]))
 
 
 class Repeated(list[Any]):

@@ -103,7 +103,7 @@ class Binder:
             return self._compute(named, declared, config.kwargs, number)
         if declared is not None and is_generation and self._is_handed_on(config, declared):
             # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-            return lambda result: pair(result.target, result.answer)
+            return lambda result: pair(result.references, result.answer)
         found = self.helpers.find_metric(named) if is_generation else None
         if found is not None:
             return _adapted(found, config.kwargs, named)
@@ -135,7 +135,7 @@ class Binder:
             if default is inspect.Parameter.empty and key not in used:
                 raise self._problem(number, "metric", f"metric {name!r} needs the parameter {key!r}", f"add `{key}:`")
         if self.output_type == GENERATE:
-            return lambda result: _each_answer(result, lambda answer: function(result.target, answer, **used))
+            return lambda result: _each_answer(result, lambda answer: function(result.references, answer, **used))
         return lambda result: function(result, **used)
 
     def _aggregation(
@@ -242,9 +242,10 @@ def _adapted(function: Callable[..., Any], kwargs: Mapping[str, Any], named: str
 
     def compute(result: GenResult) -> Any:
         answer = result.answer
-        if len(result.target) == 1:
-            return score(result.target[0], answer)
-        found = [score(reference, answer) for reference in result.target]
+        references = result.references
+        if len(references) == 1:
+            return score(references[0], answer)
+        found = [score(reference, answer) for reference in references]
         values = [each[named] if isinstance(each, Mapping) else each for each in found]
         return 1.0 if any(values) else 0.0
 
