@@ -174,18 +174,38 @@ def exact_match(
     ignore_numbers: bool = False,
 ) -> float:
     """Whether the answer is one of the references, after both are made plainer in the ways asked for."""
+    return _matching(regexes_to_ignore, ignore_case, ignore_punctuation, ignore_numbers)(references, prediction)
+
+
+def _matching(
+    regexes_to_ignore: Sequence[str] | None = None,
+    ignore_case: bool = False,
+    ignore_punctuation: bool = False,
+    ignore_numbers: bool = False,
+) -> Callable[[Sequence[Any], Any], float]:
+    """`exact_match` with its parameters looked at once: it is called millions of times."""
+    patterns = [re.compile(pattern) for pattern in regexes_to_ignore or ()]
     removed = (string.punctuation if ignore_punctuation else "") + (string.digits if ignore_numbers else "")
     table = str.maketrans("", "", removed)
 
     def plain(text: Any) -> Any:
-        for pattern in regexes_to_ignore or ():
-            text = re.sub(pattern, "", text)
+        for pattern in patterns:
+            text = pattern.sub("", text)
         if ignore_case:
             text = text.lower()
         return text.translate(table) if removed else text
 
-    answer = plain(prediction)
-    return float(any(plain(reference) == answer for reference in references))
+    def matches(references: Sequence[Any], prediction: Any) -> float:
+        answer = plain(prediction)
+        return 1.0 if any([plain(reference) == answer for reference in references]) else 0.0
+
+    def is_one_of(references: Sequence[Any], prediction: Any) -> float:
+        return 1.0 if prediction in references else 0.0
+
+    return matches if patterns or ignore_case or removed else is_one_of
+
+
+exact_match.prepared = _matching  # type: ignore[attr-defined]
 
 
 def pair(references: Sequence[Any], prediction: Any) -> tuple[Any, Any]:
