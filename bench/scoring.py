@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from bench.environments import ROOT, assay_python, bare_environment
 from bench.measure import Said
@@ -29,10 +28,19 @@ YAML = {
 
 def rows() -> Iterator[Said]:
     python = assay_python()
-    done = subprocess.run([str(python), "-m", "bench.scoring"], env=bare_environment(), cwd=ROOT, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(python), "-m", "bench.scoring"],
+        env=bare_environment(),
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     found = json.loads(done.stdout.splitlines()[-1])
     told = f"{found['cpu_s']:.1f} s CPU, {found['mb']:.0f} MB; {found['rows']}"
-    yield Said(f"{DOCUMENTS:,} generations × 2 patterns × 3 exact_match, scored and aggregated", told, "≤ 30 s, ≤ 300 MB")
+    yield Said(
+        f"{DOCUMENTS:,} generations × 2 patterns × 3 exact_match, scored and aggregated", told, "≤ 30 s, ≤ 300 MB"
+    )
 
 
 def main(count: int) -> None:
@@ -40,10 +48,10 @@ def main(count: int) -> None:
     import time
 
     from assay import Task
-    from assay.records import Generate, Sample, Text
-    from assay.scorers.loop import Document, grouped
     from assay.aggregate.board import Board
     from assay.aggregate.functions import AGGREGATIONS
+    from assay.records import Generate, Sample, Text
+    from assay.scorers.loop import Document, grouped
     from assay.tasks.instances import _ALONE
     from assay.tasks.prepare import scoring
     from assay.tasks.settings import Settings
@@ -55,7 +63,10 @@ def main(count: int) -> None:
     for pipeline, scorer in scored.pipelines:  # three of one name, told apart as a user would by functions of his own
         import dataclasses
 
-        scorer.bind(pipeline.name, [dataclasses.replace(m, name=n) for m, n in zip(scorer.get_metrics(pipeline.name), names, strict=True)])
+        scorer.bind(
+            pipeline.name,
+            [dataclasses.replace(m, name=n) for m, n in zip(scorer.get_metrics(pipeline.name), names, strict=True)],
+        )
 
     def documents() -> Iterator[Document]:
         for number in range(count):

@@ -22,6 +22,8 @@ WORLD, TOKENIZER = HOME / "served", ROOT / "src/assay/bundled/model"
 GENERATED, SCORED, MANY = 20_000, 1500, 100_000
 STREAMS, PIECES, PAUSE = 500, 100, 0.6
 KILLS, SEED = 20, 5
+SLOW = {"generated": 4000, "scored": 300}
+"""So many documents for lm-eval, whose rate does not depend on it."""
 CHOICES = ("yes", "no", "maybe", "never")
 
 
@@ -104,6 +106,7 @@ def client(python: Path, name: str, task: str, concurrency: int, *server: str, t
         out = HOME / "served_run"
         shutil.rmtree(out, ignore_errors=True)
         more = ["--tokenizer", str(TOKENIZER)] if tokenizer else []
+        more += ["--limit", str(SLOW[task])] if name == "lm_eval" else []
         with serving(*server) as url:
             command = [
                 "-m",
