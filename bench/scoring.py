@@ -86,7 +86,7 @@ def main(count: int) -> None:
         assert isinstance(scores, list)
         for each in scores:
             board.add(document.sample.doc_id, each)
-    found = board.estimates(lambda name: AGGREGATIONS["mean"], bootstrap_iters=1000, like_lm_eval=False, source="t")
+    found = board.estimates(lambda _: AGGREGATIONS["mean"], bootstrap_iters=1000, like_lm_eval=False, source="t")
     seconds = time.process_time() - start - made
     told = ", ".join(f"{key.metric},{key.filter} {float(value):.4f}" for key, value in list(found.items())[:2])
     print(json.dumps({"cpu_s": seconds, "made_s": made, "mb": peak_memory(), "rows": told}))

@@ -197,7 +197,7 @@ def _matching(
 
     def matches(references: Sequence[Any], prediction: Any) -> float:
         answer = plain(prediction)
-        return 1.0 if any([plain(reference) == answer for reference in references]) else 0.0
+        return 1.0 if any(plain(reference) == answer for reference in references) else 0.0
 
     def is_one_of(references: Sequence[Any], prediction: Any) -> float:
         return 1.0 if prediction in references else 0.0
