@@ -3,7 +3,8 @@
 usage: python tools/make_process_results_expected.py FOLDER METRICS SQUAD [FUNCTION]
 with the Python of an environment that has lm_eval==0.4.13 and the libraries of its tasks. FOLDER holds documents.yaml and gets
 expected.json (tests/process_results in this repository). METRICS holds metrics of the `evaluate` repository, a folder each
-(rouge/rouge.py); SQUAD is squad_metrics.py of transformers 4, which transformers 5 has no more. FUNCTION: only those that match.
+(rouge/rouge.py); SQUAD is squad_metrics.py of transformers 4, which transformers 5 has no more. FUNCTION: only those that
+match are made anew; acpbench needs an environment of its own.
 
 Tasks that share a function, an output type, filters and metrics are scored once: `tasks` names them all.
 """
@@ -38,20 +39,45 @@ from lm_eval.tasks._yaml_loader import load_yaml
 TASKS = Path(tasks.__file__).parent
 FIT_NOTHING = ["", " \n", "¿?! 漢字 ,; $x$ }{", "lorem ipsum dolor sit amet"]
 SEED = 1234
+BY_DATA_SET = "acpbench/"
+"""Where a function scores documents of each data set in another way."""
 
 
 def main(folder: Path, metrics: Path, squad: Path, wanted: str = "*") -> None:
     lend(metrics, squad)
     cases = yaml.safe_load((folder / "documents.yaml").read_text(encoding="utf-8"))
-    made = []
+    before = folder / "expected.json"
+    made = (
+        []
+        if wanted == "*"
+        else [
+            entry
+            for entry in json.loads(before.read_text(encoding="utf-8"))
+            if not matches(entry["function"], [wanted])
+        ]
+    )
     for (function, *_), members in sorted(same_scoring().items()):
-        if fnmatch.fnmatchcase(function, wanted):
+        if matches(function, [wanted]):
             entry = {"function": function, "task": members[0][0], "tasks": [name for name, _ in members]}
-            case = next(each for each in cases if any(fnmatch.fnmatchcase(function, one) for one in each["functions"]))
+            case = next(
+                each
+                for each in cases
+                if matches(function, each["functions"]) and matches(members[0][0], each.get("tasks", ["*"]))
+            )
             made.append(entry | ({"left_out": case["left_out"]} if "left_out" in case else scored(members[0][1], case)))
             print(function, len(members), failures(made[-1]))
-    lines = ",\n".join(json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in made)
-    (folder / "expected.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    lines = ",\n".join(
+        json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in sorted(made, key=order)
+    )
+    before.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def matches(name: str, patterns: list[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def order(entry: dict) -> tuple[str, str]:
+    return entry["function"], entry["task"]
 
 
 def failures(entry: dict) -> str:
@@ -89,6 +115,7 @@ def same_scoring() -> dict[tuple[str, ...], list[tuple[str, Path]]]:
         if "process_results" in config:
             folder, _, function = config["process_results"].removeprefix(f"{TASKS}/").rpartition("/")
             settings = [config.get(key) for key in ("output_type", "filter_list", "metric_list", "repeats")]
+            settings += [config.get("dataset_name")] if folder.startswith(BY_DATA_SET) else []
             found[f"{folder} {function}", *map(repr, settings)].append((name, entry.yaml_path))
     return found
 
@@ -127,7 +154,7 @@ def scored(path: Path, case: dict) -> dict:
         ]
         values = values_of(given, pairs)
         results = numbers_of(given, values)
-    kept = {key: case[key] for key in ("processed", "close") if key in case}
+    kept = {key: case[key] for key in ("processed", "close", "needs") if key in case}
     return kept | {"documents": documents, "pairs": pairs, "values": plain(values), "results": plain(results)}
 
 
