@@ -390,3 +390,11 @@ def test_a_run_starts_from_modules_that_no_other_run_has_touched(write: Write) -
 def test_a_module_that_is_nowhere_is_an_error_that_names_it_and_the_line(write: Write) -> None:
     with pytest.raises(ConfigError, match=r"(?s)t\.yaml:\d+.*no_such_module"):
         run(write({"t.yaml": GENERATE, "made.py": "import no_such_module\ndef text(doc): return ''\n", **DATA}))
+
+
+@pytest.mark.parametrize(
+    "line", ["assert False, 'antlr4 4.11'", "raise RuntimeError('antlr4 4.11')", "raise SystemExit('antlr4 4.11')"]
+)
+def test_a_module_that_refuses_to_be_loaded_is_an_error_with_its_words_and_the_line(line: str, write: Write) -> None:
+    with pytest.raises(ConfigError, match=r"(?s)t\.yaml:\d+.*made\.py cannot be loaded.*antlr4 4\.11"):
+        run(write({"t.yaml": GENERATE, "made.py": f"{line}\ndef text(doc): return ''\n", **DATA}))
