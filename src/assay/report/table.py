@@ -128,6 +128,8 @@ def _interval(ends: Sequence[float] | None) -> str:
 def _number(value: Any) -> str:
     if value is None or value != value:
         return "–"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_number(each)}" for name, each in value.items())
     return f"{value:.4f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
