@@ -109,7 +109,7 @@ def test_retry_after_is_honoured(serve: Serve, tmp_path: Path) -> None:
     found = evaluate(tmp_path, url, rows=20)
     assert found["assay"]["failed"] == 0
     assert time.monotonic() - start >= 1.0
-    assert stats(url)["answered"] == 21
+    assert stats(url)["answered"] == 22
 
 
 def test_a_request_that_fails_for_good_fails_its_document_and_not_the_run(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
