@@ -143,6 +143,8 @@ class Engine:
                 self._notice()
             over += TICK_SECONDS if self.budget.is_over else 0.0
             for each in self._remote():
+                each.patience.room.pass_second()
+                each.put(())
                 if over > GRACE_SECONDS or (over and each.patience.waiting_since is not None):
                     each.cancel()
 
