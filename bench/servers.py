@@ -236,7 +236,7 @@ def client_limited(python: Path, task: str, concurrency: int, limit: int) -> dic
 
 def streams(python: Path) -> Said:
     """Answers of 100 KB that come in pieces for a minute, many at once."""
-    wish = {"say": "word " * 20_000, "pieces": PIECES, "pause": PAUSE}
+    wish = {"size": 100_000, "pieces": PIECES, "pause": PAUSE}
     _task("streamed", [{"q": json.dumps({**wish, "n": n}), "gold": "x"} for n in range(STREAMS)], _GENERATE, [])
     out = HOME / "served_run"
     shutil.rmtree(out, ignore_errors=True)

@@ -145,6 +145,7 @@ class Engine:
             for each in self._remote():
                 each.patience.room.pass_second()
                 each.put(())
+                self._moved.set()  # there may be room for plans that were not begun
                 if over > GRACE_SECONDS or (over and each.patience.waiting_since is not None):
                     each.cancel()
 
