@@ -13,6 +13,7 @@ from assay.models.protocol import AnyModel
 from assay.runs.folder import environment
 from assay.runs.redact import redacted
 from assay.samples.rows import digest_file
+from assay.tasks import TaskManager
 from assay.tasks.runnable import Runnable
 
 NOT_SPEC = ("output_path", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks", "model_args", "include_path",
@@ -44,6 +45,41 @@ def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> dict[str, Any]:
         for role, model in models.items()
     }
     return {"model": named.pop(UNDER_TEST), **({"roles": named} if named else {}), "environment": environment()}
+
+
+def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
+    """What is needed to find the tasks of a run again: its options without secrets, and what conditions spoke of."""
+    defaults = RunConfig()
+    options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    given = {name: value for name, value in options.items() if value != getattr(defaults, name)}
+    roots = manager.catalog.roots
+    given["tasks"] = [_named(each) for each in config.tasks]
+    given["include_path"] = [root.path for root in roots if root.origin == "include_path"]
+    given["include_defaults"] = any(root.origin == "bundled" for root in roots)
+    if config.data_dir is not None:
+        given["data_dir"] = str(Path(config.data_dir).resolve())
+    about = (manager.catalog.facts or {}).get("model")
+    return {"options": redacted(given), **({"conditions": {"model": redacted(about)}} if about else {})}
+
+
+def _named(task: object) -> object:
+    """A task as it can be asked for again, from any folder: a file by its whole path, an object by its name."""
+    if isinstance(task, str):
+        is_file = task.endswith((".yaml", ".yml")) or "/" in task
+        return str(Path(task).resolve()) if is_file and Path(task).exists() else task
+    return getattr(task, "name", task)
+
+
+def task_facts(runnable: Runnable) -> dict[str, Any]:
+    """What is noted of a task, so that its samples can be scored without its data."""
+    return {
+        "size": runnable.size,
+        "original": runnable.original,
+        "repeats": runnable.repeats,
+        "num_fewshot": runnable.num_fewshot,
+        "multiple_targets": runnable.multiple_targets,
+        "source": runnable.source,
+    }
 
 
 def config_section(config: RunConfig, model: AnyModel) -> dict[str, Any]:

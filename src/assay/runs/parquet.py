@@ -14,7 +14,9 @@ from assay.runs.samples import Kept, arguments
 ROWS = 2000
 """Rows of one group: a count, not a time, so that the same samples make the same file."""
 
-_TEXTS = ("doc", "target", "choices", "prompt", "requests", "responses", "answers", "scores", "failed", "replies")
+_NUMBERS = ("doc_id", "dropped")
+_TEXTS = ("doc", "target", "gold", "choices", "prompt", "requests", "responses", "answers", "scores", "failed", "replies",
+          "audit")  # fmt: skip
 
 
 def file_name(task: str) -> str:
@@ -33,9 +35,8 @@ class SampleWriter:
     def __init__(self, folder: Path, task: str) -> None:
         self.path = folder / f"{file_name(task)}.parquet"
         self._part = self.path.with_suffix(".parquet.part")
-        self._columns: dict[str, list[Any]] = {name: [] for name in ("doc_id", *_TEXTS)}
-        self._prefixes: dict[int, int] = {}
-        self._prefix_texts: list[str] = []
+        self._columns: dict[str, list[Any]] = {name: [] for name in (*_NUMBERS, *_TEXTS)}
+        self._prefixes: dict[str, int] = {}
         self._prefix_column: list[int] = []
         self._scores: list[str] | None = None
         self._values: list[Mapping[str, Any]] = []
@@ -45,20 +46,24 @@ class SampleWriter:
         sample = kept.sample
         requests = sample.requests[:: kept.repeats]
         scores = {f"{metric},{name}": value for name, _, values, _ in kept.scores for metric, value in values.items()}
+        prefix = _shared(requests, sample.prefix)
         columns = self._columns
         columns["doc_id"].append(sample.doc_id)
+        columns["dropped"].append(sample.dropped or None)
         columns["doc"].append(_json(sample.doc))
         columns["target"].append(_json(sample.target))
+        columns["gold"].append(_json(sample.gold) if sample.gold is not sample.target else None)
         columns["choices"].append(_json(sample.choices) if sample.choices is not None else None)
-        columns["prompt"].append(_prompt(requests, sample.prefix))
+        columns["prompt"].append(_prompt(requests, prefix))
         columns["requests"].append(_json(_described(requests)))
         columns["responses"].append(_json(kept.responses))
         columns["answers"].append(_json({name: answers for name, answers, _, _ in kept.scores}))
         columns["scores"].append(_json({**scores, **_per_repeat(kept)}))
         columns["failed"].append(kept.failed or None)
         columns["replies"].append(_json(kept.replies) if kept.replies is not None else None)
+        columns["audit"].append(",".join(kept.audit) or None)
         self._values.append(scores)
-        self._prefix_column.append(self._prefix(sample.prefix))
+        self._prefix_column.append(self._prefixes.setdefault(prefix, len(self._prefixes)))
         if len(self._values) >= ROWS:
             self._flush()
 
@@ -75,13 +80,6 @@ class SampleWriter:
         if self._writer is not None and self._writer.is_open:
             self._writer.close()
 
-    def _prefix(self, text: str) -> int:
-        number = self._prefixes.get(id(text))
-        if number is None or self._prefix_texts[number] is not text:
-            number = self._prefixes[id(text)] = len(self._prefix_texts)
-            self._prefix_texts.append(text)
-        return number
-
     def _flush(self) -> None:
         import pyarrow as pa
         from pyarrow import parquet
@@ -92,10 +90,10 @@ class SampleWriter:
             self._scores = sorted(
                 {name for values in self._values for name, value in values.items() if _is_number(value)}
             )
-        arrays = {"doc_id": pa.array(self._columns["doc_id"], pa.int64())}
+        arrays = {name: pa.array(self._columns[name], pa.int64()) for name in _NUMBERS}
         arrays |= {name: pa.array(self._columns[name], pa.string()) for name in _TEXTS}
         indices = pa.array(self._prefix_column, pa.int32())
-        arrays["prefix"] = pa.DictionaryArray.from_arrays(indices, pa.array(self._prefix_texts, pa.string()))
+        arrays["prefix"] = pa.DictionaryArray.from_arrays(indices, pa.array(list(self._prefixes), pa.string()))
         for name in self._scores:
             numbers = [values.get(name) if _is_number(values.get(name)) else None for values in self._values]
             arrays[name] = pa.array(numbers, pa.float64())
@@ -104,8 +102,8 @@ class SampleWriter:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = parquet.ParquetWriter(self._part, table.schema, compression="zstd")
         self._writer.write_table(table)
-        self._columns = {name: [] for name in ("doc_id", *_TEXTS)}
-        self._values, self._prefix_column, self._prefix_texts, self._prefixes = [], [], [], {}
+        self._columns = {name: [] for name in (*_NUMBERS, *_TEXTS)}
+        self._values, self._prefix_column, self._prefixes = [], [], {}
 
 
 def _per_repeat(kept: Kept) -> dict[str, Any]:
@@ -113,6 +111,11 @@ def _per_repeat(kept: Kept) -> dict[str, Any]:
     return {
         f"{metric},{each.filter},repeats": several for each in kept.scores for metric, several in each.repeats.items()
     }
+
+
+def _shared(requests: Sequence[Request], prefix: str) -> str:
+    """The part that many samples share, where this one begins with it: a text that is rolled over stands alone."""
+    return prefix if requests and str(arguments(requests[0])[0]).startswith(prefix) else ""
 
 
 def _prompt(requests: Sequence[Request], prefix: str) -> str:

@@ -28,6 +28,7 @@ class TaskResult:
     version: object
     higher_is_better: Mapping[str, bool | None]
     config: Mapping[str, object]
+    audit: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,7 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
         "incomplete": failed > max_failed * max(task.documents, 1) or task.documents < task.expected,
         **({"not_asked": task.expected - task.documents} if task.documents < task.expected else {}),
         **({"noticed": dict(sorted(task.noticed.items()))} if task.noticed else {}),
+        "audit": dict(task.audit),
         **({"bounds": _bounds(task, failed)} if failed else {}),
         **({"no_value": without} if without else {}),
         **({"never_came": never} if never and task.scored else {}),
@@ -189,6 +191,8 @@ def _share(what: str, count: int, documents: int) -> str:
 def troubles(account: Mapping[str, Any]) -> list[str]:
     """What went wrong in a run, a line each: failed documents, numbers that are missing, members and tasks left out."""
     lines = [f"ended early: {account['ended']}; the same command goes on"] if account.get("ended") else []
+    if account.get("shard"):
+        lines.append(f"shard {account['shard']['part']}: the numbers of a part; `assay merge` makes the whole")
     for task, own in account.get("tasks", {}).items():
         if own["failed"]:
             mark = "incomplete: " if own["incomplete"] else ""

@@ -19,6 +19,8 @@ class Kept(NamedTuple):
     failed: str = ""
     replies: Sequence[Mapping[str, Any]] | None = None
     """What the model told beside each response, where it told anything: why it ended, what it thought, what it took."""
+    audit: Sequence[str] = ()
+    """What deserves a look about it: see tasks/audit.py."""
 
 
 def replies(responses: Sequence[Response]) -> Sequence[Mapping[str, Any]] | None:

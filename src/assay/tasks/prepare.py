@@ -37,7 +37,7 @@ from assay.samples.templates import RenderError
 from assay.scorers.loop import Document, Scoring, grouped
 from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric
 from assay.scorers.named import scorer_defaults
-from assay.tasks.documents import Splits, chosen, count, evaluated_split, examples
+from assay.tasks.documents import Splits, chosen, count, evaluated_split, examples, is_in
 from assay.tasks.metrics import Binder
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved
@@ -205,13 +205,20 @@ class PreparedTask:
         chat = {"chat"} if self.settings.chat.template is not None else set()
         return frozenset({KINDS[self.config.output_type], *chat})
 
+    @property
+    def multiple_targets(self) -> bool:
+        return self.scoring.multiple_targets
+
     def samples(self) -> Iterator[Sample]:
+        """Samples are built of all documents and handed out of one's own shard, so that examples are drawn the same."""
         self.prompter.restart()
-        for doc_id, doc in chosen(self.docs, self.task.name, self.settings):
+        for number, (doc_id, doc) in enumerate(chosen(self.docs, self.task.name, self.settings)):
             try:
-                yield self.sample(doc_id, doc)
+                made = self.sample(doc_id, doc)
             except RenderError as error:
-                yield Sample(doc_id, doc, (), None, None, problem=str(error))
+                made = Sample(doc_id, doc, (), None, None, problem=str(error))
+            if is_in(self.settings.shard, number):
+                yield made
 
     def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
         question = self.prompter.question(doc)

@@ -8,6 +8,7 @@ from assay.filters.steps import INVALID
 from assay.records import UNFINISHED, Failed, FilterScores, Response, Sample, Text
 from assay.runs.samples import Kept, replies
 from assay.scorers.loop import Document
+from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.runnable import Runnable
 
 TRUNCATED = "cut off at the token limit"
@@ -30,6 +31,7 @@ class TaskRun:
     keep: Keep | None = None
     ended: Callable[[], None] | None = None
     board: Board = field(default_factory=Board)
+    audit: Audit = field(default_factory=Audit)
     _started: int = 0
     _next: int = 0
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
@@ -89,8 +91,14 @@ class TaskRun:
             self.board.add(document.sample.doc_id, filtered)
             if INVALID in filtered.answers:
                 self.board.noticed[f"no match by filter {filtered.filter}"] += 1
+        self._put(Kept(document.sample, document.responses, scores, self.runnable.repeats, replies=told))
+
+    def _put(self, kept: Kept) -> None:
+        """Hand a sample that is done over, with what is worth a look about it."""
+        kinds = kinds_of(kept, self.runnable.higher_is_better)
+        self.audit.note(kept.sample.doc_id, kinds)
         if self.keep is not None:
-            self.keep(Kept(document.sample, document.responses, scores, self.runnable.repeats, replies=told))
+            self.keep(kept._replace(audit=kinds) if kinds else kept)
 
     def _notice(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Count what is worth telling about answers beside their scores."""
@@ -112,5 +120,4 @@ class TaskRun:
         self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), told: Replies = None
     ) -> None:
         self.board.fail(reason)
-        if self.keep is not None:
-            self.keep(Kept(sample, responses, (), self.runnable.repeats, reason, told))
+        self._put(Kept(sample, responses, (), self.runnable.repeats, reason, told))

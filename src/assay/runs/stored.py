@@ -1,0 +1,129 @@
+"""Samples read back from Parquet, one row group at a time: what was asked, what was answered, what it scored."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text, Usage
+from assay.runs.parquet import ROWS, file_name
+
+READ = ("doc_id", "dropped", "doc", "target", "gold", "choices", "prompt", "prefix", "requests", "responses", "answers",
+        "scores", "failed", "replies", "audit")  # fmt: skip
+_USAGE = frozenset(Usage._fields)
+
+
+class Stored(NamedTuple):
+    """A sample with its responses, and what an earlier scoring made of it: JSON, as it was written."""
+
+    sample: Sample
+    responses: Sequence[Response]
+    scores: str = "{}"
+    answers: str = "{}"
+    failed: str = ""
+    audit: tuple[str, ...] = ()
+
+
+def sample_file(folder: Path, task: str) -> Path | None:
+    """The samples of a task in a run's folder: in place, or whole and waiting for the end of the run."""
+    path = folder / "samples" / f"{file_name(task)}.parquet"
+    part = path.with_suffix(".parquet.part")
+    return path if path.is_file() else part if part.is_file() and is_whole(part) else None
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a Parquet file was written to its end."""
+    with path.open("rb") as file:
+        file.seek(0, 2)
+        if file.tell() < 8:
+            return False
+        file.seek(-4, 2)
+        return file.read() == b"PAR1"
+
+
+def stored_samples(path: Path, repeats: int) -> Iterator[Stored]:
+    """The samples of a file in their order. `repeats` is how many times each request was sent."""
+    for row in stored_rows(path):
+        yield _stored(row, repeats)
+
+
+def stored_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file; texts that many share are one object. A column that a file lacks is absent."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        there = [name for name in READ if name in file.schema_arrow.names]
+        for batch in file.iter_batches(ROWS, columns=there):
+            columns = [_values(batch.column(name)) for name in there]
+            for row in zip(*columns, strict=True):
+                yield dict(zip(there, row, strict=True))
+
+
+def _values(column: Any) -> list[Any]:
+    if hasattr(column, "dictionary"):
+        texts = column.dictionary.to_pylist()
+        return [texts[number] for number in column.indices.to_pylist()]
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+def _stored(row: Mapping[str, Any], repeats: int) -> Stored:
+    loads = orjson.loads
+    context = row["prefix"] + row["prompt"]
+    asked = loads(row["requests"])
+    requests = [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
+    target, choices, failed = loads(row["target"]), row["choices"], row["failed"] or ""
+    replies = loads(row["replies"]) if row["replies"] is not None else None
+    raw = [value for several in loads(row["responses"]) for value in several]
+    sample = Sample(
+        row["doc_id"],
+        loads(row["doc"]),
+        requests,
+        target,
+        loads(row["gold"]) if row.get("gold") is not None else target,
+        loads(choices) if choices is not None else None,
+        row["prefix"],
+        failed if failed and not raw and replies is None else "",
+        row.get("dropped") or 0,
+    )
+    responses = _responses(requests, raw, replies)
+    audit = tuple((row.get("audit") or "").split(",")) if row.get("audit") else ()
+    return Stored(sample, responses, row["scores"], row["answers"], failed, audit)
+
+
+def _request(context: str, described: Sequence[Any], repeat: int) -> Request:
+    """A request from what it has beside the first context: parameters, a continuation with its context, or nothing."""
+    if not described:
+        return Rolling(context)
+    if isinstance(described[0], str):
+        return Loglikelihood(described[0] if len(described) > 1 else context, described[-1])
+    return Generate(context, described[0], repeat)
+
+
+def _responses(
+    requests: Sequence[Request], raw: Sequence[Any], replies: Sequence[Mapping[str, Any]] | None
+) -> list[Response]:
+    """The responses as they came. Of a sample that failed nothing is kept but why, and what the others took."""
+    if not raw and replies is not None:
+        return [_failure(reply) for reply in replies]
+    told: Sequence[Mapping[str, Any]] = replies if replies is not None else [{}] * len(raw)
+    return [_response(*each) for each in zip(requests, raw, told, strict=bool(raw))]
+
+
+def _failure(reply: Mapping[str, Any]) -> Response:
+    return Failed(reply["failed"]) if "failed" in reply else _response(None, "", reply)
+
+
+def _response(request: Request | None, raw: Any, reply: Mapping[str, Any]) -> Response:
+    usage = _usage(reply) if reply else None
+    if isinstance(raw, str):
+        return Text(raw, reply.get("finish"), reply.get("reasoning"), usage)
+    value, greedy = (raw, False) if isinstance(request, Rolling) else raw
+    # JSON has no infinity, and nothing else that a likelihood may be is written as null
+    return Likelihood(value if value is not None else float("-inf"), greedy, usage)
+
+
+def _usage(reply: Mapping[str, Any]) -> Usage | None:
+    told = {name: value for name, value in reply.items() if name in _USAGE}
+    return Usage(**told) if told else None
