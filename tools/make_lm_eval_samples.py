@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
-from lm_eval import evaluator  # noqa: E402
-from lm_eval.loggers import EvaluationTracker  # noqa: E402
-from lm_eval.tasks import TaskManager  # noqa: E402
-from lm_eval_run import Instant  # noqa: E402
+from lm_eval import evaluator
+from lm_eval.loggers import EvaluationTracker
+from lm_eval.tasks import TaskManager
+
+from lm_eval_run import Instant
 
 TASKS = ("synth_gsm8k", "synth_gsm8k_r8", "synth_mmlu5", "synth_lambada", "synth_wiki", "synth_wino", "synth_translate")
 LIMIT = 6

@@ -63,7 +63,7 @@ def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) 
         "results": {**rows, **group_rows},
         **({"groups": aggregated} if aggregated else {}),
         "group_subtasks": {group.name: list(group.members) for group in reversed(groups)},
-        "configs": {task.name: _plain(task.config) for task in sorted(tasks, key=lambda task: task.name)},
+        "configs": {task.name: plain(task.config) for task in sorted(tasks, key=lambda task: task.name)},
         "versions": dict(sorted(versions.items())),
         "n-shot": dict(sorted(shots.items())),
         "higher_is_better": dict(sorted(better.items())),
@@ -71,12 +71,12 @@ def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) 
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value as JSON has it; what has no place there, as text."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
@@ -152,7 +152,7 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
 
 def _group_account(group: GroupResult, ends: Ends) -> dict[str, Any]:
     return {
-        **({"metadata": _plain(group.metadata)} if group.metadata else {}),
+        **({"metadata": plain(group.metadata)} if group.metadata else {}),
         **({"skipped": dict(group.skipped)} if group.skipped else {}),
         "rows": _described(group.rows or {}, ends),
     }

@@ -55,7 +55,7 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     if config.use_prompt is not None:
         place = task.fields.place("use_prompt", key=True)
         raise ConfigError([Problem(place, "use_prompt is not supported", "write doc_to_text and doc_to_target")])
-    config = _with_settings(config, settings)
+    config = with_settings(config, settings)
     key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
     folder = task.fields.origin(key).folder if key is not None else None
     splits = Splits(
@@ -82,7 +82,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
         strict=not settings.like_lm_eval,
     )
     first = next(iter(docs))
-    prompter.multiple_inputs = _has_multiple_inputs(config, prompter, first)
+    prompter.multiple_inputs = has_multiple_inputs(config, prompter, first)
     several = isinstance(prompter.target(first), list)
     if config.doc_to_choice is not None:
         prompter.choices(first)  # for what a function may draw: lm-eval looks at text, target and choices once, too
@@ -91,7 +91,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint(), source)
 
 
-def _with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
+def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     """The configuration under what the run says to every task."""
     number = config.num_fewshot
     if settings.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
@@ -114,7 +114,7 @@ def _fitting(config: TaskConfig, settings: Settings) -> Callable[[Sequence[str],
     return lambda contexts, choices: fits([c + e for c in contexts for e in choices or [""]], generated)
 
 
-def _has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[str, Any]) -> bool:
+def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[str, Any]) -> bool:
     """Whether the choices stand in the context: lm-eval takes it so where doc_to_text gives the number of the right one."""
     text = prompter.text(first)
     return config.doc_to_choice is not None and isinstance(text, int) and not isinstance(text, bool)
