@@ -17,8 +17,9 @@ from lm_eval.tasks import TaskManager
 
 from lm_eval_run import Instant
 
-TASKS = ("synth_gsm8k", "synth_gsm8k_r8", "synth_mmlu5", "synth_lambada", "synth_wiki", "synth_wino", "synth_translate")
-LIMIT = 6
+TASKS = ("synth_gsm8k_r8", "synth_mmlu5", "synth_lambada", "synth_wiki", "synth_wino", "synth_translate")
+LIMIT = 3
+KEPT = ("results", "groups", "n-shot", "n-samples", "higher_is_better", "config")
 
 
 def main() -> None:
@@ -37,8 +38,10 @@ def main() -> None:
         samples = found.pop("samples")
         tracker = EvaluationTracker(output_path=f"{out}/{task}")
         tracker.general_config_tracker.model_name_sanitized = "instant"
-        tracker.save_results_aggregated(results=found, samples=samples)
-        for name in found["configs"]:
+        names = list(found["configs"])
+        kept = {key: found[key] for key in KEPT if key in found}  # the rest names folders of this machine
+        tracker.save_results_aggregated(results=kept, samples=samples)
+        for name in names:
             tracker.save_results_samples(task_name=name, samples=samples[name])
 
 

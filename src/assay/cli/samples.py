@@ -11,7 +11,7 @@ import orjson
 from assay.cli.output import counted, say, tell
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.runs.folder import MANIFEST, RESULTS
-from assay.runs.stored import is_whole, stored_rows
+from assay.runs.stored import Row, is_whole, stored_rows
 from assay.tasks.audit import KINDS
 
 LONG = 2000
@@ -39,8 +39,8 @@ def run(options: argparse.Namespace) -> int:
     better = _read(Path(options.folder) / RESULTS).get("higher_is_better", {})
     for task, path in files.items():
         rows = (row for row in stored_rows(path) if _is_wanted(row, options, better.get(task, {})))
-        for count, row in enumerate(islice(rows, options.n or None)):
-            say(f"{'' if count == 0 else chr(10)}━━ {task} · document {row['doc_id']}{_marks(row)}")
+        for row in islice(rows, options.n or None):
+            say(f"\n━━ {task} · document {row.doc_id}{_marks(row)}")
             for name, text in _parts(row, full=options.full):
                 say(f"── {name}\n{text}")
         left = sum(1 for _ in rows)
@@ -85,12 +85,12 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _is_wanted(row: Mapping[str, Any], options: argparse.Namespace, better: Mapping[str, bool | None]) -> bool:
-    if options.doc is not None and row["doc_id"] not in options.doc:
+def _is_wanted(row: Row, options: argparse.Namespace, better: Mapping[str, bool | None]) -> bool:
+    if options.doc is not None and row.doc_id not in options.doc:
         return False
-    if options.reason is not None and options.reason not in (row.get("audit") or "").split(","):
+    if options.reason is not None and options.reason not in (row.audit or "").split(","):
         return False
-    return not options.wrong or _is_wrong(orjson.loads(row["scores"]), better)
+    return not options.wrong or _is_wrong(orjson.loads(row.scores), better)
 
 
 def _is_wrong(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> bool:
@@ -104,44 +104,47 @@ def _is_wrong(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> b
     return bool(told) and all(value <= 0 for value in told)
 
 
-def _marks(row: Mapping[str, Any]) -> str:
-    return f" · {row['audit'].replace(',', ', ')}" if row.get("audit") else ""
+def _marks(row: Row) -> str:
+    return f" · {row.audit.replace(',', ', ')}" if row.audit else ""
 
 
-def _parts(row: Mapping[str, Any], *, full: bool) -> Iterator[tuple[str, str]]:
-    prefix, loads = row["prefix"], orjson.loads
+def _parts(row: Row, *, full: bool) -> Iterator[tuple[str, str]]:
+    prefix, loads = row.prefix, orjson.loads
     if prefix and not full:
         yield (
             "prompt",
-            f"[{counted(len(prefix), 'character')} before it; --full shows them]\n{_cut(row['prompt'], full)}",
+            f"[{counted(len(prefix), 'character')} before it; --full shows them]\n{_cut(row.prompt, full)}",
         )
     else:
-        yield "prompt", _cut(prefix + row["prompt"], full)
-    requests, responses = loads(row["requests"]), loads(row["responses"])
-    for number, several in enumerate(responses):
-        asked = requests[number][-1] if number < len(requests) and requests[number] else None
-        after = f" to {asked!r}" if isinstance(asked, str) else ""
-        yield f"answer{after}", "\n".join(_cut(_shown(each), full) for each in several)
-    for name, answers in loads(row["answers"]).items():
-        if not isinstance(asked_for(responses), list):
-            yield f"filtered by {name}", _cut("\n".join(_shown(each) for each in answers), full)
+        yield "prompt", _cut(prefix + row.prompt, full)
+    yield from _answers(loads(row.requests), loads(row.responses), loads(row.answers), full=full)
     yield "target", _target(row)
-    if row["failed"]:
-        yield "failed", row["failed"]
-    scores = loads(row["scores"])
+    if row.failed:
+        yield "failed", row.failed
+    scores = loads(row.scores)
     if scores:
         yield "scores", "\n".join(f"{name}: {_shown(value)}" for name, value in scores.items())
 
 
-def asked_for(responses: Sequence[Sequence[Any]]) -> Any:
-    """The first raw response: a list where it is a log-likelihood, which no filter makes more readable."""
-    return next((each for several in responses for each in several), None)
+def _answers(
+    requests: Sequence[Any], responses: Sequence[Sequence[Any]], answers: Mapping[str, Any], *, full: bool
+) -> Iterator[tuple[str, str]]:
+    """What was answered: texts as they came and as each filter left them, or the log-likelihood of each continuation."""
+    texts = [each for several in responses for each in several if isinstance(each, str)]
+    if texts:
+        yield "answer" if len(texts) == 1 else "answers", "\n".join(_cut(text, full) for text in texts)
+        for name, left in answers.items():
+            yield f"filtered by {name}", _cut("\n".join(_shown(each) for each in left), full)
+    elif responses:
+        asked = [f" {each[-1]!r}" if each else "" for each in requests]
+        lines = [f"{_shown(v)}{text}" for text, several in zip(asked, responses, strict=True) for v in several]
+        yield "log-likelihoods", "\n".join(lines)
 
 
-def _target(row: Mapping[str, Any]) -> str:
-    target = orjson.loads(row["target"])
-    gold = orjson.loads(row["gold"]) if row.get("gold") else target
-    choices = orjson.loads(row["choices"]) if row["choices"] else None
+def _target(row: Row) -> str:
+    target = orjson.loads(row.target)
+    gold = orjson.loads(row.gold) if row.gold else target
+    choices = orjson.loads(row.choices) if row.choices else None
     if choices and isinstance(gold, int) and 0 <= gold < len(choices):
         return f"{gold}: {choices[gold]}"
     return _shown(target)
@@ -149,7 +152,7 @@ def _target(row: Mapping[str, Any]) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list) and len(value) == 2 and isinstance(value[1], bool):
-        return f"{value[0]}{' (greedy)' if value[1] else ''}"
+        return f"{'-inf' if value[0] is None else value[0]:>12}{' greedy' if value[1] else '       '}"
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 

@@ -45,8 +45,7 @@ class Changes:
 
     def compare(self, task: str, kept: Kept) -> None:
         """Note what has changed about a sample."""
-        before = self._waiting.pop(kept.sample.doc_id)
-        found = _difference(before, kept)
+        found = _difference(self._waiting.pop(kept.sample.doc_id), kept)
         if not found:
             return
         self.counts[task] += 1

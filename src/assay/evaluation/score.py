@@ -129,7 +129,7 @@ def _answers(paths: Sequence[Path], wanted: Wanted) -> Answers:
 
 def _score_task(answers: Answers, run: TaskRun, part: Path, changes: Changes) -> None:
     name = run.runnable.task.name
-    writer = SampleWriter(part / "samples", name)
+    writer = SampleWriter(part / "samples", name, answers.files[name] if isinstance(answers, StoredRun) else None)
 
     def keep(kept: Kept) -> None:
         writer.add(kept)

@@ -68,15 +68,17 @@ class Journal:
         self._end += len(data)
 
     def add_lines(self, several: Iterable[bytes]) -> None:
-        """Take over answers of another journal, as they are written there; those that are here already stay."""
+        """Take over another journal, as it is written; answers that are here already stay. Failures come into a new one only."""
         block: list[bytes] = []
         size = 0
         for line in several:
             key = _answered(line)
             if key is not None and key not in self._offsets:
                 self._offsets[key] = self._end + size
-                block.append(line)
-                size += len(line)
+            elif key is not None or self._earlier or not _is_failure(line):
+                continue
+            block.append(line)
+            size += len(line)
             if size > _BLOCK:
                 self._write(b"".join(block))
                 block, size = [], 0
@@ -139,6 +141,13 @@ def _answered(line: bytes) -> bytes | None:
         return None if isinstance(_response(entry["r"]), Failed) else bytes.fromhex(entry["k"])
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None
+
+
+def _is_failure(line: bytes) -> bool:
+    try:
+        return isinstance(_response(orjson.loads(line)["r"]), Failed)
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def lines(path: Path) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.records import Failed, FilterScores, Generate, Loglikelihood, Request, Response, Sample, Text
+from assay.records import Failed, FilterScores, Generate, Likelihood, Loglikelihood, Request, Response, Sample, Text
 
 
 class Kept(NamedTuple):
@@ -25,6 +25,8 @@ class Kept(NamedTuple):
 
 def replies(responses: Sequence[Response]) -> Sequence[Mapping[str, Any]] | None:
     """What is worth keeping beside the texts and numbers of responses."""
+    if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
+        return None
     found = [_reply(response) for response in responses]
     return found if any(found) else None
 

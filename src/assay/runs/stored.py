@@ -9,20 +9,38 @@ import orjson
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text, Usage
 from assay.runs.parquet import ROWS, file_name
 
-READ = ("doc_id", "dropped", "doc", "target", "gold", "choices", "prompt", "prefix", "requests", "responses", "answers",
-        "scores", "failed", "replies", "audit")  # fmt: skip
 _USAGE = frozenset(Usage._fields)
+_LEAST = float("-inf")
+"""What null means as a likelihood: JSON has no infinity, and nothing else that one may be is written so."""
+
+
+class Row(NamedTuple):
+    """A sample as it is written: what was asked and answered, and what a scoring made of it."""
+
+    doc_id: int
+    dropped: int | None
+    doc: str
+    target: str
+    gold: str | None
+    choices: str | None
+    prompt: str
+    requests: str
+    responses: str
+    replies: str | None
+    prefix: str
+    answers: str
+    scores: str
+    failed: str | None
+    audit: str | None
 
 
 class Stored(NamedTuple):
-    """A sample with its responses, and what an earlier scoring made of it: JSON, as it was written."""
+    """A sample with its responses, and what an earlier scoring made of it, as it is written."""
 
     sample: Sample
     responses: Sequence[Response]
     scores: str = "{}"
-    answers: str = "{}"
     failed: str = ""
-    audit: tuple[str, ...] = ()
 
 
 def sample_file(folder: Path, task: str) -> Path | None:
@@ -48,16 +66,16 @@ def stored_samples(path: Path, repeats: int) -> Iterator[Stored]:
         yield _stored(row, repeats)
 
 
-def stored_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file; texts that many share are one object. A column that a file lacks is absent."""
+def stored_rows(path: Path) -> Iterator[Row]:
+    """The rows of a file; texts that many share are one object. A column that a file lacks is empty."""
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-        there = [name for name in READ if name in file.schema_arrow.names]
+        there = [name for name in Row._fields if name in file.schema_arrow.names]
         for batch in file.iter_batches(ROWS, columns=there):
-            columns = [_values(batch.column(name)) for name in there]
-            for row in zip(*columns, strict=True):
-                yield dict(zip(there, row, strict=True))
+            empty = [None] * batch.num_rows
+            columns = [_values(batch.column(name)) if name in there else empty for name in Row._fields]
+            yield from map(Row._make, zip(*columns, strict=True))
 
 
 def _values(column: Any) -> list[Any]:
@@ -68,28 +86,31 @@ def _values(column: Any) -> list[Any]:
     return found
 
 
-def _stored(row: Mapping[str, Any], repeats: int) -> Stored:
+def _stored(row: Row, repeats: int) -> Stored:
     loads = orjson.loads
-    context = row["prefix"] + row["prompt"]
-    asked = loads(row["requests"])
-    requests = [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
-    target, choices, failed = loads(row["target"]), row["choices"], row["failed"] or ""
-    replies = loads(row["replies"]) if row["replies"] is not None else None
-    raw = [value for several in loads(row["responses"]) for value in several]
+    context = row.prefix + row.prompt
+    asked = loads(row.requests)
+    if repeats == 1 and asked and len(asked[0]) == 1 and isinstance(asked[0][0], str):
+        requests: list[Request] = [
+            Loglikelihood(context, each[0]) if len(each) == 1 else Loglikelihood(*each) for each in asked
+        ]
+    else:
+        requests = [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
+    target, failed = loads(row.target), row.failed or ""
+    replies = loads(row.replies) if row.replies is not None else None
+    raw = [value for several in loads(row.responses) for value in several]
     sample = Sample(
-        row["doc_id"],
-        loads(row["doc"]),
+        row.doc_id,
+        loads(row.doc),
         requests,
         target,
-        loads(row["gold"]) if row.get("gold") is not None else target,
-        loads(choices) if choices is not None else None,
-        row["prefix"],
+        loads(row.gold) if row.gold is not None else target,
+        loads(row.choices) if row.choices is not None else None,
+        row.prefix,
         failed if failed and not raw and replies is None else "",
-        row.get("dropped") or 0,
+        row.dropped or 0,
     )
-    responses = _responses(requests, raw, replies)
-    audit = tuple((row.get("audit") or "").split(",")) if row.get("audit") else ()
-    return Stored(sample, responses, row["scores"], row["answers"], failed, audit)
+    return Stored(sample, _responses(requests, raw, replies), row.scores, failed)
 
 
 def _request(context: str, described: Sequence[Any], repeat: int) -> Request:
@@ -107,6 +128,8 @@ def _responses(
     """The responses as they came. Of a sample that failed nothing is kept but why, and what the others took."""
     if not raw and replies is not None:
         return [_failure(reply) for reply in replies]
+    if replies is None and raw and isinstance(requests[0], Loglikelihood):  # a hundred thousand times four of them
+        return [Likelihood(value if value is not None else _LEAST, greedy) for value, greedy in raw]
     told: Sequence[Mapping[str, Any]] = replies if replies is not None else [{}] * len(raw)
     return [_response(*each) for each in zip(requests, raw, told, strict=bool(raw))]
 
@@ -120,8 +143,7 @@ def _response(request: Request | None, raw: Any, reply: Mapping[str, Any]) -> Re
     if isinstance(raw, str):
         return Text(raw, reply.get("finish"), reply.get("reasoning"), usage)
     value, greedy = (raw, False) if isinstance(request, Rolling) else raw
-    # JSON has no infinity, and nothing else that a likelihood may be is written as null
-    return Likelihood(value if value is not None else float("-inf"), greedy, usage)
+    return Likelihood(value if value is not None else _LEAST, greedy, usage)
 
 
 def _usage(reply: Mapping[str, Any]) -> Usage | None:

@@ -62,27 +62,28 @@ def _kinds(kept: Kept, directions: Directions) -> Iterator[str]:
     texts = [text for several in kept.responses for text in several if isinstance(text, str)]
     if UNFINISHED not in finished and any(not text.strip() for text in texts):
         yield EMPTY
-    if any(INVALID in _flat(scores.answers) for scores in kept.scores):
-        yield UNEXTRACTED
     if len(kept.scores) > 1 and _disagree(kept.scores):
         yield DISAGREEING
-    if texts and _has_gold(kept.sample, texts) and is_wrong(kept.scores, directions()):
+    if not texts:
+        return
+    if any(_is_unextracted(scores.answers) for scores in kept.scores):
+        yield UNEXTRACTED
+    if is_wrong(kept.scores, directions) and _has_gold(kept.sample, texts):
         yield GOLD_IN_ANSWER
 
 
-def is_wrong(scores: Sequence[FilterScores], better: Mapping[str, bool | None]) -> bool:
+def is_wrong(scores: Sequence[FilterScores], directions: Directions) -> bool:
     """Whether no filter's first metric is above 0. A metric of which less is better tells nothing."""
     firsts = [next(iter(each.values.items()), ("", None)) for each in scores]
-    told = [value for metric, value in firsts if better.get(metric) is not False and isinstance(value, int | float)]
-    return bool(told) and all(value <= 0 for value in told)
+    if any(isinstance(value, int | float) and value > 0 for _, value in firsts):
+        return False
+    better = directions()
+    return any(better.get(metric) is not False and isinstance(value, int | float) for metric, value in firsts)
 
 
-def _flat(answers: Any) -> Iterator[Any]:
-    for each in answers:
-        if isinstance(each, list | tuple):
-            yield from _flat(each)
-        else:
-            yield each
+def _is_unextracted(answers: Sequence[Any]) -> bool:
+    """Whether a filter found nothing in an answer, or in one of several."""
+    return any(each == INVALID or (isinstance(each, list | tuple) and INVALID in each) for each in answers)
 
 
 def _disagree(scores: Sequence[FilterScores]) -> bool:
