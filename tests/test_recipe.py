@@ -52,7 +52,9 @@ def test_the_recipe_works_as_it_is_printed(url: str, tmp_path: Path) -> None:
     assert len(code.splitlines()) <= 40
     try:
         exec(code, {"__name__": "recipe"})
-        write_task(tmp_path, [{"q": "abcd", "gold": "4"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n")
+        write_task(
+            tmp_path, [{"q": "abcd", "gold": "4"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
+        )
         found = assay.simple_evaluate(
             "ollama", {"model": "m", "base_url": url, "price_in": 1.0, "price_out": 1.0}, tasks=["t"],
             include_path=str(tmp_path), include_defaults=False,

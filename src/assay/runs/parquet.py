@@ -64,6 +64,7 @@ class SampleWriter:
         self._part = self.path.with_suffix(".parquet.part")
         self._known = _batches(known) if known is not None else None
         self._asked: list[Asked] = []
+        self._documents: list[int] = []
         self._verdicts: list[Verdict] = []
         self._scores: list[str] | None = None
         self._values: list[Mapping[str, Any]] = []
@@ -79,6 +80,7 @@ class SampleWriter:
         )
         if self._known is None:
             self._asked.append(_asked(kept))
+        self._documents.append(kept.sample.doc_id)
         self._verdicts.append(verdict)
         self._values.append(scores)
         if len(self._values) >= ROWS:
@@ -108,6 +110,7 @@ class SampleWriter:
                 {name for values in self._values for name, value in values.items() if _is_number(value)}
             )
         arrays = next(self._known) if self._known is not None and self._values else _asked_arrays(self._asked)
+        assert arrays["doc_id"].to_pylist() == self._documents, "the samples of another file come in its order"
         for name, column in zip(Verdict._fields, _columns(self._verdicts, Verdict), strict=True):
             arrays[name] = pa.array(column, pa.string())
         for name in self._scores:
@@ -118,7 +121,7 @@ class SampleWriter:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = parquet.ParquetWriter(self._part, table.schema, compression="zstd")
         self._writer.write_table(table)
-        self._asked, self._verdicts, self._values = [], [], []
+        self._asked, self._documents, self._verdicts, self._values = [], [], [], []
 
 
 def _columns(rows: Sequence[Any], kind: Any) -> Iterable[Sequence[Any]]:

@@ -35,7 +35,7 @@ class TaskRun:
     _started: int = 0
     _next: int = 0
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
-    _together: list[tuple[Document, Replies]] = field(default_factory=list)
+    _together: list[tuple[Document, Replies, str]] = field(default_factory=list)
 
     def samples(self) -> Iterator[tuple[int, Sample]]:
         """The samples to ask about, each with its number."""
@@ -60,9 +60,12 @@ class TaskRun:
         for number in sorted(self._waiting):
             self._take(*self._waiting.pop(number))
         if self._together:
-            scored = self.runnable.score([document for document, _ in self._together])
-            for (document, told), scores in zip(self._together, scored, strict=True):
-                self._note(document, scores, told)
+            scored = iter(self.runnable.score([document for document, _, failure in self._together if not failure]))
+            for document, told, failure in self._together:
+                if failure:
+                    self._fail(document.sample, failure, told=told)
+                else:
+                    self._note(document, next(scored), told)
             self._together = []
         if self.ended is not None:
             self.ended()
@@ -73,12 +76,16 @@ class TaskRun:
         failure = next((response for response in responses if isinstance(response, Failed)), None)
         told = replies(responses)
         if failure is not None or sample.problem:
-            self._fail(sample, failure.reason if failure is not None else sample.problem, told=told)
+            reason = failure.reason if failure is not None else sample.problem
+            if self.runnable.is_batch:
+                self._together.append((Document(sample, ()), told, reason))
+            else:
+                self._fail(sample, reason, told=told)
             return
         self._notice(sample, responses)
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
-            self._together.append((document, told))
+            self._together.append((document, told, ""))
         else:
             [scores] = self.runnable.score([document])
             self._note(document, scores, told)
