@@ -58,9 +58,9 @@ class Scored:
     remarks: Sequence[str]
 
 
-def score(paths: Sequence[str | Path], wanted: Wanted | None = None) -> Scored:
+def score(paths: str | Path | Sequence[str | Path], wanted: Wanted | None = None) -> Scored:
     """Score the answers of a run, or of lm-eval's samples files, once more. The old scores are not touched."""
-    wanted = wanted or Wanted()
+    wanted, paths = wanted or Wanted(), [paths] if isinstance(paths, str | Path) else paths
     filters, metrics = [parse_filter(each) for each in wanted.filters], [parse_metric(each) for each in wanted.metrics]
     answers = _answers([Path(path) for path in paths], wanted)
     if not answers.names:
