@@ -309,6 +309,14 @@ def test_the_samples_files_of_lm_eval_give_its_numbers(name: str, synthetic: Pat
     assert all(number.before == pytest.approx(number.after, rel=1e-12) for number in scored.numbers)
 
 
+def test_of_many_samples_files_some_can_be_chosen(synthetic: Path, tmp_path: Path) -> None:
+    shutil.copytree(HERE / "logged/synth_mmlu5", tmp_path / "out")
+    wanted = Wanted(tasks=["synth_mmlu_s01_law"], include_path=[str(synthetic)], include_defaults=False)
+    assert list(score(tmp_path / "out", wanted).results["results"]) == ["synth_mmlu_s01_law"]
+    every = Wanted(include_path=[str(synthetic)], include_defaults=False)
+    assert len(score(sorted((tmp_path / "out").glob("samples_*")), every).results["results"]) == 5
+
+
 def test_a_damaged_samples_file_is_told_with_its_line(tmp_path: Path, synthetic: Path) -> None:
     [source] = (HERE / "logged/synth_wino").glob("samples_*")
     lines = source.read_text().splitlines()

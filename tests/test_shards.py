@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from assay.errors import AssayError
 from assay.evaluation.merge import merge
+from assay.evaluation.score import score
 from assay.models import Scripted
 from assay.runs.account import summed
 from assay.tasks.documents import chosen, count, is_in
@@ -57,7 +58,7 @@ def test_merged_shards_are_the_run_that_was_not_sharded(of: int, tasks: Path, ou
     """Seven shards of five and four documents: some have none of a task."""
     run(Asked(), tasks, output, log_samples=True)
     merged = output.with_name("merged")
-    found = merge(merged, reversed(sharded(output, of, tasks=tasks)))  # type: ignore[arg-type]
+    found = merge(merged, sharded(output, of, tasks=tasks)[::-1])
     assert found["results"]["sums"]["exact_match,none"] == EXACT_MATCH
     assert found["results"]["colours"]["acc,none"] == ACC
     assert differing(merged, outcome(output)) == []
@@ -179,7 +180,46 @@ def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, ou
         merge(into, [first, second, third])
     with pytest.raises(AssayError, match="holds no run"):
         merge(into, [output.with_name("nowhere")])
+    with pytest.raises(AssayError, match="no shards were named"):
+        merge(into, [])
     assert not into.exists()
+
+
+def test_what_changed_since_the_shards_were_run_is_refused(tasks: Path, output: Path) -> None:
+    folders, into = sharded(output, 2, tasks=tasks), output.with_name("merged")
+    with pytest.raises(AssayError, match="is one of the shards"):
+        merge(folders[0], folders)
+    text = (tasks / "sums.yaml").read_text()
+    (tasks / "sums.yaml").write_text(text + "filter_list: [{name: other, filter: [{function: take_first}]}]\n")
+    with pytest.raises(AssayError, match="task 'sums': changed since the shards were run: filter_list"):
+        merge(into, folders)
+    (tasks / "sums.yaml").write_text(text)
+    (tasks / "tools.py").write_text("def same(docs):\n    return list(docs)\n")
+    with pytest.raises(AssayError, match=r"tools.py: changed since the shards were run"):
+        merge(into, folders)
+    assert not into.exists()
+
+
+def test_a_shard_can_be_scored_alone_and_stays_a_part(tasks: Path, output: Path) -> None:
+    """The second of two shards has 2+3= and 3*3=, both right, and blood and snow, both right."""
+    [_, second] = sharded(output, 2, tasks=tasks)
+    scored = score(second)
+    assert scored.results["results"]["sums"]["exact_match,none"] == 1.0
+    assert scored.results["assay"]["status"] == "partial"
+    assert scored.results["assay"]["shard"] == {"part": "2/2", "status": "complete"}
+
+
+def test_shards_may_ask_servers_of_their_own_if_the_model_is_the_same(tasks: Path, output: Path) -> None:
+    folders = sharded(output, 2, tasks=tasks)
+    for number, folder in enumerate(folders):
+        made = manifest(folder)
+        made["spec"]["model"] = f"openai http://node{number}:8000/v1/completions llama 0f3a"
+        (folder / "manifest.json").write_text(json.dumps(made))
+    assert merge(output.with_name("merged"), folders)["results"]["sums"]["exact_match,none"] == EXACT_MATCH
+    made["spec"]["model"] = "openai http://node1:8000/v1/completions llama 77aa"
+    (folders[1] / "manifest.json").write_text(json.dumps(made))
+    with pytest.raises(AssayError, match="is a shard of another run"):
+        merge(output.with_name("again"), folders)
 
 
 def test_accounts_add_up() -> None:

@@ -62,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
     )
     scored = score(options.runs, wanted)
     _show(scored)
-    return EXIT[scored.results["assay"]["status"]]
+    account = scored.results["assay"]
+    return EXIT[account.get("shard", account)["status"]]
 
 
 def _show(scored: Scored) -> None:

@@ -84,7 +84,8 @@ class StoredRun:
 
     @cached_property
     def manager(self) -> TaskManager:
-        return task_manager(self.config, **self.manifest.get("conditions", {}))
+        lenient = replace(self.config, compat="lm-eval") if self.manifest.get("lenient") else self.config
+        return task_manager(lenient, **self.manifest.get("conditions", {}))
 
     @cached_property
     def files(self) -> dict[str, Path]:

@@ -20,7 +20,7 @@ from assay.evaluation.conduct import fewer_collections, run_async
 from assay.evaluation.models import UNDER_TEST, labels, model_under_test, refuse_unpriced, role_models
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.outcome import outcome
-from assay.evaluation.record import config_section, facts, remembered, spec, task_facts
+from assay.evaluation.record import config_section, facts, helper_digests, remembered, spec, task_facts
 from assay.models.protocol import AnyModel, Remote
 from assay.plans.ask import ask
 from assay.runs.cache import Cache, Cached
@@ -135,7 +135,9 @@ class Run:
             with closing(Journal(None)) as journal:
                 return self._work(models, journal)
         known = {run.runnable.task.name: task_facts(run.runnable) for run in self.tasks}
-        noted = {**facts(self.config, models), **remembered(self.config, self.manager), "tasks": known, **self.facts}
+        code = helper_digests(self.helper_files)
+        again = {**remembered(self.config, self.manager), "tasks": known, **({"helper_files": code} if code else {})}
+        noted = {**facts(self.config, models), **again, **self.facts}
         made = spec(self.config, models, [run.runnable for run in self.tasks], self.helper_files)
         self.folder = open_run(Path(self.config.output_path), made, noted, force=self.config.force)
         with self.folder:

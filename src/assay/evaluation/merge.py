@@ -1,6 +1,7 @@
 """Shards of a run put together: a union of journals, and one scoring of all samples."""
 
 import heapq
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,8 @@ from assay.evaluation.answers import StoredRun
 from assay.evaluation.conduct import fewer_collections
 from assay.evaluation.definitions import definitions
 from assay.evaluation.outcome import outcome
-from assay.evaluation.score import feed, ready
+from assay.evaluation.record import helper_digests
+from assay.evaluation.score import changed_keys, feed, ready
 from assay.runs.account import summed
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
@@ -78,10 +80,13 @@ def merge(
     output: str | Path, folders: Sequence[str | Path], *, include_path: Sequence[str] = (), force: bool = False
 ) -> dict[str, Any]:
     """Put the shards of a run together in a new folder; the result is the content of its results.json."""
+    if Path(output).resolve() in [Path(folder).resolve() for folder in folders]:
+        raise ConfigError([Problem(Place(str(output)), "is one of the shards", "name a new folder first: OUT RUN…")])
     shards = Shards(_in_order([StoredRun.of(Path(folder), include_path) for folder in folders]))
     found = definitions(shards)
     refuse_unsafe(found.tasks.values(), confirmed=shards.config.confirm_run_unsafe_code)
-    runs, broken = ready(shards, found, shards.config)
+    runs, broken, code = ready(shards, found, shards.config)
+    _refuse_changed(shards, runs, code)
     folder = open_run(Path(output), _spec(shards.parts[0]), _facts(shards), force=force)
     with folder:
         _union(folder, shards)
@@ -110,11 +115,29 @@ def _in_order(parts: Sequence[StoredRun]) -> list[StoredRun]:
             problems.append(Problem(Place(str(part.folder)), *fault))
         elif shard is not None:
             numbered[shard.number] = part
+    if not parts:
+        problems = [Problem(Place("merge"), "no shards were named", "name the folder of each")]
     if not problems:
         problems = _missing(numbered)
     if problems:
         raise ConfigError(problems)
     return [numbered[number] for number in sorted(numbered)]
+
+
+def _refuse_changed(shards: Shards, runs: Sequence[TaskRun], code: Sequence[Path]) -> None:
+    """Tasks that are not what they were when the shards were run would make another result than those of the shards."""
+    fix = "put it back, merge, and score the whole with what is new: `assay score`"
+    problems = [
+        Problem(Place(f"task {run.runnable.task.name!r}"), f"changed since the shards were run: {', '.join(keys)}", fix)
+        for run in runs
+        if (keys := changed_keys(shards, run))
+    ]
+    known = shards.parts[0].manifest.get("helper_files", {})
+    for file, now in helper_digests(code).items():
+        if known.get(file, now) != now:
+            problems.append(Problem(Place(file), "changed since the shards were run", fix))
+    if problems:
+        raise ConfigError(problems)
 
 
 def _shard(part: StoredRun) -> Shard | None:
@@ -135,7 +158,7 @@ def _fault(part: StoredRun, shard: Shard | None, first: StoredRun | None) -> tup
     of = _shard(first)
     if of is not None and of.of != shard.of:
         return f"is one of {shard.of} shards, and {first.folder} one of {of.of}", "name shards of one run"
-    told = difference(_spec(first), _spec(part))
+    told = difference(_without_addresses(_spec(first)), _without_addresses(_spec(part)))
     return (f"is a shard of another run than {first.folder} ({told})", "name shards of one run") if told else None
 
 
@@ -151,6 +174,11 @@ def _missing(numbered: Mapping[int, StoredRun]) -> list[Problem]:
 def _spec(part: StoredRun) -> dict[str, Any]:
     """What the whole run depends on: the same command without --shard goes on in the merged folder."""
     return {key: value for key, value in part.manifest["spec"].items() if key != "shard"}
+
+
+def _without_addresses(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Each shard may ask a server of its own: the same model is there if it has the name and greets the same."""
+    return {**spec, "model": re.sub(r"https?://\S+", "", str(spec.get("model")))}
 
 
 def _facts(shards: Shards) -> dict[str, Any]:

@@ -59,7 +59,16 @@ def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
     if config.data_dir is not None:
         given["data_dir"] = str(Path(config.data_dir).resolve())
     about = (manager.catalog.facts or {}).get("model")
-    return {"options": redacted(given), **({"conditions": {"model": redacted(about)}} if about else {})}
+    return {
+        "options": redacted(given),
+        **({"lenient": True} if manager.catalog.lenient else {}),
+        **({"conditions": {"model": redacted(about)}} if about else {}),
+    }
+
+
+def helper_digests(files: Iterable[Path]) -> dict[str, str]:
+    """Files of helper code, each with a name for its content."""
+    return {str(file): digest_file(file) for file in sorted(files)}
 
 
 def _named(task: object) -> object:

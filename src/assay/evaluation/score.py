@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from assay.compat.prepare import prepare_to_score
 from assay.config.arguments import parse_arguments
@@ -22,6 +22,7 @@ from assay.runs.parquet import SampleWriter
 from assay.runs.results import plain
 from assay.runs.samples import Kept
 from assay.runs.versions import new_version, place
+from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import ready_groups, refuse_unsafe
 from assay.tasks.run import TaskRun
 from assay.tasks.settings import Settings
@@ -67,10 +68,10 @@ def score(paths: str | Path | Sequence[str | Path], wanted: Wanted | None = None
         what = "no task of this run has come to its end: there is nothing to score yet"
         raise ConfigError([Problem(Place(str(answers.folder)), what, "let it go on, by the same command")])
     config = answers.config if wanted.compat is None else replace(answers.config, compat=wanted.compat)
-    found = definitions(answers, wanted.files, wanted.tasks if isinstance(answers, StoredRun) else ())
+    found = definitions(answers, wanted.files, wanted.tasks)
     refuse_unsafe(found.tasks.values(), confirmed=wanted.confirm_run_unsafe_code)
     tasks = {name: altered(task, filters, metrics) for name, task in found.tasks.items()}
-    runs, broken = ready(answers, found._replace(tasks=tasks), config)
+    runs, broken, _ = ready(answers, found._replace(tasks=tasks), config)
     remarks = [*_remarks(answers, found, runs), *(f"not scored: {name}: {why}" for name, why in broken.items())]
     target = Path(wanted.output_path) if wanted.output_path is not None else answers.folder
     with new_version(target) as part:
@@ -87,8 +88,16 @@ def score(paths: str | Path | Sequence[str | Path], wanted: Wanted | None = None
         return Scored(results, place(part), several, remarks)
 
 
-def ready(answers: Answers, found: Definitions, config: RunConfig) -> tuple[list[TaskRun], Mapping[str, str]]:
-    """The tasks, ready to take answers, and the groups above them; and why some cannot."""
+class Ready(NamedTuple):
+    """Tasks that can take answers; those that cannot, with why; and the helper code of all."""
+
+    runs: list[TaskRun]
+    broken: Mapping[str, str]
+    helper_files: Sequence[Path]
+
+
+def ready(answers: Answers, found: Definitions, config: RunConfig) -> Ready:
+    """The tasks and the groups above them, ready to take answers."""
     settings = Settings(
         num_fewshot=config.num_fewshot,
         repeats=config.repeats,
@@ -96,13 +105,15 @@ def ready(answers: Answers, found: Definitions, config: RunConfig) -> tuple[list
         limit=config.limit,
         sample=config.sample,
         samples=config.samples,  # type: ignore[arg-type]  # looked at when the run was made
+        shard=parse_shard(config.shard),
         data_dir=config.data_dir,
         like_lm_eval=config.compat == "lm-eval",
     )
     facts = {name: answers.facts(name) for name in found.tasks}
     prepared = prepare_to_score(found.tasks.values(), settings, config, facts)
     ready_groups(found.groups.values(), prepared.tasks, prepared.resolve, lenient=settings.like_lm_eval)
-    return [TaskRun(each) for each in prepared.tasks], {**answers.broken, **prepared.broken}
+    runs = [TaskRun(each) for each in prepared.tasks]
+    return Ready(runs, {**answers.broken, **prepared.broken}, prepared.helper_files)
 
 
 def feed(answers: Answers, run: TaskRun, each: Callable[..., None] | None = None) -> None:
@@ -144,8 +155,10 @@ def _score_task(answers: Answers, run: TaskRun, part: Path, changes: Changes) ->
 def _completed(
     results: Mapping[str, Any], answers: Answers, changes: Changes, several: Sequence[Number]
 ) -> dict[str, Any]:
-    account = {**results["assay"]}
-    if answers.absent or answers.results.get("assay", {}).get("status") == "partial":
+    account, before = {**results["assay"]}, answers.results.get("assay", {})
+    if "shard" in before:
+        account["shard"] = {**before["shard"], "status": account["status"]}
+    if answers.absent or before.get("status") == "partial":
         account["status"] = "partial"
     account["scored"] = {
         "changed": changes.told(),
@@ -174,12 +187,15 @@ def _remarks(answers: Answers, found: Definitions, runs: Sequence[TaskRun]) -> l
     said = [f"left out: {name}: {why}" for name, why in found.left_out.items()]
     if answers.absent:
         said.append(f"not finished: {', '.join(answers.absent[:5])}: the run has not come to their end")
-    before = answers.results.get("configs", {}) if isinstance(answers, StoredRun) else {}
-    for run in runs:
-        name = run.runnable.task.name
-        now, then = plain(run.runnable.described()), before.get(name)
-        other = [key for key in {**now, **then} if now.get(key) != then.get(key)] if then is not None else []
-        asked = [key for key in other if key not in SCORING]
+    for run in runs if isinstance(answers, StoredRun) else ():
+        asked = [key for key in changed_keys(answers, run) if key not in SCORING]
         if asked:
+            name = run.runnable.task.name
             said.append(f"{name}: {', '.join(asked)} changed since the run: the answers are to what it said then")
     return said
+
+
+def changed_keys(answers: Answers, run: TaskRun) -> list[str]:
+    """What a task says otherwise than when it was run, as far as that is known."""
+    now, then = plain(run.runnable.described()), answers.results.get("configs", {}).get(run.runnable.task.name)
+    return [key for key in {**now, **then} if now.get(key) != then.get(key)] if then is not None else []
