@@ -20,7 +20,7 @@ from assay.models import Scripted
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Response, Rolling, Sample, Text, Usage
 from assay.runs.parquet import SampleWriter
 from assay.runs.samples import Kept, replies
-from assay.runs.stored import stored_samples
+from assay.runs.stored import SampleFile
 from assay.runs.versions import versions
 from assay.scorers.loop import grouped
 from run_world import Asked, everything, results, run, samples
@@ -178,6 +178,19 @@ def test_a_filter_that_sees_all_documents_at_once_is_applied_again(tmp_path: Pat
     scored = score([tmp_path / "run"])
     assert values(made, "t") == values(scored.results, "t") == {"exact_match,longest": 1 / 3}
     assert changed(scored) == {}
+
+
+def test_a_long_run_keeps_every_answer_with_its_document(tmp_path: Path) -> None:
+    """2,050 documents are more than one row group. n mod 7 is 3 for n = 3, 10, …, 2047: 293 are right, and none without 3."""
+    generate(tmp_path, [f"{n % 7}" for n in range(2050)], ["3"] * 2050, output_path=str(tmp_path / "run"))
+    assert values(results(tmp_path / "run"), "t") == {"exact_match,none": 293 / 2050}
+    scored = score(tmp_path / "run", Wanted(filters=["none=regex:([0-2])"]))
+    assert values(scored.results, "t") == {"exact_match,none": 0.0}
+    assert scored.numbers[0].changed == 293
+    rows = samples(scored.folder, "t")
+    assert [row["prompt"] for row in rows] == [f"{n}" for n in range(2050)]
+    assert [json.loads(row["answers"])["none"] for row in rows[-3:]] == [["[invalid]"], ["[invalid]"], ["[invalid]"]]
+    assert [json.loads(row["responses"]) for row in rows[-3:]] == [[["3"]], [["4"]], [["5"]]]
 
 
 def test_a_file_may_bring_a_filter_that_sees_all_where_documents_had_failed(tasks: Path, output: Path) -> None:
@@ -375,7 +388,7 @@ def test_samples_are_read_back_as_they_were_written(
     writer.add(Kept(sample, raw, (), repeats, "no answer" if fails else "", replies(responses)))
     writer.end()
     writer.place()
-    [stored] = stored_samples(folder / "t.parquet", repeats)
+    [stored] = SampleFile(folder / "t.parquet", repeats).samples()
     assert stored.sample == sample._replace(prefix=stored.sample.prefix)
     assert stored.sample.prefix in (sample.prefix, "")
     assert replies(stored.responses) == replies(responses)

@@ -11,7 +11,7 @@ import orjson
 from assay.cli.output import counted, say, tell
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.runs.folder import MANIFEST, RESULTS
-from assay.runs.stored import Row, is_whole, stored_rows
+from assay.runs.stored import Row, SampleFile, is_whole
 from assay.tasks.audit import KINDS
 
 LONG = 2000
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     files = _files(Path(options.folder), options.task)
     better = _read(Path(options.folder) / RESULTS).get("higher_is_better", {})
     for task, path in files.items():
-        rows = (row for row in stored_rows(path) if _is_wanted(row, options, better.get(task, {})))
+        rows = (row for row in SampleFile(path).rows() if _is_wanted(row, options, better.get(task, {})))
         for row in islice(rows, options.n or None):
             say(f"\n━━ {task} · document {row.doc_id}{_marks(row)}")
             for name, text in _parts(row, full=options.full):

@@ -15,7 +15,7 @@ from assay.evaluation.options import run_config, task_manager
 from assay.records import Likelihood, Response, Text
 from assay.runs.folder import MANIFEST, RESULTS, RunError
 from assay.runs.logged import LoggedFile, logged_files, logged_samples, results_beside
-from assay.runs.stored import Stored, sample_file, stored_samples
+from assay.runs.stored import SampleFile, Stored, sample_file
 from assay.scorers.metrics import ROLLING
 from assay.tasks import TaskManager
 from assay.tasks.rescore import RescoredTask, TaskFacts
@@ -113,7 +113,10 @@ class StoredRun:
         return TaskFacts(**self.manifest["tasks"][name])
 
     def samples(self, task: Runnable) -> Iterator[Stored]:
-        return stored_samples(self.files[task.task.name], task.repeats)
+        return self.file(task).samples()
+
+    def file(self, task: Runnable) -> SampleFile:
+        return SampleFile(self.files[task.task.name], task.repeats)
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,7 @@ def _score(folder: RunFolder, shards: Shards, run: TaskRun) -> None:
     name = run.runnable.task.name
     keeper = folder.keeper(name, shards.config.log_samples, partial(_logged_id, shards.config, name))
     run.keep, run.ended = keeper.add, keeper.end
-    feed(shards, run)
+    feed(shards.samples(run.runnable), run)
 
 
 def _logged_id(config: RunConfig, name: str, number: int, doc_id: int) -> int:

@@ -1,7 +1,7 @@
 """Scoring again what was answered before: definitions, answers, scores, numbers, a new version beside the old."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,6 +21,7 @@ from assay.runs.folder import MANIFEST, RESULTS, environment, write_json
 from assay.runs.parquet import SampleWriter
 from assay.runs.results import plain
 from assay.runs.samples import Kept
+from assay.runs.stored import Stored
 from assay.runs.versions import new_version, place
 from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import ready_groups, refuse_unsafe
@@ -116,9 +117,9 @@ def ready(answers: Answers, found: Definitions, config: RunConfig) -> Ready:
     return Ready(runs, {**answers.broken, **prepared.broken}, prepared.helper_files)
 
 
-def feed(answers: Answers, run: TaskRun, each: Callable[..., None] | None = None) -> None:
+def feed(samples: Iterable[Stored], run: TaskRun, each: Callable[[Stored], None] | None = None) -> None:
     """Hand a task what was answered to it, in the order of its documents; `each` is shown every sample first."""
-    for number, stored in enumerate(answers.samples(run.runnable)):
+    for number, stored in enumerate(samples):
         if each is not None:
             each(stored)
         run.end(number, stored.sample, stored.responses)
@@ -140,14 +141,16 @@ def _answers(paths: Sequence[Path], wanted: Wanted) -> Answers:
 
 def _score_task(answers: Answers, run: TaskRun, part: Path, changes: Changes) -> None:
     name = run.runnable.task.name
-    writer = SampleWriter(part / "samples", name, answers.files[name] if isinstance(answers, StoredRun) else None)
+    file = answers.file(run.runnable) if isinstance(answers, StoredRun) else None
+    samples = file.samples() if file is not None else answers.samples(run.runnable)
+    writer = SampleWriter(part / "samples", name, file.asked if file is not None else None)
 
     def keep(kept: Kept) -> None:
         writer.add(kept)
         changes.compare(name, kept)
 
     run.keep = keep
-    feed(answers, run, changes.expect)
+    feed(samples, run, changes.expect)
     writer.end()
     writer.place()
 

@@ -1,7 +1,7 @@
 """The samples of a task as Parquet: what an analysis reads without loading a run."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +41,8 @@ class Verdict(NamedTuple):
 
 
 _NUMBERS = ("doc_id", "dropped")
+_REPEATED = ["prefix", "target", "gold", "choices", "requests", "replies", "scores", "failed", "audit"]
+"""Columns that may say the same in many rows."""
 
 
 def file_name(task: str) -> str:
@@ -56,13 +58,14 @@ def file_name(task: str) -> str:
 class SampleWriter:
     """Writes samples in their order into a file that gets its name when it is whole.
 
-    `known` is a file of the same samples, scored before: what was asked and answered is taken over from there.
+    `known` gives, row group by row group, what was asked and answered of the same samples when they were scored before.
     """
 
-    def __init__(self, folder: Path, task: str, known: Path | None = None) -> None:
+    def __init__(self, folder: Path, task: str, known: Callable[[int], dict[str, Any]] | None = None) -> None:
         self.path = folder / f"{file_name(task)}.parquet"
         self._part = self.path.with_suffix(".parquet.part")
-        self._known = _batches(known) if known is not None else None
+        self._known = known
+        self._groups = 0
         self._asked: list[Asked] = []
         self._documents: list[int] = []
         self._verdicts: list[Verdict] = []
@@ -109,7 +112,8 @@ class SampleWriter:
             self._scores = sorted(
                 {name for values in self._values for name, value in values.items() if _is_number(value)}
             )
-        arrays = next(self._known) if self._known is not None and self._values else _asked_arrays(self._asked)
+        arrays = self._known(self._groups) if self._known is not None and self._values else _asked_arrays(self._asked)
+        self._groups += 1
         assert arrays["doc_id"].to_pylist() == self._documents, "the samples of another file come in its order"
         for name, column in zip(Verdict._fields, _columns(self._verdicts, Verdict), strict=True):
             arrays[name] = pa.array(column, pa.string())
@@ -119,7 +123,7 @@ class SampleWriter:
         table = pa.table(arrays)
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = parquet.ParquetWriter(self._part, table.schema, compression="zstd")
+            self._writer = parquet.ParquetWriter(self._part, table.schema, compression="zstd", use_dictionary=_REPEATED)
         self._writer.write_table(table)
         self._asked, self._documents, self._verdicts, self._values = [], [], [], []
 
@@ -138,15 +142,6 @@ def _asked_arrays(rows: Sequence[Asked]) -> dict[str, Any]:
     arrays = {name: pa.array(each, pa.int64() if name in _NUMBERS else pa.string()) for name, each in columns.items()}
     indices = pa.array([numbers[text] for text in prefixes], pa.int32())
     return {**arrays, "prefix": pa.DictionaryArray.from_arrays(indices, pa.array(list(numbers), pa.string()))}
-
-
-def _batches(path: Path) -> Iterator[dict[str, Any]]:
-    """The same columns, of another file."""
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(ROWS, columns=list(Asked._fields)):
-            yield {name: batch.column(name) for name in Asked._fields}
 
 
 def _asked(kept: Kept) -> Asked:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text, Usage
-from assay.runs.parquet import ROWS, file_name
+from assay.runs.parquet import Asked, file_name
 
 _USAGE = frozenset(Usage._fields)
 _LEAST = float("-inf")
@@ -60,25 +60,44 @@ def is_whole(path: Path) -> bool:
         return file.read() == b"PAR1"
 
 
-def stored_samples(path: Path, repeats: int) -> Iterator[Stored]:
-    """The samples of a file in their order. `repeats` is how many times each request was sent."""
-    for row in stored_rows(path):
-        yield _stored(row, repeats)
+class SampleFile:
+    """The samples of a task in a file; `repeats` is how many times each request was sent."""
+
+    def __init__(self, path: Path, repeats: int = 1) -> None:
+        self.path, self._repeats = path, repeats
+        self._latest: tuple[int, Any] = (-1, None)
+
+    def samples(self) -> Iterator[Stored]:
+        """The samples in their order."""
+        for row in self.rows():
+            yield _stored(row, self._repeats)
+
+    def rows(self) -> Iterator[Row]:
+        """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(self.path) as file:
+            there = [name for name in Row._fields if name in file.schema_arrow.names]
+            for number in range(file.num_row_groups):
+                group = file.read_row_group(number, columns=there)
+                self._latest = (number, group)
+                empty = [None] * group.num_rows
+                columns = [_values(group.column(name)) if name in there else empty for name in Row._fields]
+                yield from map(Row._make, zip(*columns, strict=True))
+
+    def asked(self, number: int) -> dict[str, Any]:
+        """The columns of what was asked and answered of one row group: the one that was read last is at hand."""
+        from pyarrow import parquet
+
+        known, group = self._latest
+        if known != number:
+            with parquet.ParquetFile(self.path) as file:
+                group = file.read_row_group(number, columns=list(Asked._fields))
+        return {name: group.column(name).combine_chunks() for name in Asked._fields}
 
 
-def stored_rows(path: Path) -> Iterator[Row]:
-    """The rows of a file; texts that many share are one object. A column that a file lacks is empty."""
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path) as file:
-        there = [name for name in Row._fields if name in file.schema_arrow.names]
-        for batch in file.iter_batches(ROWS, columns=there):
-            empty = [None] * batch.num_rows
-            columns = [_values(batch.column(name)) if name in there else empty for name in Row._fields]
-            yield from map(Row._make, zip(*columns, strict=True))
-
-
-def _values(column: Any) -> list[Any]:
+def _values(chunks: Any) -> list[Any]:
+    column = chunks.combine_chunks()
     if hasattr(column, "dictionary"):
         texts = column.dictionary.to_pylist()
         return [texts[number] for number in column.indices.to_pylist()]
