@@ -186,7 +186,8 @@ def test_what_ended_before_a_kill_is_shown_and_scorings_too(
     scored = score(output, Wanted(tasks=["sums"], filters=["none=regex:([1-3])"])).folder
     assert documents(shown(capsys, scored, "--wrong", "-t", "sums")) == [1, 2, 3, 4]
     (output / "samples/sums.parquet").rename(output / "samples/sums.parquet.part")
-    (output / "samples/colours.parquet").write_bytes(b"PAR1")
+    (output / "samples/colours.parquet").rename(output / "samples/colours.parquet.part")
+    (output / "samples/colours.parquet.part").write_bytes(b"PAR1 and no end")
     assert documents(shown(capsys, output, "-n", 1)) == [0]
 
 
@@ -204,6 +205,18 @@ def test_what_is_not_there_is_refused(run_assay: Run, tmp_path: Path) -> None:
     assert (wrong.returncode, "did you mean 'first_steps_sums'" in wrong.stderr) == (2, True)
     assert "holds no run" in run_assay("samples", tmp_path / "none").stderr
     assert run_assay("samples", "out", "--reason", "odd").returncode == 2
+    assert "is no number of samples" in run_assay("samples", "out", "-n", "-1").stderr
+    damaged = tmp_path / "out/samples/first_steps_sums.parquet"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:300])
+    for command in ("samples", "score"):
+        torn = run_assay(command, "out")
+        assert (torn.returncode, "the samples cannot be read" in torn.stderr, "Traceback" in torn.stderr) == (
+            2,
+            True,
+            False,
+        )
+    damaged.write_bytes(whole)
     piped = run_assay("samples", "out", "-n", 1)
     assert piped.stdout.count("━━") == 1
     assert "2 samples more" in piped.stderr

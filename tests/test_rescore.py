@@ -257,6 +257,7 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
         (Wanted(filters=["{name: x, filter: [{function: regex, pattern: a}]}"]), "no parameter 'pattern'"),
         (Wanted(metrics=["exact_mach"]), "no metric is called 'exact_mach'.*'exact_match'"),
         (Wanted(metrics=["exact_match:ignore_cas=true"]), "no parameter 'ignore_cas'.*'ignore_case'"),
+        (Wanted(metrics=[""]), "'' is no metric"),
         (Wanted(metrics=["acc"]), "metric 'acc' does not score generate_until"),
         (Wanted(tasks=["sum"]), "no task of this run is called 'sum'.*'sums'"),
         (Wanted(files=["nowhere.yaml"]), "there is no file 'nowhere.yaml'"),
@@ -282,6 +283,12 @@ def test_metrics_are_refused_where_a_function_computes_the_values(tmp_path: Path
 def test_a_folder_without_a_run_is_refused(folder: str, tmp_path: Path) -> None:
     with pytest.raises(AssayError, match=r"no such file|holds no run"):
         score([tmp_path / folder])
+    (tmp_path / "manifest.json").write_text('{"spec": 3, "options": 4, "tasks": []}')
+    with pytest.raises(AssayError, match="holds a run of another version"):
+        score(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"scored": {}}')
+    with pytest.raises(AssayError, match="holds a scoring of a run"):
+        score(tmp_path)
 
 
 def test_a_scoring_that_is_stopped_leaves_nothing(tasks: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,15 @@ def define(parser: argparse.ArgumentParser) -> None:
         help="only those: " + "; ".join(f"{kind}: {why}" for kind, why in KINDS.items()),
     )
     add("--doc", type=int, nargs="+", metavar="ID", help="only these documents, by doc_id")
-    add("-n", type=int, default=5, metavar="N", help="how many of each task (5); 0 for all")
+    add("-n", type=_count, default=5, metavar="N", help="how many of each task (5); 0 for all")
     add("--full", action="store_true", help="show the examples before the question, and texts to their end")
     parser.set_defaults(run=run)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of samples")
+    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 def _files(folder: Path, wanted: Sequence[str] | None) -> dict[str, Path]:
     """The samples files by task: those in place, and those of tasks that have ended in a run that has not."""
     found = {path.name.partition(".parquet")[0]: path for path in sorted((folder / "samples").glob("*.parquet*"))}
-    found = {name: path for name, path in found.items() if is_whole(path)}
+    found = {name: path for name, path in found.items() if path.suffix == ".parquet" or is_whole(path)}
     names = {_file_name(task): task for task in _tasks(folder)}
     files = {names.get(name, name): path for name, path in found.items()}
     if not files:

@@ -61,6 +61,8 @@ def parse_metric(written: str) -> MetricConfig:
     if written.lstrip().startswith("{"):
         return _decoded(MetricConfig, written, "--metric")
     name, _, rest = written.partition(":")
+    if not name.strip():
+        raise ConfigError([Problem(Place("--metric"), f"{written!r} is no metric", "write NAME or NAME:key=value")])
     given = {"metric": name.strip(), **parse_arguments(rest, "--metric")}
     return _checked(MetricConfig, Fields.of(given, Origin("--metric")))
 
@@ -93,14 +95,16 @@ def altered(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[Metri
     own_metrics = config.metric_list if config.metric_list is not None or named is None else named.metrics
     if own_metrics is None:
         own_metrics = tuple(MetricConfig(name=name) for name in DEFAULTS[config.output_type])
-    fields: dict[str, object] = {}
+    fields = task.fields
     if filters:
         config = replace(config, filter_list=_merged(own_filters, filters))
-        fields["filter_list"] = [_plain_filter(each) for each in config.filter_list or ()]
+        said = [_plain_filter(each) for each in config.filter_list or ()]
+        fields |= Fields.of({"filter_list": said}, Origin("--filter"))
     if metrics:
         config = replace(config, metric_list=_merged(own_metrics, metrics))
-        fields["metric_list"] = [_plain_metric(each) for each in config.metric_list or ()]
-    made = Task(config, name=task.name, fields=task.fields | Fields.of(fields, Origin("--filter, --metric")))
+        said = [_plain_metric(each) for each in config.metric_list or ()]
+        fields |= Fields.of({"metric_list": said}, Origin("--metric"))
+    made = Task(config, name=task.name, fields=fields)
     made.alias, made.notes = task.alias, task.notes
     return made
 

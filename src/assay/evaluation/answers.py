@@ -66,8 +66,9 @@ class StoredRun:
     @classmethod
     def of(cls, folder: Path, include_path: Sequence[str] = ()) -> "StoredRun":
         manifest = _read(folder / MANIFEST)
-        if "options" not in manifest or "tasks" not in manifest:
-            known = "a run of an earlier version of assay" if manifest else "no run"
+        if not all(isinstance(manifest.get(key), dict) for key in ("options", "tasks", "spec")):
+            known = "a run of another version of assay" if manifest else "no run"
+            known = "a scoring of a run, not the run" if "scored" in manifest else known
             fix = "name the folder that --output_path gave to `assay run`"
             raise RunError([Problem(Place(str(folder)), f"the folder holds {known}", fix)])
         return cls(folder, manifest, include_path)

@@ -1,12 +1,14 @@
 """Samples read back from Parquet, one row group at a time: what was asked, what was answered, what it scored."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
+from assay.errors import Place, Problem
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text, Usage
+from assay.runs.folder import RunError
 from assay.runs.parquet import Asked, file_name
 
 _USAGE = frozenset(Usage._fields)
@@ -65,6 +67,7 @@ class SampleFile:
 
     def __init__(self, path: Path, repeats: int = 1) -> None:
         self.path, self._repeats = path, repeats
+        self._file: Any = None
         self._latest: tuple[int, Any] = (-1, None)
 
     def samples(self) -> Iterator[Stored]:
@@ -74,26 +77,37 @@ class SampleFile:
 
     def rows(self) -> Iterator[Row]:
         """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(self.path) as file:
-            there = [name for name in Row._fields if name in file.schema_arrow.names]
-            for number in range(file.num_row_groups):
-                group = file.read_row_group(number, columns=there)
-                self._latest = (number, group)
-                empty = [None] * group.num_rows
-                columns = [_values(group.column(name)) if name in there else empty for name in Row._fields]
-                yield from map(Row._make, zip(*columns, strict=True))
+        for number in range(self._read(lambda file: file.num_row_groups)):
+            group = self._group(number, Row._fields)
+            self._latest = (number, group)
+            there, empty = group.column_names, [None] * group.num_rows
+            columns = [_values(group.column(name)) if name in there else empty for name in Row._fields]
+            yield from map(Row._make, zip(*columns, strict=True))
 
     def asked(self, number: int) -> dict[str, Any]:
         """The columns of what was asked and answered of one row group: the one that was read last is at hand."""
-        from pyarrow import parquet
-
         known, group = self._latest
         if known != number:
-            with parquet.ParquetFile(self.path) as file:
-                group = file.read_row_group(number, columns=list(Asked._fields))
+            group = self._group(number, Asked._fields)
         return {name: group.column(name).combine_chunks() for name in Asked._fields}
+
+    def _group(self, number: int, wanted: Sequence[str]) -> Any:
+        def read(file: Any) -> Any:
+            return file.read_row_group(number, columns=[name for name in wanted if name in file.schema_arrow.names])
+
+        return self._read(read)
+
+    def _read(self, read: Callable[[Any], Any]) -> Any:
+        """What is read from the file, which is opened once; a damaged one is told."""
+        from pyarrow import parquet
+
+        try:
+            if self._file is None:
+                self._file = parquet.ParquetFile(self.path)
+            return read(self._file)
+        except (OSError, ValueError) as error:
+            fix = "give the command of the run again: it asks nothing twice, and writes its samples anew"
+            raise RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {error}", fix)]) from None
 
 
 def _values(chunks: Any) -> list[Any]:
