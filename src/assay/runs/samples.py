@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.records import Failed, FilterScores, Request, Response, Sample, Text
+from assay.records import Failed, FilterScores, Likelihood, Request, Response, Sample, Text
 from assay.records import arguments as arguments
 
 
@@ -20,10 +20,14 @@ class Kept(NamedTuple):
     failed: str = ""
     replies: Sequence[Mapping[str, Any]] | None = None
     """What the model told beside each response, where it told anything: why it ended, what it thought, what it took."""
+    audit: Sequence[str] = ()
+    """What deserves a look about it: see tasks/audit.py."""
 
 
 def replies(responses: Sequence[Response]) -> Sequence[Mapping[str, Any]] | None:
     """What is worth keeping beside the texts and numbers of responses."""
+    if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
+        return None
     found = [_reply(response) for response in responses]
     return found if any(found) else None
 

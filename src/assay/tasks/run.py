@@ -9,6 +9,7 @@ from assay.filters.step import UNFINISHED as UNFINISHED_MARK
 from assay.records import UNFINISHED, Failed, FilterScores, Response, Sample, Text
 from assay.runs.samples import Kept, replies
 from assay.scorers.loop import Document
+from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.runnable import Runnable
 
 TRUNCATED = "cut off at the token limit"
@@ -32,10 +33,11 @@ class TaskRun:
     keep: Keep | None = None
     ended: Callable[[], None] | None = None
     board: Board = field(default_factory=Board)
+    audit: Audit = field(default_factory=Audit)
     _started: int = 0
     _next: int = 0
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
-    _together: list[tuple[Document, Replies]] = field(default_factory=list)
+    _together: list[tuple[Document, Replies, str]] = field(default_factory=list)
 
     def samples(self) -> Iterator[tuple[int, Sample]]:
         """The samples to ask about, each with its number."""
@@ -60,9 +62,12 @@ class TaskRun:
         for number in sorted(self._waiting):
             self._take(*self._waiting.pop(number))
         if self._together:
-            scored = self.runnable.score([document for document, _ in self._together])
-            for (document, told), scores in zip(self._together, scored, strict=True):
-                self._note(document, scores, told)
+            scored = iter(self.runnable.score([document for document, _, failure in self._together if not failure]))
+            for document, told, failure in self._together:
+                if failure:
+                    self._fail(document.sample, failure, told=told)
+                else:
+                    self._note(document, next(scored), told)
             self._together = []
         if self.ended is not None:
             self.ended()
@@ -73,12 +78,16 @@ class TaskRun:
         failure = next((response for response in responses if isinstance(response, Failed)), None)
         told = replies(responses)
         if failure is not None or sample.problem:
-            self._fail(sample, failure.reason if failure is not None else sample.problem, told=told)
+            reason = failure.reason if failure is not None else sample.problem
+            if self.runnable.is_batch:
+                self._together.append((Document(sample, ()), told, reason))
+            else:
+                self._fail(sample, reason, told=told)
             return
         self._notice(sample, responses[: len(sample.requests)])
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
-            self._together.append((document, told))
+            self._together.append((document, told, ""))
         else:
             [scores] = self.runnable.score([document])
             self._note(document, scores, told)
@@ -95,8 +104,14 @@ class TaskRun:
             for mark, meaning in MARKS.items():
                 if contains(filtered.answers, mark):
                     self.board.noticed[f"{meaning} by filter {filtered.filter}"] += 1
+        self._put(Kept(document.sample, document.responses, scores, self.runnable.repeats, replies=told))
+
+    def _put(self, kept: Kept) -> None:
+        """Hand a sample that is done over, with what is worth a look about it."""
+        kinds = kinds_of(kept, self.runnable.higher_is_better)
+        self.audit.note(kept.sample.doc_id, kinds)
         if self.keep is not None:
-            self.keep(Kept(document.sample, document.responses, scores, self.runnable.repeats, replies=told))
+            self.keep(kept._replace(audit=kinds) if kinds else kept)
 
     def _notice(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Count what is worth telling about answers beside their scores."""
@@ -118,5 +133,4 @@ class TaskRun:
         self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), told: Replies = None
     ) -> None:
         self.board.fail(reason)
-        if self.keep is not None:
-            self.keep(Kept(sample, responses, (), self.runnable.repeats, reason, told))
+        self._put(Kept(sample, responses, (), self.runnable.repeats, reason, told))
