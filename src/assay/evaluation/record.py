@@ -32,7 +32,7 @@ def spec(
 ) -> dict[str, Any]:
     """All that the results of a run depend on."""
     options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in NOT_SPEC}
-    given = {key: value for key, value in options.items() if value is not None}
+    given = {key: redacted(value, key) for key, value in options.items() if value is not None}
     code = digest("\n".join(sorted(digest_file(file) for file in helpers)).encode())
     named = {task.task.name: task_digest(task) for task in tasks}
     roles = {role: model.identity for role, model in models.items() if role != UNDER_TEST}

@@ -3,6 +3,7 @@
 A key finds its line again. What was answered is not asked again: not in this run, not after it was killed.
 """
 
+import math
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -217,6 +218,8 @@ def _response(plain: Any) -> Response:
     match plain:
         case [float() | int() as value, bool() as greedy] if not isinstance(value, bool):
             return Likelihood(value, greedy)
+        case [None, bool() as greedy]:  # minus infinity: JSON has no word for it
+            return Likelihood(-math.inf, greedy)
         case {"text": str() as text}:
             return Text(text, plain.get("finish"), plain.get("reasoning"))
         case {"failed": str() as reason}:
