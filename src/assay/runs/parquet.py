@@ -12,8 +12,8 @@ from assay.config.source import digest
 from assay.records import Loglikelihood, Request
 from assay.runs.samples import Kept, arguments
 
-ROWS = 2000
-"""Rows of one group: a count, not a time, so that the same samples make the same file."""
+ROWS, HELD = 2000, 8 * 2**20
+"""Rows of one group at most, and characters of text: counts, not times, so that the same samples make the same file."""
 
 
 class Asked(NamedTuple):
@@ -72,6 +72,8 @@ class SampleWriter:
         self._verdicts: list[Verdict] = []
         self._scores: list[str] | None = None
         self._values: list[Mapping[str, Any]] = []
+        self._held = 0
+        self._arrays: dict[str, Any] = {}
         self._writer: Any = None
 
     def add(self, kept: Kept) -> None:
@@ -83,12 +85,23 @@ class SampleWriter:
             ",".join(kept.audit) or None,
         )
         if self._known is None:
-            self._asked.append(_asked(kept))
+            asked = _asked(kept)
+            self._asked.append(asked)
+            self._held += sum(len(part) for part in asked if isinstance(part, str)) + len(verdict.answers)
+        elif not self._values:
+            self._arrays = self._known(self._groups)
         self._documents.append(kept.sample.doc_id)
         self._verdicts.append(verdict)
         self._values.append(scores)
-        if len(self._values) >= ROWS:
+        if self._is_full:
             self._flush()
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether a group of rows is complete: by what is in it alone, or as it was before."""
+        if self._known is not None:
+            return len(self._values) == len(self._arrays["doc_id"])
+        return len(self._values) >= ROWS or self._held >= HELD
 
     def end(self) -> None:
         """Write what is left."""
@@ -113,7 +126,7 @@ class SampleWriter:
             self._scores = sorted(
                 {name for values in self._values for name, value in values.items() if _is_number(value)}
             )
-        arrays = self._known(self._groups) if self._known is not None and self._values else _asked_arrays(self._asked)
+        arrays = dict(self._arrays) if self._known is not None and self._values else _asked_arrays(self._asked)
         self._groups += 1
         assert arrays["doc_id"].to_pylist() == self._documents, "the samples of another file come in its order"
         for name, column in zip(Verdict._fields, _columns(self._verdicts, Verdict), strict=True):
@@ -126,7 +139,7 @@ class SampleWriter:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = parquet.ParquetWriter(self._part, table.schema, compression="zstd", use_dictionary=_REPEATED)
         self._writer.write_table(table)
-        self._asked, self._documents, self._verdicts, self._values = [], [], [], []
+        self._asked, self._documents, self._verdicts, self._values, self._held = [], [], [], [], 0
 
 
 def _columns(rows: Sequence[Any], kind: Any) -> Iterable[Sequence[Any]]:
