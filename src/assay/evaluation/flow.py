@@ -125,6 +125,7 @@ class Run:
         """Ask, score and count; the result is the content of results.json."""
         models = {UNDER_TEST: self.ready_model(), **role_models(self.config, self.roles, self._wanted_models())}
         check_model(self.ready_model(), [run.runnable for run in self.tasks])
+        self._check_counting()
         refuse_unpriced(models, self.config.max_cost)
         for model in models.values():
             if isinstance(model, Remote):
@@ -147,7 +148,25 @@ class Run:
 
     def _wanted_models(self) -> dict[str, object]:
         """The models that scorers ask, by role."""
-        return {role: told for run in self.tasks for role, told in run.runnable.models().items()}
+        wanted: dict[str, object] = {}
+        for run in self.tasks:
+            for role, told in run.runnable.models().items():
+                if role in wanted and wanted[role] not in (None, told) and told is not None:
+                    what = f"tasks name different models for the role {role!r}"
+                    fix = f"give each a role of its own, or one model for all: --model_role {role}=…"
+                    if role not in self.roles and role not in (self.config.model_role or {}):
+                        raise ConfigError([Problem(Place(f"task {run.runnable.task.name!r}"), what, fix)])
+                wanted[role] = told if told is not None else wanted.get(role)
+        return wanted
+
+    def _check_counting(self) -> None:
+        """Examples can only be dropped by a model that says how long a prompt is and may be."""
+        model = self.ready_model()
+        if self.config.over_length == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
+            what = f"model {model.name!r} does not say how many tokens a prompt has, or may have"
+            raise ConfigError(
+                [Problem(Place("over_length"), what, "give tokenizer=FOLDER and max_length=N in --model_args")]
+            )
 
     def _tell_remarks(self) -> None:
         """What is worth knowing about the model, for what these tasks ask of it."""
@@ -250,13 +269,14 @@ class Run:
             **results,
             "config": config_section(self.config, self.ready_model()),
             **run_section(self.config, self.ready_model(), self.started),
-            "assay": {**account, **self._ending(account["status"], self.engine)},
+            "assay": {**account, **self._ending(account, self.engine)},
         }
 
-    def _ending(self, status: str, engine: Engine) -> dict[str, Any]:
+    def _ending(self, account: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
         """What there is to tell of the run as a whole: what it took, and what ended it before its time."""
         told = engine.account.told()
-        ended = {"status": "partial", "ended": engine.budget.ended} if engine.budget.ended else {"status": status}
+        stopped = engine.budget.ended and any("not_asked" in each for each in account["tasks"].values())
+        ended = {"status": "partial", "ended": engine.budget.ended} if stopped else {"status": account["status"]}
         shard = self.config.shard
         part = {"status": "partial", "shard": {"part": shard, **ended}} if shard is not None else {}
         return {**ended, **part, **({"account": told} if told else {})}

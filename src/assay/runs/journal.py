@@ -51,11 +51,12 @@ class Journal:
         offset = self._offsets.get(key)
         return None if offset is None else _read(orjson.loads(self._line(offset)))
 
-    def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:  # noqa: ARG002  # keys tell
+    def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:
         """Write responses down, all in one write: from then on they survive the end of this process."""
+        who = b"" if role == "model" else b',"m":%s' % orjson.dumps(role)
         lines, offset = [], self._end
         for key, response in answered:
-            line = b'{"k":"%s",%s}\n' % (key.hex().encode(), to_line(response))
+            line = b'{"k":"%s",%s%s}\n' % (key.hex().encode(), to_line(response), who)
             if not isinstance(response, Failed):
                 self._offsets[key] = offset
             lines.append(line)
@@ -84,6 +85,13 @@ class Journal:
                 self._write(b"".join(block))
                 block, size = [], 0
         self._write(b"".join(block))
+
+    def paid(self) -> Iterator[tuple[str, Response]]:
+        """The responses that earlier processes of this run were given, with the role that gave them, where they cost something."""
+        for key in self._earlier:
+            entry = orjson.loads(self._line(self._offsets[key]))
+            if "u" in entry:
+                yield entry.get("m", "model"), _read(entry)
 
     def claim(self, key: bytes) -> bool:
         """Whether a response was there when the journal was opened, and is asked about for the first time."""

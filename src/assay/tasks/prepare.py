@@ -154,7 +154,14 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
         )
         if settings.predict_only:
             own = (MetricConfig(name="bypass"),)
-        scorer.bind(entry.name, binder.bind(own, processed=process is not None))
+        bound = binder.bind(own, processed=process is not None)
+        if pipeline.single and any(metric.reductions.least > 1 for metric in bound):
+            if config.filter_list:
+                what = "the filter leaves one answer, and a reduction of its metrics needs several"
+                fix = f"end it with `{{function: take_first_k, k: {config.repeats}}}`"
+                raise ConfigError([Problem(_placer(task, "filter_list", number, "filter")(), what, fix)])
+            pipeline = replace(pipeline, steps=(), single=False)  # nobody asked for the first alone
+        scorer.bind(entry.name, bound)
         pipelines.append((pipeline, scorer))
     _check_filters(task, pipelines)
     reading = Reading(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
