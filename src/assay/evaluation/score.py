@@ -20,6 +20,7 @@ from assay.evaluation.outcome import outcome
 from assay.evaluation.record import again
 from assay.runs.folder import MANIFEST, RESULTS, environment, write_json
 from assay.runs.parquet import SampleWriter
+from assay.runs.redact import redacted
 from assay.runs.results import plain
 from assay.runs.samples import Kept
 from assay.runs.stored import Stored
@@ -201,5 +202,8 @@ def _remarks(answers: Answers, found: Definitions, runs: Sequence[TaskRun]) -> l
 
 def changed_keys(answers: Answers, run: TaskRun) -> list[str]:
     """What a task says otherwise than when it was run, as far as that is known."""
-    now, then = plain(run.runnable.described()), answers.results.get("configs", {}).get(run.runnable.task.name)
+    now, then = (
+        redacted(plain(run.runnable.described())),
+        answers.results.get("configs", {}).get(run.runnable.task.name),
+    )
     return [key for key in {**now, **then} if now.get(key) != then.get(key)] if then is not None else []
