@@ -36,6 +36,10 @@ _HOME = {
     "AggregatorFactory": "assay.groups.factory",
     "register_aggregator": "assay.groups.factory",
     "Estimate": "assay.records",
+    "CrossFilterScorer": "assay.scorers.cross_filter",
+    "EnsembleScorer": "assay.scorers.ensemble",
+    "LLMJudgeScorer": "assay.scorers.judge",
+    "RewardModelScorer": "assay.scorers.reward",
     "simple_evaluate": "assay.evaluation",
     "evaluate": "assay.evaluation",
     "Task": "assay.tasks",
@@ -75,6 +79,10 @@ if TYPE_CHECKING:
     from assay.groups.factory import AggregatorFactory as AggregatorFactory
     from assay.groups.factory import register_aggregator as register_aggregator
     from assay.records import Estimate as Estimate
+    from assay.scorers.cross_filter import CrossFilterScorer as CrossFilterScorer
+    from assay.scorers.ensemble import EnsembleScorer as EnsembleScorer
+    from assay.scorers.judge import LLMJudgeScorer as LLMJudgeScorer
+    from assay.scorers.reward import RewardModelScorer as RewardModelScorer
     from assay.tasks import Task as Task
     from assay.tasks import TaskManager as TaskManager
 

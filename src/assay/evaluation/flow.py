@@ -30,6 +30,7 @@ from assay.runs.journal import Journal
 from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results, troubles
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
+from assay.scorers.scorer import models_of
 from assay.tasks import TaskManager
 from assay.tasks.preflight import check_model, check_samples, ready_groups, refuse_unsafe
 from assay.tasks.run import TaskRun
@@ -145,7 +146,7 @@ class Run:
 
     def _wanted_models(self) -> dict[str, object]:
         """The models that scorers ask, by role."""
-        return {role: told for run in self.tasks for role, told in run.runnable.models().items()}
+        return models_of(run.runnable.models() for run in self.tasks)
 
     def _tell_remarks(self) -> None:
         """What is worth knowing about the model, for what these tasks ask of it."""

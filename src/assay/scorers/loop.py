@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assay.records import Failed, FilterScores, Likelihood, Request, Response, Rolling, Text
+from assay.scorers.instance import Instance
 from assay.scorers.metrics import Metric
-from assay.scorers.results import Reading
+from assay.scorers.results import Reading, Result
 from assay.scorers.scorer import Document as Document
-from assay.scorers.scorer import ProcessResultsScorer, Scorer, shown
+from assay.scorers.scorer import ProcessResultsScorer, Scorer, Unscored, shown
 
 TIME_LIMIT = 10.0
 """Seconds that the filters and metrics of one document may take: patterns of users can run without end."""
@@ -52,6 +53,7 @@ class Scoring:
         """The scores of documents, filter by filter; or why one has none. Failure is told apart from every score."""
         if not self.is_batch:
             return [_guarded(self._score_one, document) for document in documents]
+        documents = [document._replace(verdicts=iter(document.verdicts)) for document in documents]
         by_filter = [self._answers(pipeline, documents) for pipeline, _ in self.pipelines]
         answers = list(zip(*by_filter, strict=True))
         scored: list[list[FilterScores] | Failed] = [[] for _ in documents]
@@ -80,8 +82,14 @@ class Scoring:
             request
             for pipeline, scorer in self.pipelines
             if scorer.asks
-            for request in scorer.questions(self.reading.result(document.sample, pipeline.apply(responses, doc)))
+            for request in scorer.questions(self._asked(document, pipeline.apply(responses, doc)))
         ]
+
+    def _asked(self, document: Document, own: Any) -> Result:
+        """What a scorer that asks is shown: the answers, and what they are answers to."""
+        made = self.reading.result(document.sample, own)
+        made.question = document.question
+        return made
 
     @property
     def asks(self) -> bool:
@@ -104,13 +112,18 @@ class Scoring:
         if isinstance(scorer, ProcessResultsScorer) and scorer.is_direct:
             return FilterScores(name, own, scorer.values(sample, own))
         if scorer.asks:
-            scores = scorer.scores_asked(self.reading.result(sample, own), name, document.verdicts)
+            result = self._asked(document, own)
+            result.instances = () if scorer.is_plain else self._shown(document, answers)
+            scores = scorer.scores_asked(result, name, document.verdicts)
         elif scorer.is_plain:
             scores = scorer.scores(self.reading.result(sample, own), name)
         else:
-            named = {pipeline.name: each for (pipeline, _), each in zip(self.pipelines, answers, strict=True)}
-            scores = scorer.scores_shown(shown(document, named, self.reading, self.task), name)
+            scores = scorer.scores_shown(self._shown(document, answers), name)
         return FilterScores(name, own, *scorer.reduced(scores, name, own))
+
+    def _shown(self, document: Document, answers: Sequence[Any]) -> Sequence[Instance]:
+        named = {pipeline.name: each for (pipeline, _), each in zip(self.pipelines, answers, strict=True)}
+        return shown(document, named, self.reading, self.task)
 
     def _score_all(
         self, name: str, scorer: Scorer, documents: Sequence[Document], own: Sequence[Any], answers: Sequence[Any]
@@ -165,6 +178,8 @@ def _guarded(compute: Callable[..., Any], *arguments: Any, seconds: float = TIME
     limited = _start_clock(seconds)
     try:
         return compute(*arguments)
+    except Unscored as error:
+        return Failed(str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a document that cannot be scored is counted, and the run goes on
         fix = f" (pip install {error.name})" if isinstance(error, ModuleNotFoundError) else ""
         return Failed(f"scoring: {type(error).__name__}: {error}{fix}")

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
+from assay.errors import ConfigError, Place, Problem
 from assay.records import Request, Response, Sample, arguments
 from assay.scorers.instance import Instance
 from assay.scorers.metrics import Metric, Repeated
@@ -26,6 +27,12 @@ class Document(NamedTuple):
     sample: Sample
     responses: Sequence[list[Any]]
     verdicts: Iterable[Response] = ()
+    question: str = ""
+    """What was asked, without examples and instructions around it; known where scorers ask about it."""
+
+
+class Unscored(ValueError):
+    """Why a document has no score, in words that are shown as they are: a small number of them, so that they can be counted."""
 
 
 class Scorer:
@@ -34,10 +41,14 @@ class Scorer:
     name: ClassVar[str] = "score"
     """The row of what `score` gives; what it was registered as."""
     output_types: ClassVar[tuple[str, ...]] = (GENERATE, CHOICE, LIKELIHOOD, ROLLING)
-    asks: ClassVar[bool] = False
+    asks: bool = False
     """Whether it asks other models."""
-    needs_filters: ClassVar[tuple[str, ...]] = ()
+    needs_filters: tuple[str, ...] = ()
     """Filters of the task that it looks at beside its own."""
+    least_filters: int = 1
+    """How many filters there must be."""
+    needs_columns: tuple[str, ...] = ()
+    """Columns of the task's documents that it reads."""
     gives: ClassVar[tuple[str, ...] | None] = None
     """Rows beside those of the metrics, where they are known before the run."""
 
@@ -46,6 +57,11 @@ class Scorer:
         self.parents: dict[str, str] = {}
         self._metrics: dict[str, Sequence[Metric]] = {}
         self._ways: dict[str, Mapping[str, Reductions]] = {}
+
+    @classmethod
+    def create(cls, config: TaskConfig | None, **kwargs: Any) -> "Scorer":
+        """The scorer of a task with the parameters that its file gives."""
+        return cls(config, **kwargs)
 
     # what may be said otherwise
 
@@ -68,6 +84,10 @@ class Scorer:
     def models(self) -> Mapping[str, Any]:
         """Further models it asks, by role: as `--model_role` has them, or None where the run must name one."""
         return {}
+
+    def aggregation(self, row: str) -> str | None:  # noqa: ARG002  # asked of every scorer
+        """How the values of a row of its own become one number, by name; the mean where nothing is said."""
+        return None
 
     def questions(self, result: Result) -> Sequence[Request]:
         """What it asks those models about a document's answers, where `asks` is true."""
@@ -189,6 +209,18 @@ class Scorer:
             self.parents.update(dict.fromkeys(value, name))
         else:
             scores[name] = value
+
+
+def models_of(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The models that several scorers ask, by role: two that mean different models by one role are refused."""
+    found: dict[str, Any] = {}
+    for asked in several:
+        for role, told in asked.items():
+            if found.get(role) not in (None, told) and told is not None:
+                what = f"two scorers name different models for the role {role!r}"
+                raise ConfigError([Problem(Place("scorer"), what, "give one of them another `role`")])
+            found[role] = found.get(role) if told is None else told
+    return found
 
 
 def _reference(result: Result) -> Any:

@@ -71,11 +71,13 @@ class TaskRun:
     def _take(self, sample: Sample, responses: Sequence[Response]) -> None:
         self.board.documents += 1
         failure = next((response for response in responses if isinstance(response, Failed)), None)
-        told = replies(responses)
+        own = len(sample.requests)
+        told = replies(responses, own)
         if failure is not None or sample.problem:
-            self._fail(sample, failure.reason if failure is not None else sample.problem, told=told)
+            answered = () if failure is None or failure in responses[:own] else responses[:own]
+            self._fail_asking(sample, failure.reason if failure is not None else sample.problem, answered, told)
             return
-        self._notice(sample, responses[: len(sample.requests)])
+        self._notice(sample, responses[:own])
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
             self._together.append((document, told))
@@ -113,6 +115,13 @@ class TaskRun:
                     noticed["empty"] += 1
             if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
                 noticed[SHORTENED] += 1
+
+    def _fail_asking(self, sample: Sample, reason: str, answered: Sequence[Response], told: Replies) -> None:
+        """Count a sample that has no answer; or has one, which is kept, and nobody told a scorer about it."""
+        if not answered:
+            self._fail(sample, reason, told=told)
+            return
+        self._fail(sample, f"judge: {reason}", self.runnable.document(sample, answered).responses, told)
 
     def _fail(
         self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), told: Replies = None
