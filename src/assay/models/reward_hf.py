@@ -34,11 +34,11 @@ class RewardHF:
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder)
         loader = transformers.AutoModelForSequenceClassification
         self._model = loader.from_pretrained(self._folder, dtype=dtype).to(device).eval()
-        if self._tokenizer.pad_token is None:
-            self._tokenizer.pad_token = self._tokenizer.eos_token
-        if self._model.config.pad_token_id is None:
+        # without a token to fill up with, texts go one by one: another token in its place would change where a text ends
+        self._fills = self._tokenizer.pad_token is not None
+        if self._fills and self._model.config.pad_token_id is None:
             self._model.config.pad_token_id = self._tokenizer.pad_token_id
-        self._batch, self._device, self._dtype = batch_size, device, dtype
+        self._batch, self._device, self._dtype = batch_size if self._fills else 1, device, dtype
         self._label = _label(label, self._model.config.id2label)
         known = (self._tokenizer.model_max_length, getattr(self._model.config, "max_position_embeddings", None))
         self.max_length: int | None = max_length or min((each for each in known if each), default=None)
@@ -88,7 +88,8 @@ class RewardHF:
         return self._tokenizer(text, add_special_tokens=False)  # the template has written them
 
     def _rewards(self, batch: Sequence[tuple[int, Any]]) -> list[tuple[int, Likelihood]]:
-        padded = self._tokenizer.pad([tokens for _, tokens in batch], return_tensors="pt").to(self._device)
+        several = [tokens for _, tokens in batch]
+        padded = self._tokenizer.pad(several, padding=self._fills, return_tensors="pt").to(self._device)
         with self._torch.inference_mode():
             numbers = self._model(**padded).logits[:, self._label].float().tolist()
         return [

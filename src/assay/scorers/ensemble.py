@@ -118,9 +118,9 @@ class EnsembleScorer(Scorer):
         return scores
 
     def _row(self, number: int, row: str) -> str:
-        """What a row of a member is called: as there, with a number behind it where a member before has the same name."""
-        names = [member.name for member in self.scorers]
-        before = names[:number].count(names[number])
+        """What a row of a member is called: as there, with a number behind it where the name of the member is taken."""
+        names = [self.name, *(member.name for member in self.scorers)]
+        before = names[: number + 1].count(names[number + 1])
         return f"{row}#{before + 1}" if before else row
 
 
