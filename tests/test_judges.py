@@ -122,6 +122,21 @@ def test_a_prompt_of_ones_own_is_filled_and_told_how_to_reply(tmp_path: Path) ->
     assert "a number from 0 to 1" in seen[0]
 
 
+def test_a_task_without_a_right_answer_can_be_judged(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def say(prompt: str) -> str:
+        seen.append(prompt)
+        return json.dumps({"id": MARK.findall(prompt)[-1], "score": 10})
+
+    write_task(tmp_path, [{"q": "0"}], "output_type: generate_until\ndoc_to_text: q\nscorer: llm_judge\n")
+    known: dict[str, Any] = {"include_path": str(tmp_path), "include_defaults": False}
+    results = assay.simple_evaluate(says(["x"]), tasks=["t"], model_role={"judge": judge(say)}, **known)
+    assert rows(results) == {"llm_judge,none": 1.0}
+    assert "A right answer" not in seen[0]
+    assert "None" not in seen[0]
+
+
 def test_every_repeat_has_a_verdict_of_its_own(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -399,8 +414,32 @@ def test_a_run_without_its_judge_is_refused_with_the_remedy(tmp_path: Path) -> N
         judged(tmp_path, ["a"], {})
 
 
+def test_a_run_that_only_predicts_asks_no_judge(tmp_path: Path) -> None:
+    results = judged(tmp_path, ["a"], {}, predict_only=True)
+    assert results["results"]["t"]["bypass,none"] == 999
+
+
+BATCH = "def same(resps, docs):\n    return resps\n"
+TWO = """\
+filter_list:
+  - {name: plain, filter: [{function: take_first}]}
+  - {name: upper, filter: [{function: uppercase}, {function: take_first}]}
+  - name: batch
+    filter: [{function: custom, filter_fn: !function own.same}, {function: take_first}]
+    scorer: generation
+    metric_list: [{metric: exact_match}]
+scorer: llm_judge
+"""
+
+
+def test_every_filter_has_its_own_verdicts_also_where_another_waits_for_all(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(BATCH)
+    found = rows(judged(tmp_path, ["a", "b"], scoring(lambda answer: 10 if answer.isupper() else 1), TWO))
+    assert found == {"llm_judge,plain": 0.0, "llm_judge,upper": 1.0, "exact_match,batch": 0.0}
+
+
 def test_a_filter_that_waits_for_all_documents_cannot_be_judged(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text("def same(resps, docs):\n    return resps\n")
+    (tmp_path / "own.py").write_text(BATCH)
     yaml = (
         "filter_list: [{name: all, filter: [{function: custom, filter_fn: !function own.same}]}]\nscorer: llm_judge\n"
     )

@@ -164,7 +164,7 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
             (m for m in (entry.metric_list, config.metric_list, scorer.default_metrics()) if m is not None), None
         )
         if settings.predict_only:
-            own = (MetricConfig(name="bypass"),)
+            own, scorer = (MetricConfig(name="bypass"),), Scorer(config)
         scorer.bind(entry.name, binder.bind(own, processed=process is not None))
         pipelines.append((pipeline, scorer))
     _check_filters(task, pipelines)
