@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TQDM_DISABLE", "1")
+start, cpu = time.perf_counter(), time.process_time()
 
 
 def run_bare(options: argparse.Namespace) -> int:
     """The loop. Bodies are made before the clock starts."""
+    global start, cpu  # the clock
     import aiohttp
 
     bodies = [line.encode() for line in Path(options.world, f"{options.task}.bodies").read_text().splitlines()]
@@ -42,27 +44,39 @@ def run_bare(options: argparse.Namespace) -> int:
             await asyncio.gather(*(worker(session) for _ in range(options.concurrency)))
         return done
 
+    start, cpu = time.perf_counter(), time.process_time()
     return asyncio.run(work())
 
 
 def run_assay(options: argparse.Namespace) -> int:
+    """Tasks are loaded before the clock starts, as the bare loop's bodies are made; prompts, journal, scores and files are not."""
+    global start, cpu  # the clock
+    import aiohttp  # noqa: F401
     import pyarrow.parquet  # noqa: F401  # imports are not measured
 
-    from assay import simple_evaluate
+    from assay.evaluation import Run
+    from assay.evaluation.options import run_config, task_manager
 
     told = {"model": "stub", "base_url": options.url, "num_concurrent": options.concurrency}
     more = {"tokenizer": options.tokenizer, "max_length": 8192} if options.tokenizer else {}
-    found = simple_evaluate(
-        "local-completions", {**told, **more}, tasks=[options.task], include_path=options.world, include_defaults=False,
-        limit=options.limit, log_samples=False, output_path=options.out, bootstrap_iters=0,
-    )  # fmt: skip
-    return int(found["assay"]["account"]["requests"])
+    given = {
+        "model": "local-completions", "model_args": {**told, **more}, "tasks": [options.task], "include_path": options.world,
+        "include_defaults": False, "limit": options.limit, "output_path": options.out, "bootstrap_iters": 0,
+    }  # fmt: skip
+    config = run_config(given)
+    run = Run(config, task_manager(config))
+    run.prepare()
+    run.ready_model()
+    start, cpu = time.perf_counter(), time.process_time()
+    return int(run.execute()["assay"]["account"]["requests"])
 
 
 def run_lm_eval(options: argparse.Namespace) -> int:
+    global start, cpu  # the clock
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
 
+    start, cpu = time.perf_counter(), time.process_time()
     kind = (
         f"tokenizer={options.tokenizer},tokenizer_backend=huggingface,max_length=8192"
         if options.tokenizer
@@ -92,7 +106,6 @@ def main() -> None:
         import assay.evaluation  # noqa: F401
     elif options.client == "lm_eval":
         import lm_eval.models.openai_completions  # noqa: F401
-    start, cpu = time.perf_counter(), time.process_time()
     done = {"bare": run_bare, "assay": run_assay, "lm_eval": run_lm_eval}[options.client](options)
     wall, used = time.perf_counter() - start, time.process_time() - cpu
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

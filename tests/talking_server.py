@@ -3,7 +3,7 @@
 usage: talking_server.py PORT
 
 The last user message, or the prompt, is a JSON object of what to do, all of it optional:
-  say, think: texts; pieces: how many a stream comes in; finish: the reason; pause: seconds between pieces; break_at: close the
+  say, think: texts; size: so many characters instead; pieces: how many a stream comes in; finish: the reason; pause: seconds between pieces; break_at: close the
   connection after so many pieces; error: send an error event after so many pieces; plain: do not stream although asked to;
   tags: the thinking stands in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
   times to refuse (status 503) before answering; drip: send comments instead of data, for ever; reset: close at once.
@@ -63,6 +63,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
 
 def parts(asked: dict[str, Any]) -> tuple[str, str]:
     text, thought = asked.get("say", "hello"), asked.get("think", "")
+    text = "word " * (asked["size"] // 5) if "size" in asked else text
     if thought and asked.get("tags"):
         return f"<think>{thought}" + (f"</think>{text}" if text else ""), ""
     return text, thought

@@ -16,6 +16,7 @@ import assay
 from assay import ConfigError
 from assay.compat.modules import HelperCode
 from assay.models import Scripted
+from assay.report.table import results_table
 from conftest import Write
 
 BORROWED = ("lm_eval", "datasets", "evaluate", "transformers")
@@ -328,6 +329,27 @@ def test_a_metric_that_helper_code_registers_is_known_by_its_name(write: Write) 
     assert found["results"]["t"]["letters,none"] == 7
 
 
+BY_QUESTION = """
+    def text(doc): return doc["q"]
+    def result(doc, results): return {"found": (doc["q"], results[0] == doc["c"][doc["a"]])}
+    def by_question(items): return {name: int(right) for name, right in items}
+"""
+
+
+@pytest.mark.parametrize("compat", ["lm-eval", None])
+def test_an_aggregation_may_give_several_numbers_by_name(compat: str | None, write: Write) -> None:
+    """lm-eval hands on whatever an aggregation gives; its LIBRA tasks give a number for every length of text."""
+    metric = "{metric: found, aggregation: !function made.by_question, higher_is_better: true}"
+    task = GENERATE.replace("{metric: exact_match}", metric) + "    process_results: !function made.result\n"
+    found = run(write({"t.yaml": task, "made.py": BY_QUESTION, **DATA}), answer="three", compat=compat)
+    # the right ones are three, three and one
+    assert found["results"]["t"]["found,none"] == {"e0": 1, "e1": 1, "e2": 0}
+    assert found["results"]["t"]["found_stderr,none"] == "N/A"
+    assert found["assay"]["status"] == "complete"
+    assert found["assay"]["tasks"]["t"]["rows"]["found,none"]["values"] == {"e0": 1, "e1": 1, "e2": 0}
+    assert "e0 1.0000, e1 1.0000, e2 0.0000" in results_table(found)
+
+
 def test_nothing_that_helper_code_borrows_is_seen_by_others(write: Write) -> None:
     before = {name for name in sys.modules if name.partition(".")[0] in BORROWED}
     path = list(sys.path)
@@ -368,3 +390,11 @@ def test_a_run_starts_from_modules_that_no_other_run_has_touched(write: Write) -
 def test_a_module_that_is_nowhere_is_an_error_that_names_it_and_the_line(write: Write) -> None:
     with pytest.raises(ConfigError, match=r"(?s)t\.yaml:\d+.*no_such_module"):
         run(write({"t.yaml": GENERATE, "made.py": "import no_such_module\ndef text(doc): return ''\n", **DATA}))
+
+
+@pytest.mark.parametrize(
+    "line", ["assert False, 'antlr4 4.11'", "raise RuntimeError('antlr4 4.11')", "raise SystemExit('antlr4 4.11')"]
+)
+def test_a_module_that_refuses_to_be_loaded_is_an_error_with_its_words_and_the_line(line: str, write: Write) -> None:
+    with pytest.raises(ConfigError, match=r"(?s)t\.yaml:\d+.*made\.py cannot be loaded.*antlr4 4\.11"):
+        run(write({"t.yaml": GENERATE, "made.py": f"{line}\ndef text(doc): return ''\n", **DATA}))

@@ -71,6 +71,7 @@ MAY_CATCH_ANYTHING = {
     "compat/class_task.py": "a class is anybody's code",
     "engine/lanes.py": "whatever a model raises, its requests failed",
     "models/litellm.py": "its errors are those of a hundred libraries",
+    "compat/modules.py": "a helper module is anybody's code",
     "models/scripted.py": "a script stands for a model",
     "scorers/loop.py": "filters and metrics may be anybody's code",
     "cli/show.py": "--render runs helper code",

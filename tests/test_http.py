@@ -48,7 +48,7 @@ def test_a_server_is_asked_once_for_each_document(serve: Serve, tmp_path: Path) 
     url = serve()
     found = evaluate(tmp_path, url)
     assert found["results"]["t"]["exact_match,none"] == 1.0
-    assert stats(url)["requests"] == 41  # and one greeting
+    assert stats(url)["requests"] == 42  # and the greeting, twice
 
 
 def test_the_address_may_be_the_endpoint_as_in_lm_eval(serve: Serve, tmp_path: Path) -> None:
@@ -59,6 +59,28 @@ def test_several_servers_share_the_work(serve: Serve, tmp_path: Path) -> None:
     urls = [serve("--latency", 5), serve("--latency", 5)]
     evaluate(tmp_path, urls)
     assert all(stats(url)["requests"] > 5 for url in urls)
+
+
+def test_a_server_that_only_fails_is_set_aside_where_there_are_others(serve: Serve, tmp_path: Path) -> None:
+    """It fails at once, and so would always be the least loaded."""
+    good, bad = serve("--latency", 5), serve("--latency", 5, "--fail-if", "question")
+    found = evaluate(tmp_path, [good, bad], rows=200)
+    assert found["assay"]["failed"] == 0
+    assert stats(bad)["errors"] < 50
+
+
+def test_servers_that_are_not_one_model_are_refused(serve: Serve, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not one model"):
+        evaluate(tmp_path, [serve("--answer", "one"), serve("--answer", "two")])
+
+
+def test_retry_after_may_be_a_date() -> None:
+    from email.utils import formatdate
+
+    from assay.models.http import _after
+
+    assert 5 < (_after(formatdate(time.time() + 10, usegmt=True)) or 0) <= 10
+    assert (_after("3"), _after("soon"), _after("-1"), _after(None)) == (3.0, None, 0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +109,7 @@ def test_retry_after_is_honoured(serve: Serve, tmp_path: Path) -> None:
     found = evaluate(tmp_path, url, rows=20)
     assert found["assay"]["failed"] == 0
     assert time.monotonic() - start >= 1.0
-    assert stats(url)["answered"] == 21
+    assert stats(url)["answered"] == 22
 
 
 def test_a_request_that_fails_for_good_fails_its_document_and_not_the_run(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip

@@ -90,7 +90,7 @@ def test_money_has_a_limit_that_is_kept(serve: Servers, tmp_path: Path) -> None:
     assert more["assay"]["status"] == "complete"
     assert more["assay"]["account"]["cost"] == pytest.approx(100 * 10 * 10 / 1e6)  # of both parts together
     asked = [each["body"]["messages"][-1]["content"] for each in fetched(url, "/log")]
-    assert len(asked) == 100 + 2  # two greetings; nothing answered was asked again
+    assert len(asked) == 100 + 4  # two greetings each time; nothing answered was asked again
 
 
 def test_a_limit_of_money_needs_prices(serve: Servers, tmp_path: Path) -> None:

@@ -40,6 +40,22 @@ _HOME = {
     "EnsembleScorer": "assay.scorers.ensemble",
     "LLMJudgeScorer": "assay.scorers.judge",
     "RewardModelScorer": "assay.scorers.reward",
+    "Instance": "assay.scorers.instance",
+    "Scorer": "assay.scorers.scorer",
+    "GenerationScorer": "assay.scorers.scorer",
+    "LoglikelihoodScorer": "assay.scorers.scorer",
+    "PerplexityScorer": "assay.scorers.scorer",
+    "ProcessResultsScorer": "assay.scorers.scorer",
+    "SCORER_REGISTRY": "assay.scorers.named",
+    "register_scorer": "assay.scorers.named",
+    "GenResult": "assay.scorers.results",
+    "MCResult": "assay.scorers.results",
+    "Results": "assay.scorers.results",
+    "ScorerFactory": "assay.tasks.scorers",
+    "GenerateTask": "assay.tasks.instances",
+    "MultipleChoiceTask": "assay.tasks.instances",
+    "FilterConfig": "assay.config.task",
+    "MetricConfig": "assay.config.task",
     "simple_evaluate": "assay.evaluation",
     "evaluate": "assay.evaluation",
     "Task": "assay.tasks",
@@ -53,6 +69,8 @@ if TYPE_CHECKING:
     from assay.config.group import AggMetricConfig as AggMetricConfig
     from assay.config.group import GroupConfig as GroupConfig
     from assay.config.run import RunConfig as RunConfig
+    from assay.config.task import FilterConfig as FilterConfig
+    from assay.config.task import MetricConfig as MetricConfig
     from assay.config.task import TaskConfig as TaskConfig
     from assay.errors import AssayError as AssayError
     from assay.errors import ConfigError as ConfigError
@@ -81,10 +99,24 @@ if TYPE_CHECKING:
     from assay.records import Estimate as Estimate
     from assay.scorers.cross_filter import CrossFilterScorer as CrossFilterScorer
     from assay.scorers.ensemble import EnsembleScorer as EnsembleScorer
+    from assay.scorers.instance import Instance as Instance
     from assay.scorers.judge import LLMJudgeScorer as LLMJudgeScorer
+    from assay.scorers.named import SCORER_REGISTRY as SCORER_REGISTRY
+    from assay.scorers.named import register_scorer as register_scorer
+    from assay.scorers.results import GenResult as GenResult
+    from assay.scorers.results import MCResult as MCResult
+    from assay.scorers.results import Results as Results
     from assay.scorers.reward import RewardModelScorer as RewardModelScorer
+    from assay.scorers.scorer import GenerationScorer as GenerationScorer
+    from assay.scorers.scorer import LoglikelihoodScorer as LoglikelihoodScorer
+    from assay.scorers.scorer import PerplexityScorer as PerplexityScorer
+    from assay.scorers.scorer import ProcessResultsScorer as ProcessResultsScorer
+    from assay.scorers.scorer import Scorer as Scorer
     from assay.tasks import Task as Task
     from assay.tasks import TaskManager as TaskManager
+    from assay.tasks.instances import GenerateTask as GenerateTask
+    from assay.tasks.instances import MultipleChoiceTask as MultipleChoiceTask
+    from assay.tasks.scorers import ScorerFactory as ScorerFactory
 
 
 def __getattr__(name: str) -> object:

@@ -36,9 +36,9 @@ class Board:
 
     def add(self, doc_id: int, scores: FilterScores) -> None:
         for metric, value in scores.values.items():
-            row = ScoreKey(metric, scores.filter)
-            column = self.columns.get(row)
+            column = self.columns.get((metric, scores.filter))  # type: ignore[call-overload]  # a key is such a pair
             if column is None:
+                row = ScoreKey(metric, scores.filter)
                 column = self.columns[row] = Column(repeats=[] if metric in scores.repeats else None)
             column.values.append(value)
             column.documents.append(doc_id)

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,9 @@ def estimate(
         value = known.function(values)
     except Exception as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, and the rest stands
         return Estimate(math.nan, None, n, f"the aggregation {known.name!r} failed: {type(error).__name__}: {error}")
+    if isinstance(value, Mapping) and value and all(isinstance(each, int | float) for each in value.values()):
+        several = {str(name): float(each) for name, each in value.items()}
+        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gives several numbers", several=several)
     try:
         value = float(value)
     except (TypeError, ValueError):

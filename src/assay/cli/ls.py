@@ -107,7 +107,7 @@ def _table_rows(options: argparse.Namespace) -> list[Row]:
         return _format_rows(options)
     from assay.filters import FILTERS
     from assay.groups.factory import AGGREGATORS
-    from assay.models.load import BACKENDS
+    from assay.models.load import BACKENDS, backend
     from assay.scorers.named import SCORER_REGISTRY
     from assay.scorers.table import ALL_METRICS
 
@@ -118,7 +118,7 @@ def _table_rows(options: argparse.Namespace) -> list[Row]:
             rows[name] = {"output_types": list(metric.functions), "aggregation": metric.aggregation}
     else:
         tables: dict[str, Mapping[str, object]] = {
-            "model": BACKENDS,
+            "model": {name: backend(name) for name in BACKENDS} if kind == "model" else {},
             "filter": {**FILTERS, "custom": None},
             "scorer": SCORER_REGISTRY,
             "aggregator": AGGREGATORS,

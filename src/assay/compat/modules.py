@@ -63,6 +63,9 @@ class HelperCode:
         except ImportError as error:
             fix = f"pip install {error.name}" if error.name else "install what it imports"
             raise ConfigError([Problem(function.place, f"{file.name} cannot be loaded: {error}", fix)]) from error
+        except (Exception, SystemExit) as error:  # a module may raise anything, or end the process
+            what = f"{file.name} cannot be loaded: {type(error).__name__}: {error}"
+            raise ConfigError([Problem(function.place, what, "do what it asks for, or leave the task out")]) from error
         if not hasattr(module, function.name):
             fix = did_you_mean(function.name, vars(module))
             raise ConfigError([Problem(function.place, f"{file.name} has no {function.name!r}", fix)])

@@ -23,6 +23,10 @@ from assay.config.task import TaskConfig
 from assay.samples.data import data_set
 from assay.samples.templates import template
 from assay.scorers.metrics import softmax
+from assay.scorers.named import SCORER_REGISTRY, register_scorer
+from assay.scorers.results import GenResult, MCResult, Results
+from assay.scorers.scorer import GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, Scorer
+from assay.tasks.scorers import ScorerFactory
 
 
 def provided_modules(registered: Registered, data_dir: str | None) -> dict[str, ModuleType]:
@@ -65,6 +69,7 @@ def _lm_eval(registered: Registered, data_dir: str | None) -> dict[str, dict[str
         "lm_eval.api.metrics": _metrics(registered),
         "lm_eval.api.samplers": {"ContextSampler": ContextSampler, "FirstNSampler": FirstNSampler},
         "lm_eval.api.registry": dict(registered.names()),
+        "lm_eval.api.scorer": _scorers(),
         **_filters(registered),
         "lm_eval.tasks": {},
         "lm_eval.tasks._yaml_loader": {"load_yaml": _load_yaml},
@@ -79,6 +84,13 @@ def _utils() -> dict[str, Any]:
         "handle_non_serializable": str, "simple_parse_args_string": simple_parse_args_string,
         "pattern_match": pattern_match, "positional_deprecated": lambda fn: fn,
     }  # fmt: skip
+
+
+def _scorers() -> dict[str, Any]:
+    """What the design of scorers puts there: classes to derive from, and where they are registered."""
+    kinds = (Scorer, GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, ScorerFactory)
+    more = {"SCORER_REGISTRY": SCORER_REGISTRY, "register_scorer": register_scorer, "Results": Results}
+    return {**{kind.__name__: kind for kind in kinds}, **more, "GenResult": GenResult, "MCResult": MCResult}
 
 
 def _metrics(registered: Registered) -> dict[str, Any]:

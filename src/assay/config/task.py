@@ -1,7 +1,7 @@
 """What a task file may say. Names and defaults are lm-eval's; what assay adds is at the end."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from assay.config.option import NOTHING, Remark, near_miss, option
@@ -71,7 +71,7 @@ class FilterConfig:
     name: str = option("The name that results carry behind the comma: `exact_match,strict`.")
     filter: tuple[FilterStep, ...] = option("The steps, in order.", ())
     metric_list: tuple[MetricConfig, ...] | None = option("Metrics of this filter alone; the task's when absent.", None)
-    scorer: str | ScorerConfig | None = option("Scorer of this filter alone; the task's when absent.", None)
+    scorer: str | Function | ScorerConfig | None = option("Scorer of this filter alone; the task's when absent.", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,9 @@ class TaskConfig:
     process_results: Function | None = option(
         "A function (row, responses) -> {metric: value} in place of metrics.", None
     )
-    scorer: str | ScorerConfig | None = option("The scorer, by name or with parameters.", None)
+    scorer: str | Function | ScorerConfig | None = option(
+        "The scorer: a name, a class, or either with parameters.", None
+    )
     should_decontaminate: bool = option("Kept for lm-eval's files; nothing reads it.", False)
     doc_to_decontamination_query: str | Function | None = option("Kept for lm-eval's files; nothing reads it.", None)
     metadata: Mapping[str, object] | None = option("`version`, `num_fewshot` as shown, and anything else.", None)
@@ -156,3 +158,25 @@ class TaskConfig:
     )
     # not a key of any file: variables of the templates that a function computes from the row, set by a format
     derived: Mapping[str, Function] = field(default_factory=lambda: NOTHING)
+
+    @property
+    def _metric_list(self) -> tuple[MetricConfig, ...]:
+        return self.metric_list or ()
+
+    @property
+    def repeat_cfg(self) -> "RepeatConfig":
+        return RepeatConfig(self.repeats)
+
+    def get_filters(self) -> list[FilterConfig]:
+        """Its filters, each with its metrics: its own, else the task's."""
+        entries = self.filter_list or (FilterConfig(name="none", filter=(FilterStep(function="take_first"),)),)
+        return [
+            each if each.metric_list is not None else replace(each, metric_list=self._metric_list) for each in entries
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatConfig:
+    """How often each request is asked."""
+
+    repeats: int = 1

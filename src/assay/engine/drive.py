@@ -143,6 +143,9 @@ class Engine:
                 self._notice()
             over += TICK_SECONDS if self.budget.is_over else 0.0
             for each in self._remote():
+                each.patience.room.pass_second()
+                each.put(())
+                self._moved.set()  # there may be room for plans that were not begun
                 if over > GRACE_SECONDS or (over and each.patience.waiting_since is not None):
                     each.cancel()
 

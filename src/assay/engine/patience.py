@@ -34,7 +34,8 @@ class Limits:
 class Room:
     """How many requests are under way at once: more while answers stay quick, half as many when the model says stop.
 
-    It starts small and doubles until answers slow down or `most` is reached; after a setback it grows by one a round.
+    It starts small and doubles, with every round of answers and every second, until answers slow down or `most` is reached;
+    after a setback it grows by one a round.
     """
 
     most: int
@@ -55,6 +56,11 @@ class Room:
         if seconds > 4 * self._quickest + 0.05:
             self._doubling = False
         self.now = min(self.most, self.now + (1.0 if self._doubling else 1.0 / max(self.now, 1.0)))
+
+    def pass_second(self) -> None:
+        """A second without a setback: answers that take minutes must not hold up those that could be asked."""
+        if self._doubling:
+            self.now = min(self.most, self.now * 2)
 
     def refused(self) -> None:
         """The model asked for less: half, but once for all that was under way when it said so."""

@@ -39,9 +39,7 @@ def parse_role(written: object, role: str) -> tuple[str, dict[str, Any]]:
     return name.strip(), parse_arguments(rest, f"model_role.{role}")
 
 
-def role_models(
-    config: RunConfig, given: Mapping[str, AnyModel], wanted: Mapping[str, object]
-) -> dict[str, AnyModel]:
+def role_models(config: RunConfig, given: Mapping[str, AnyModel], wanted: Mapping[str, object]) -> dict[str, AnyModel]:
     """The models beside the one under test, by role: handed over as they are, named by the run, or by the tasks' scorers."""
     made: dict[str, AnyModel] = {}
     for role, written in (config.model_role or {}).items():

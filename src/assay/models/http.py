@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -16,11 +17,12 @@ AGAIN = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 5
 """Answers that may be another the next time."""
 SLOWER = frozenset((429, 503, 529))
 SET_ASIDE = 5.0
-"""Seconds that a server which could not be reached is left alone, where there are others."""
+"""The most seconds that a server which does not answer is left alone, where there are others."""
 CONNECT_SECONDS = 30.0
 MOST_STREAMED = 64 * 2**20
 """Bytes without an end of a line after which a stream is none."""
 HIDDEN = "***"
+LONGEST_WAIT = 120.0
 
 
 class Refused(Exception):
@@ -33,7 +35,13 @@ class Server:
 
     url: str
     under_way: int = 0
+    faults: int = 0
     aside_until: float = 0.0
+
+    def fail(self) -> None:
+        """Leave it alone for a while: the longer, the more often it has failed in a row."""
+        self.faults += 1
+        self.aside_until = time.monotonic() + min(SET_ASIDE, 0.1 * 2**self.faults)
 
 
 @dataclass(slots=True)
@@ -107,12 +115,18 @@ class Http:
                 if answer.status != 200:
                     self._refuse(answer.status, answer.headers, await answer.text(errors="replace"))
                 yield answer
+                server.faults = 0
+        except Trouble:
+            server.fail()
+            raise
         except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
+            server.fail()
             raise Trouble(f"the answer broke off: {error or type(error).__name__}") from None
         except aiohttp.SocketTimeoutError:
+            server.fail()
             raise Trouble(f"no answer within {self.timeout:.0f} s", slow_down=True) from None
         except aiohttp.ClientConnectionError as error:
-            server.aside_until = time.monotonic() + SET_ASIDE
+            server.fail()
             raise Trouble(self._clean(f"the server cannot be reached: {error}"), gone=True) from None
         except TimeoutError:
             raise Trouble(f"no answer within {self.timeout:.0f} s", slow_down=True) from None
@@ -185,7 +199,14 @@ def said(text: str) -> str:
 
 
 def _after(written: str | None) -> float | None:
+    """The seconds that a server says to wait: a number, or a date."""
+    if written is None:
+        return None
     try:
-        return min(max(float(written), 0.0), 120.0) if written is not None else None
+        seconds = float(written)
     except ValueError:
-        return None  # a date: seldom used, and our own waiting is as good
+        try:
+            seconds = parsedate_to_datetime(written).timestamp() - time.time()
+        except (TypeError, ValueError):
+            return None
+    return min(max(seconds, 0.0), LONGEST_WAIT)

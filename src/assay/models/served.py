@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.config.source import digest
@@ -14,6 +14,8 @@ from assay.models.reasoning import END, START
 from assay.models.secrets import secret
 from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, Failed, Generate, Request, Response, Text, Trouble
 
+VARIES = "it says now this, now that"
+"""Of a model that does not say the same twice: its name is all that is known of it."""
 GREETING = "The quick brown fox jumps over the lazy"
 MESSAGES = '[{"role"'
 """How a prompt begins that is a conversation: messages travel as JSON."""
@@ -140,23 +142,33 @@ class Served:
             found = await self._said()
         except (Trouble, Refused):
             return False
-        if self._greeted is not None and found != self._greeted:
+        if self._greeted not in (None, VARIES, found) and await self._said() != self._greeted:
             what = f"another model answers at {self.urls[0]} than before: nothing of it was mixed in"
             raise ConfigError([Problem(Place("model"), what, "start the server with the model of this run, and go on")])
         return True
 
     async def greet(self) -> None:
-        """Ask something before anything counts: what it says is part of who it is."""
-        async with self:
-            try:
-                self._greeted = await self._said()
-            except Refused as refused:
-                fix = f"is {self.model!r} the model's name at {self.urls[0]}, and is the key right?"
-                raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
+        """Ask something before anything counts, each server twice: what it says is part of who it is, if it stands by it."""
+        whole, said = self.http, list[str]()
+        try:
+            for url in self.urls:
+                self.http = replace(whole, urls=[url])
+                async with self:
+                    said += [await self._said(), await self._said()]
+        except Refused as refused:
+            fix = f"is {self.model!r} the model's name at {self.urls[0]}, and is the key right?"
+            raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
+        finally:
+            self.http = whole
+        steady = all(first == second for first, second in zip(said[::2], said[1::2], strict=True))
+        if steady and len(set(said)) > 1:
+            what = "the servers of base_url do not say the same: they are not one model"
+            raise ConfigError([Problem(Place("model_args.base_url"), what, "list servers of one model")])
+        self._greeted = said[0] if steady else VARIES
 
     async def _said(self) -> str:
         """What it says to a greeting, word for word."""
-        said = await self.generate(Generate(GREETING, {"max_gen_toks": 16, "do_sample": False, "until": []}))
+        said = await self.generate(Generate(GREETING, {"max_gen_toks": 8, "do_sample": False, "until": []}))
         return (said.text or said.reasoning or "") if isinstance(said, Text) else str(said)
 
     def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:  # noqa: ARG002  # servers open it

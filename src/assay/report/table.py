@@ -50,8 +50,12 @@ def _spent(name: str, spent: Mapping[str, Any]) -> str:
     parts += [f"{spent['retries']:,} asked again"] if spent["retries"] else []
     parts += [f"tokens: {tokens['in']:,} in, {tokens['out']:,} out"] if tokens["in"] or tokens["out"] else []
     parts += [f"cost: {spent['cost']:.4f}"] if "cost" in spent else []
-    parts += [", ".join(f"{value:.2f} s ({name})" for name, value in seconds.items())] if seconds else []
+    parts += ["latency " + ", ".join(f"{name} {_duration(value)}" for name, value in seconds.items())] if seconds else []
     return "; ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
@@ -128,6 +132,8 @@ def _interval(ends: Sequence[float] | None) -> str:
 def _number(value: Any) -> str:
     if value is None or value != value:
         return "–"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_number(each)}" for name, each in value.items())
     return f"{value:.4f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 

@@ -82,7 +82,7 @@ def _plain(value: Any) -> Any:
 def _written(rows: Mapping[ScoreKey, Estimate]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for (metric, filter_name), estimate in rows.items():
-        found[f"{metric},{filter_name}"] = float(estimate)
+        found[f"{metric},{filter_name}"] = float(estimate) if estimate.several is None else dict(estimate.several)
         found[f"{metric}_stderr,{filter_name}"] = "N/A" if estimate.stderr is None else estimate.stderr
     return found
 
@@ -132,7 +132,7 @@ def accounts(
 def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
     failed = sum(task.failed.values())
     never = sorted(set(task.higher_is_better) - {key.metric for key in task.rows})
-    without = {f"{key.metric},{key.filter}": row.reason for key, row in task.rows.items() if math.isnan(row)}
+    without = {f"{key.metric},{key.filter}": row.reason for key, row in task.rows.items() if _is_lost(row)}
     return {
         "documents": task.documents,
         "scored": task.scored,
@@ -148,6 +148,10 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
     }
 
 
+def _is_lost(row: Estimate) -> bool:
+    return math.isnan(row) and row.several is None
+
+
 def _group_account(group: GroupResult, ends: Ends) -> dict[str, Any]:
     return {
         **({"metadata": _plain(group.metadata)} if group.metadata else {}),
@@ -161,6 +165,7 @@ def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> dict[str, Any]:
     return {
         f"{key.metric},{key.filter}": {
             "value": None if math.isnan(row) else float(row),
+            **({"values": dict(row.several)} if row.several is not None else {}),
             "stderr": row.stderr,
             "interval": ends(row),
             "n": row.n,

@@ -8,11 +8,11 @@ import math
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from assay.scorers.reduce import Reductions
-from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, OUT_OF_RANGE, ROLLING, LLResult, MCResult
+from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, OUT_OF_RANGE, ROLLING, GenResult, LLResult, MCResult
 
 Scored = Any
 """A metric's value for one document: a number, what an aggregation needs, or a mapping of several."""
@@ -29,6 +29,17 @@ class Metric:
     reductions: Reductions
     gives: Sequence[str] | None = ()
     """The names of its values, where it gives several; None where they are only known from the data."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """What `fn` is to be given beside references and predictions: nothing, since parameters are in it already."""
+
+    def fn(
+        self, result: Any = None, *, references: Any = None, predictions: Sequence[Any] | None = None, **_: Any
+    ) -> Scored:
+        """The metric as a function: of a result, or of references and a prediction."""
+        if result is not None:
+            return self.compute(result)
+        several = references if isinstance(references, list) else [references]
+        return self.compute(GenResult({}, several, (predictions or [None])[0]))
 
 
 class Repeated(list[Any]):
@@ -163,18 +174,38 @@ def exact_match(
     ignore_numbers: bool = False,
 ) -> float:
     """Whether the answer is one of the references, after both are made plainer in the ways asked for."""
+    return _matching(regexes_to_ignore, ignore_case, ignore_punctuation, ignore_numbers)(references, prediction)
+
+
+def _matching(
+    regexes_to_ignore: Sequence[str] | None = None,
+    ignore_case: bool = False,
+    ignore_punctuation: bool = False,
+    ignore_numbers: bool = False,
+) -> Callable[[Sequence[Any], Any], float]:
+    """`exact_match` with its parameters looked at once: it is called millions of times."""
+    patterns = [re.compile(pattern) for pattern in regexes_to_ignore or ()]
     removed = (string.punctuation if ignore_punctuation else "") + (string.digits if ignore_numbers else "")
     table = str.maketrans("", "", removed)
 
     def plain(text: Any) -> Any:
-        for pattern in regexes_to_ignore or ():
-            text = re.sub(pattern, "", text)
+        for pattern in patterns:
+            text = pattern.sub("", text)
         if ignore_case:
             text = text.lower()
         return text.translate(table) if removed else text
 
-    answer = plain(prediction)
-    return float(any(plain(reference) == answer for reference in references))
+    def matches(references: Sequence[Any], prediction: Any) -> float:
+        answer = plain(prediction)
+        return 1.0 if any(plain(reference) == answer for reference in references) else 0.0
+
+    def is_one_of(references: Sequence[Any], prediction: Any) -> float:
+        return 1.0 if prediction in references else 0.0
+
+    return matches if patterns or ignore_case or removed else is_one_of
+
+
+exact_match.prepared = _matching  # type: ignore[attr-defined]
 
 
 def pair(references: Sequence[Any], prediction: Any) -> tuple[Any, Any]:

@@ -24,7 +24,7 @@ class Registry(MutableMapping[str, type[Scorer]]):
     def __setitem__(self, name: str, scorer: type[Scorer]) -> None:
         if not (inspect.isclass(scorer) and issubclass(scorer, Scorer)):
             raise TypeError(f"{scorer!r} is no class of scorers: derive it from assay.Scorer")
-        if scorer.name == Scorer.name:
+        if "name" not in vars(scorer):
             scorer.name = name
         self._known[name] = scorer
 

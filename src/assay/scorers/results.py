@@ -89,6 +89,10 @@ class GenResult(Result):
     repeats: int = 1
 
     @property
+    def references(self) -> list[Any]:
+        return self.target if isinstance(self.target, list) else [self.target]
+
+    @property
     def results(self) -> list[Any]:
         """The answers: a list, however many there are."""
         return self.answer if isinstance(self.answer, list) else [self.answer]

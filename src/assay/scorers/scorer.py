@@ -57,6 +57,7 @@ class Scorer:
         self.parents: dict[str, str] = {}
         self._metrics: dict[str, Sequence[Metric]] = {}
         self._ways: dict[str, Mapping[str, Reductions]] = {}
+        self._adds: dict[str, bool] = {}
 
     @classmethod
     def create(cls, config: TaskConfig | None, **kwargs: Any) -> "Scorer":
@@ -113,7 +114,11 @@ class Scorer:
     def _compute_metrics(self, result: Any, metrics: Sequence[Metric]) -> dict[str, Any]:
         scores: dict[str, Any] = {}
         for metric in metrics:
-            self._note(scores, metric.name, self._compute_metric(result, metric))
+            value = self._compute_metric(result, metric)
+            if type(value) is float:  # as most are
+                scores[metric.name] = value
+            else:
+                self._note(scores, metric.name, value)
         if self.has_score:
             self._note(scores, self.name, _by_answer(self.score(_reference(result), result.results), result))
         return scores
@@ -149,6 +154,7 @@ class Scorer:
         """Say which metrics belong to a filter."""
         self._metrics[filter_name] = metrics
         self._ways[filter_name] = {metric.name: metric.reductions for metric in metrics}
+        self._adds[filter_name] = any(metric.reductions.added for metric in metrics)
 
     def scores(self, result: Result, filter_name: str) -> dict[str, Any]:
         """The scores of a result, by a scorer that is plain."""
@@ -182,9 +188,11 @@ class Scorer:
         self, scores: Mapping[str, Any], filter_name: str, answers: Any
     ) -> tuple[dict[str, Any], Mapping[str, Sequence[Any]]]:
         """One value for each row, and where a score is one of several answers, the scores of all of them."""
+        ways = self._ways[filter_name]
+        if not self._adds[filter_name] and Repeated not in map(type, scores.values()):
+            return dict(scores), {}
         values: dict[str, Any] = {}
         repeats: dict[str, Sequence[Any]] = {}
-        ways = self._ways[filter_name]
         for name, value in scores.items():
             own = ways.get(self.parents.get(name, name))
             if not isinstance(value, Repeated):

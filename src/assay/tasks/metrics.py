@@ -4,6 +4,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -103,7 +104,7 @@ class Binder:
             return self._compute(named, declared, config.kwargs, number)
         if declared is not None and is_generation and self._is_handed_on(config, declared):
             # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-            return lambda result: pair(result.target, result.answer)
+            return lambda result: pair(result.references, result.answer)
         found = self.helpers.find_metric(named) if is_generation else None
         if found is not None:
             return _adapted(found, config.kwargs, named)
@@ -135,7 +136,8 @@ class Binder:
             if default is inspect.Parameter.empty and key not in used:
                 raise self._problem(number, "metric", f"metric {name!r} needs the parameter {key!r}", f"add `{key}:`")
         if self.output_type == GENERATE:
-            return lambda result: _each_answer(result, lambda answer: function(result.target, answer, **used))
+            prepared = getattr(function, "prepared", None)
+            return _of_answers(prepared(**used) if prepared is not None else partial(function, **used))
         return lambda result: function(result, **used)
 
     def _aggregation(
@@ -219,13 +221,18 @@ def _never(result: Any) -> Any:  # noqa: ARG001
     raise AssertionError("the task computes its own values")
 
 
-def _each_answer(result: GenResult, score: Callable[[Any], Any]) -> Any:
-    """The score of the answer; of several answers, their scores."""
-    if not isinstance(result.answer, list):
-        return score(result.answer)
-    if not result.answer:
-        raise ValueError("the filter leaves no answer")
-    return Repeated([score(answer) for answer in result.answer])
+def _of_answers(score: Callable[[list[Any], Any], Any]) -> Callable[[GenResult], Any]:
+    """A metric of references and an answer as one of results; of several answers it gives the score of each."""
+
+    def compute(result: GenResult) -> Any:
+        answer = result.answer
+        if not isinstance(answer, list):
+            return score(result.references, answer)
+        if not answer:
+            raise ValueError("the filter leaves no answer")
+        return Repeated([score(result.references, each) for each in answer])
+
+    return compute
 
 
 def _adapted(function: Callable[..., Any], kwargs: Mapping[str, Any], named: str) -> Callable[[Any], Any]:
@@ -242,9 +249,10 @@ def _adapted(function: Callable[..., Any], kwargs: Mapping[str, Any], named: str
 
     def compute(result: GenResult) -> Any:
         answer = result.answer
-        if len(result.target) == 1:
-            return score(result.target[0], answer)
-        found = [score(reference, answer) for reference in result.target]
+        references = result.references
+        if len(references) == 1:
+            return score(references[0], answer)
+        found = [score(reference, answer) for reference in references]
         values = [each[named] if isinstance(each, Mapping) else each for each in found]
         return 1.0 if any(values) else 0.0
 

@@ -1,0 +1,96 @@
+"""Scoring alone: a million generations, two patterns, three ways to compare each; CPU and memory of one process."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from bench.environments import ROOT, assay_python, bare_environment
+from bench.measure import Said
+
+DOCUMENTS = 1_000_000
+YAML = {
+    "task": "t",
+    "output_type": "generate_until",
+    "doc_to_text": "q",
+    "doc_to_target": "gold",
+    "filter_list": [
+        {"name": "strict", "filter": [{"function": "regex", "regex_pattern": r"#### (\-?[0-9\.\,]+)"}, {"function": "take_first"}]},
+        {"name": "last", "filter": [{"function": "regex", "regex_pattern": r"(-?[$0-9.,]{2,})|(-?[0-9]+)", "group_select": -1}, {"function": "take_first"}]},
+    ],
+    "metric_list": [
+        {"metric": "exact_match"},
+        {"metric": "exact_match", "ignore_case": True, "ignore_punctuation": True},
+        {"metric": "exact_match", "regexes_to_ignore": [",", r"\$"]},
+    ],
+}  # fmt: skip
+
+
+def rows() -> Iterator[Said]:
+    python = assay_python()
+    done = subprocess.run(
+        [str(python), "-m", "bench.scoring"],
+        env=bare_environment(),
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    told = f"{found['cpu_s']:.1f} s CPU, {found['mb']:.0f} MB; {found['rows']}"
+    yield Said(
+        f"{DOCUMENTS:,} generations × 2 patterns × 3 exact_match, scored and aggregated", told, "≤ 30 s, ≤ 300 MB"
+    )
+
+
+def main(count: int) -> None:
+    """Samples are made as they are scored, as in a run; what making them takes is measured and taken off."""
+    import time
+
+    from assay import Task
+    from assay.aggregate.board import Board
+    from assay.aggregate.functions import AGGREGATIONS
+    from assay.records import Generate, Sample, Text
+    from assay.scorers.loop import Document, grouped
+    from assay.tasks.instances import _ALONE
+    from assay.tasks.prepare import scoring
+    from assay.tasks.settings import Settings
+    from bench.measure import peak_memory
+
+    names = ("exact_match", "plain", "numbers")
+    task = Task.from_config(YAML)
+    scored = scoring(task, task.config, Settings(), _ALONE)
+    for pipeline, scorer in scored.pipelines:  # three of one name, told apart as a user would by functions of his own
+        import dataclasses
+
+        scorer.bind(
+            pipeline.name,
+            [dataclasses.replace(m, name=n) for m, n in zip(scorer.get_metrics(pipeline.name), names, strict=True)],
+        )
+
+    def documents() -> Iterator[Document]:
+        for number in range(count):
+            gold = str(number % 1000)
+            request = Generate(f"question {number}", {})
+            text = f"First {number % 7} and then {number % 13} make it.\n#### {number % 1000 if number % 3 else 5}"
+            sample = Sample(number, {"q": "x"}, [request], gold, gold)
+            yield Document(sample, grouped(sample.requests, [Text(text)], 1))
+
+    start = time.process_time()
+    for _ in documents():
+        pass
+    made = time.process_time() - start
+    board, start = Board(), time.process_time()
+    for document in documents():
+        [scores] = scored.score([document])
+        assert isinstance(scores, list)
+        for each in scores:
+            board.add(document.sample.doc_id, each)
+    found = board.estimates(lambda _: AGGREGATIONS["mean"], bootstrap_iters=1000, like_lm_eval=False, source="t")
+    seconds = time.process_time() - start - made
+    told = ", ".join(f"{key.metric},{key.filter} {float(value):.4f}" for key, value in list(found.items())[:2])
+    print(json.dumps({"cpu_s": seconds, "made_s": made, "mb": peak_memory(), "rows": told}))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else DOCUMENTS)
