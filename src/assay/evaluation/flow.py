@@ -21,6 +21,7 @@ from assay.evaluation.conduct import fewer_collections, run_async
 from assay.evaluation.models import UNDER_TEST, labels, model_under_test, refuse_unpriced, role_models
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.record import config_section, facts, run_section, spec
+from assay.evaluation.scoring import memories, processes
 from assay.groups.results import bottom_up, group_numbers
 from assay.models.protocol import AnyModel, Remote
 from assay.records import Estimate, ScoreKey
@@ -30,7 +31,7 @@ from assay.runs.journal import Journal
 from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results, troubles
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
-from assay.scorers.scorer import models_of
+from assay.scorers.scorer import Scorer, models_of
 from assay.tasks import TaskManager
 from assay.tasks.preflight import check_model, check_samples, ready_groups, refuse_unsafe
 from assay.tasks.run import TaskRun
@@ -125,6 +126,10 @@ class Run:
 
     def execute(self) -> dict[str, Any]:
         """Ask, score and count; the result is the content of results.json."""
+        with processes(self._scorers()):
+            return self._execute()
+
+    def _execute(self) -> dict[str, Any]:
         models = {UNDER_TEST: self.ready_model(), **role_models(self.config, self.roles, self._wanted_models())}
         check_model(self.ready_model(), [run.runnable for run in self.tasks])
         refuse_unpriced(models, self.config.max_cost)
@@ -138,11 +143,14 @@ class Run:
         noted = {**facts(self.config, models), **self.facts}
         made = spec(self.config, models, [run.runnable for run in self.tasks], self.helper_files)
         self.folder = open_run(Path(self.config.output_path), made, noted, force=self.config.force)
-        with self.folder:
+        with self.folder, memories(self._scorers(), self.folder.path):
             results = self._work(models, self.folder.journal)
             written = {key: value for key, value in results.items() if key != "samples"}
             self.folder.finish(written, results["assay"]["status"], dataclasses.asdict(self.counts))
         return results
+
+    def _scorers(self) -> list[Scorer]:
+        return list({id(scorer): scorer for run in self.tasks for scorer in run.runnable.scorers()}.values())
 
     def _wanted_models(self) -> dict[str, object]:
         """The models that scorers ask, by role."""

@@ -87,6 +87,10 @@ class EnsembleScorer(Scorer):
     def questions(self, result: Result) -> Sequence[Request]:
         return [request for member in self.scorers if member.asks for request in member.questions(result)]
 
+    @property
+    def members(self) -> Sequence[Scorer]:
+        return [each for member in self.scorers for each in (member, *member.members)]
+
     @cached_property
     def is_plain(self) -> bool:
         return all(member.is_plain for member in self.scorers)

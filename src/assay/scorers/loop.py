@@ -52,7 +52,7 @@ class Scoring:
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none. Failure is told apart from every score."""
         if not self.is_batch:
-            return [_guarded(self._score_one, document) for document in documents]
+            return [guarded(self._score_one, document) for document in documents]
         documents = [document._replace(verdicts=iter(document.verdicts)) for document in documents]
         by_filter = [self._answers(pipeline, documents) for pipeline, _ in self.pipelines]
         answers = list(zip(*by_filter, strict=True))
@@ -73,7 +73,7 @@ class Scoring:
         """What scorers ask other models about a document's answers; nothing where its answers cannot be told."""
         if not self.asks:
             return []
-        found = _guarded(self._questions, document)
+        found = guarded(self._questions, document)
         return [] if isinstance(found, Failed) else found
 
     def _questions(self, document: Document) -> list[Request]:
@@ -132,16 +132,16 @@ class Scoring:
         lost = [next((each for each in several if isinstance(each, Failed)), None) for several in answers]
         if not scorer.is_batch:
             return [
-                failed or _guarded(self._scores, name, scorer, document, mine, several)
+                failed or guarded(self._scores, name, scorer, document, mine, several)
                 for document, mine, several, failed in zip(documents, own, answers, lost, strict=True)
             ]
         made: list[Any] = [
-            failed or _guarded(self.reading.result, document.sample, mine)
+            failed or guarded(self.reading.result, document.sample, mine)
             for document, mine, failed in zip(documents, own, lost, strict=True)
         ]
         whole = [result for result in made if not isinstance(result, Failed)]
         seconds = TIME_LIMIT * max(1, len(documents))
-        found = _guarded(scorer.scores_together, whole, name, seconds=seconds)
+        found = guarded(scorer.scores_together, whole, name, seconds=seconds)
         scores = iter([found] * len(whole) if isinstance(found, Failed) else found)
         return [
             each if isinstance(each, Failed) else _as_scores(scorer, next(scores), name, mine)
@@ -151,10 +151,10 @@ class Scoring:
     def _answers(self, pipeline: Filter, documents: Sequence[Document]) -> list[Any]:
         """What a filter leaves of every document; a filter that must see them all at once, does."""
         if not pipeline.is_batch:
-            return [_guarded(pipeline.apply, document.responses, document.sample.doc) for document in documents]
+            return [guarded(pipeline.apply, document.responses, document.sample.doc) for document in documents]
         responses = [each for document in documents for each in document.responses]
         docs = [document.sample.doc for document in documents for _ in document.responses]
-        answers = _guarded(pipeline.apply_batch, responses, docs, seconds=TIME_LIMIT * max(1, len(documents)))
+        answers = guarded(pipeline.apply_batch, responses, docs, seconds=TIME_LIMIT * max(1, len(documents)))
         if isinstance(answers, Failed):
             return [answers] * len(documents)
         parts = iter(answers)
@@ -173,7 +173,7 @@ def raw(request: Any, response: Response) -> Any:
     return response.value if isinstance(request, Rolling) else (response.value, response.greedy)
 
 
-def _guarded(compute: Callable[..., Any], *arguments: Any, seconds: float = TIME_LIMIT) -> Any:
+def guarded(compute: Callable[..., Any], *arguments: Any, seconds: float = TIME_LIMIT) -> Any:
     """What a function gives, or the failure it is: filters and metrics may be anybody's code."""
     limited = _start_clock(seconds)
     try:

@@ -124,6 +124,7 @@ def make_scorer(written: str | ScorerConfig | object, config: TaskConfig | None,
     _check(kind, kwargs, place)
     try:
         made: Scorer = kind.create(config, **kwargs)
+        made.made_with(kwargs)
     except (TypeError, ValueError) as error:
         raise _problem(place, f"scorer {kind.__name__} cannot be made: {error}", "correct its parameters") from None
     if config is not None and config.output_type not in made.output_types:

@@ -311,6 +311,9 @@ class PreparedTask:
     def models(self) -> Mapping[str, object]:
         return models_of(scorer.models() for _, scorer in self.scoring.pipelines)
 
+    def scorers(self) -> Sequence[Scorer]:
+        return [each for _, scorer in self.scoring.pipelines for each in (scorer, *scorer.members)]
+
     def document(self, sample: Sample, responses: Sequence[Response]) -> Document:
         own, verdicts = responses[: len(sample.requests)], responses[len(sample.requests) :]
         return Document(
