@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import assay
-from assay import CrossFilterScorer, EnsembleScorer
+from assay import CrossFilterScorer, EnsembleScorer, TaskManager
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.scorers.cross_filter import agreement, diversity
 from assay.scorers.instance import Instance
 from assay.scorers.scorer import Scorer
+from assay.tasks.validate import validate
 from small_runs import SEVERAL, says, write_task
 
 START = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
@@ -167,6 +168,15 @@ WRONG = {
 def test_what_is_wrong_with_an_ensemble_is_refused(what: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=re.escape(what)):
         evaluated(tmp_path, ["a"], ["a"], f"scorer: {{type: ensemble, kwargs: {WRONG[what]}}}\n")
+
+
+@pytest.mark.parametrize("written", ["!function own.Length", "{type: !function own.Length, kwargs: {unit: 3}}",
+                                     "{type: ensemble, kwargs: {scorers: [generation, !function own.Length]}}"])  # fmt: skip
+def test_scorers_of_helper_code_are_valid_without_being_loaded(written: str, tmp_path: Path) -> None:
+    write_task(tmp_path, [{"q": "0", "gold": "x"}], f"{START}scorer: {written}\n")
+    (tmp_path / "own.py").write_text("Length = 1 / 0\n")
+    manager = TaskManager(include_path=tmp_path, include_defaults=False)
+    assert validate(manager) == []
 
 
 # --- across filters -------------------------------------------------------------------------------------------------

@@ -262,10 +262,22 @@ def test_no_score_is_read_from(reply: str) -> None:
         '{"id":"m","score":7}',
         'I think: ```json\n{"id": "m", "reason": "{}", "score": 7.0}\n```',
         '{} {"id": "m", "score": 7}',
+        '{"id": "m", "reason": "one\nline and\tanother", "score": 7}',
     ],
 )
 def test_a_verdict_is_read_from(reply: str) -> None:
     assert read_score(reply, "m", 1, 10) == 7
+
+
+def test_a_verdict_that_was_cut_off_says_so() -> None:
+    from assay.records import Text
+
+    result = GenResult({"q": "x"}, ["42"], "41", question="x")
+    for finish in ("length", "thinking"):
+        with pytest.raises(Unscored, match="cut off at the token limit"):
+            LLMJudgeScorer(None).verdict(result, [Text('{"id": "', finish)])
+    with pytest.raises(Unscored, match="there is no JSON object"):
+        LLMJudgeScorer(None).verdict(result, [Text('{"id": "', "stop")])
 
 
 def test_a_judge_that_fails_is_told_apart_and_the_answer_is_kept(tmp_path: Path) -> None:
@@ -399,6 +411,7 @@ WRONG = {
     "has no key 'temprature'": "{gen_kwargs: {temprature: 1}}",
     "two judges or more": "{roles: [a]}",
     "is no name for a role": "{role: a-b}",
+    "a key does not belong into a task file": "{judge_model: 'openai-chat,model=x,api_key=sk-1'}",
     "without role and judge_model": "{roles: [a, b], judge_model: dummy}",
 }
 
@@ -412,6 +425,12 @@ def test_what_is_wrong_with_a_judge_is_refused_before_the_run(what: str, tmp_pat
 def test_a_run_without_its_judge_is_refused_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--model_role judge="):
         judged(tmp_path, ["a"], {})
+
+
+def test_a_task_brings_its_judge_along_and_the_command_line_has_the_last_word(tmp_path: Path) -> None:
+    yaml = "scorer: {type: llm_judge, kwargs: {judge_model: {model: dummy}}}\n"
+    assert rows(judged(tmp_path, ["5"], {}, yaml)) == {}  # the dummy gives no verdict
+    assert rows(judged(tmp_path, ["5"], scoring(int), yaml)) == {"llm_judge,none": pytest.approx(4 / 9)}
 
 
 def test_a_run_that_only_predicts_asks_no_judge(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 from assay.config.option import near_miss
 from assay.config.task import GENERATION_KEYS, TaskConfig
-from assay.records import LIMITS, Generate, Request, Response, Text
+from assay.records import LIMITS, UNFINISHED, Generate, Request, Response, Text
 from assay.scorers.judge_prompt import PREFERENCE, RUBRIC, JudgePrompt
 from assay.scorers.metrics import Repeated
 from assay.scorers.results import Result
+from assay.scorers.roles import checked_role
 from assay.scorers.scorer import GenerationScorer, Unscored
 from assay.scorers.verdicts import UNPARSABLE, fenced, mark_of, plain, read_score, read_winner
 
@@ -90,9 +91,14 @@ class LLMJudgeScorer(GenerationScorer):
         """A verdict as a number: the score, or of two answers what the first is worth."""
         if not isinstance(response, Text):
             raise Unscored(f"{UNPARSABLE}there is no text")
-        if self.pairwise:
-            return WORTH[read_winner(response.text, mark)]
-        score = read_score(response.text, mark, self.low, self.high)
+        try:
+            if self.pairwise:
+                return WORTH[read_winner(response.text, mark)]
+            score = read_score(response.text, mark, self.low, self.high)
+        except Unscored:
+            if response.finish in ("length", UNFINISHED):
+                raise Unscored(f"{UNPARSABLE}it was cut off at the token limit (gen_kwargs: max_gen_toks)") from None
+            raise
         return (score - self.low) / (self.high - self.low) if self.normalize else score
 
     def _posed(self, result: Result, answer: str) -> list[Posed]:
@@ -142,9 +148,8 @@ def _judges(judge_model: Any, role: str | None, roles: Any) -> dict[str, Any]:
         found = dict(roles) if isinstance(roles, Mapping) else dict.fromkeys(map(str, roles))
         if len(found) < 2 or (not isinstance(roles, Mapping) and len(found) != len(roles)):
             raise ValueError("roles must name two judges or more, each once")
-    for each in found:
-        if not str(each).isidentifier() or each == "model":
-            raise ValueError(f"{each!r} is no name for a role: take one such as judge")
+    for each, model in found.items():
+        checked_role(each, model)
     return found
 
 

@@ -7,6 +7,7 @@ from assay.config.task import TaskConfig
 from assay.records import Likelihood, Loglikelihood, Request, Response
 from assay.scorers.metrics import Repeated
 from assay.scorers.results import Result
+from assay.scorers.roles import checked_role
 from assay.scorers.scorer import GenerationScorer, Unscored
 from assay.scorers.verdicts import plain
 
@@ -30,8 +31,7 @@ class RewardModelScorer(GenerationScorer):
         super().__init__(config)
         if reward_model_path is not None and reward_model is not None:
             raise ValueError("reward_model_path is a folder, reward_model names any model: give one of them")
-        if not role.isidentifier() or role == "model":
-            raise ValueError(f"{role!r} is no name for a role: take one such as reward")
+        checked_role(role, reward_model)
         local = {"model": "reward-hf", "model_args": {"path": reward_model_path}}
         self._role, self._model = role, local if reward_model_path is not None else reward_model
 

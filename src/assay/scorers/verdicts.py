@@ -54,7 +54,7 @@ def read_verdict(reply: str, mark: str) -> Mapping[str, Any]:
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects in a text, the outermost ones, in their order."""
-    decoder = json.JSONDecoder(object_pairs_hook=_without_doubles)
+    decoder = json.JSONDecoder(object_pairs_hook=_without_doubles, strict=False)  # a reason may have several lines
     at = text.find("{")
     for _ in range(TRIES):
         if at < 0:
