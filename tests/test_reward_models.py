@@ -88,10 +88,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny(tmp_path_factory.mktemp("reward"), labels=1)
 
 
-def tiny(path: Path, labels: int, template: str | None = None) -> Path:
+def tiny(path: Path, labels: int, template: str | None = None, *, decoder: bool = False) -> Path:
     import torch
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+    from transformers import (
+        BertConfig,
+        BertForSequenceClassification,
+        LlamaConfig,
+        LlamaForSequenceClassification,
+        PreTrainedTokenizerFast,
+    )
 
     letters = {letter: number for number, letter in enumerate(["[PAD]", "[UNK]", *map(chr, range(32, 127))])}
     made = Tokenizer(models.WordLevel(letters, unk_token="[UNK]"))
@@ -103,8 +109,11 @@ def tiny(path: Path, labels: int, template: str | None = None) -> Path:
     tokenizer.save_pretrained(path)
     torch.manual_seed(7)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = BertConfig(vocab_size=len(letters), num_labels=labels, max_position_embeddings=64, **sizes)
-    BertForSequenceClassification(config).eval().save_pretrained(path)
+    known: dict[str, Any] = {"vocab_size": len(letters), "num_labels": labels, "max_position_embeddings": 64, **sizes}
+    if decoder:
+        LlamaForSequenceClassification(LlamaConfig(**known, pad_token_id=0)).eval().save_pretrained(path)
+    else:
+        BertForSequenceClassification(BertConfig(**known)).eval().save_pretrained(path)
     return path
 
 
@@ -129,12 +138,16 @@ def answers(model: Any, requests: Sequence[Request]) -> list[Any]:
     return [found[number] for number in range(len(requests))]
 
 
-def test_a_folder_gives_what_transformers_gives_whatever_is_in_the_batch(folder: Path) -> None:
+@pytest.mark.parametrize("decoder", [False, True])
+def test_a_folder_gives_what_transformers_gives_whatever_is_in_the_batch(decoder: bool, tmp_path: Path) -> None:
+    path = tiny(tmp_path, 1, decoder=decoder)
     pairs = [("six times seven?", "42"), ("a", "b"), ("hello", "a rather longer answer")]
+    expected = [by_hand(path, *pair)[0] for pair in pairs]
+    assert len(set(expected)) == 3
     for size in (1, 2, 8):
-        model = load_model("reward-hf", {"path": str(folder), "batch_size": size})
+        model = load_model("reward-hf", {"path": str(path), "batch_size": size})
         found = answers(model, [Loglikelihood(*pair) for pair in pairs])
-        assert [each.value for each in found] == pytest.approx([by_hand(folder, *pair)[0] for pair in pairs], abs=2e-5)
+        assert [each.value for each in found] == pytest.approx(expected, abs=2e-5)
 
 
 def test_a_chat_template_is_applied_where_there_is_one(tmp_path: Path) -> None:

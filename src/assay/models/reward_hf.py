@@ -34,6 +34,7 @@ class RewardHF:
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder)
         loader = transformers.AutoModelForSequenceClassification
         self._model = loader.from_pretrained(self._folder, dtype=dtype).to(device).eval()
+        self._tokenizer.padding_side = "right"  # what stands behind a text changes nothing, what stands before it may
         # without a token to fill up with, texts go one by one: another token in its place would change where a text ends
         self._fills = self._tokenizer.pad_token is not None
         if self._fills and self._model.config.pad_token_id is None:
