@@ -7,23 +7,31 @@ The last user message, or the prompt, is a JSON object of what to do, all of it 
   connection after so many pieces; error: send an error event after so many pieces; plain: do not stream although asked to;
   tags: the thinking stands in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
   times to refuse (status 503) before answering; raw, raw_text, events: answer with just that; garbage: bytes that are no HTTP;
-  refuses_n, ignores_n: several answers at once; drip: send comments instead of data, for ever; reset: close at once.
+  refuses_n, ignores_n: several answers at once; drip: send comments instead of data, for ever; reset: close at once;
+  wait: seconds before an answer that comes at once.
+A judge's prompt is answered with a verdict: the answer in its fence is such an object, too, with a `score`.
 Anything else is answered with "hello". GET /log: every body, path and headers that came.
 """
 
 import asyncio
 import json
+import re
 import sys
 from typing import Any
 
 from aiohttp import web
 
+FENCED = re.compile(r"<<<answer ([0-9a-f]{32})>>>\n(.*?)\n<<<end of answer \1>>>", re.DOTALL)
 LOG: list[dict[str, Any]] = []
 REFUSED: dict[str, int] = {}
 
 
 def wish(body: dict[str, Any]) -> dict[str, Any]:
     text = body["messages"][-1]["content"] if "messages" in body else str(body["prompt"])
+    judging = FENCED.search(text)
+    if judging is not None:
+        found = json.loads(judging[2])
+        return {"say": json.dumps({"id": judging[1], "reason": "so", "score": found["score"]}), **found}
     try:
         found = json.loads(text)
     except ValueError:
@@ -35,6 +43,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
     body = await request.json()
     LOG.append({"path": request.path, "body": body, "headers": dict(request.headers)})
     asked = wish(body)
+    await asyncio.sleep(asked.get("wait", 0))
     if asked.get("reset"):
         assert request.transport is not None
         request.transport.abort()
@@ -82,6 +91,18 @@ def cut(text: str, pieces: int) -> list[str]:
 def used(asked: dict[str, Any]) -> dict[str, Any]:
     read, written, stored = asked.get("usage", [7, 3, 0])
     return {"prompt_tokens": read, "completion_tokens": written, "prompt_tokens_details": {"cached_tokens": stored}}
+
+
+async def reward(request: web.Request) -> web.Response:
+    """A reward model: as many points as the answer has letters, less those of the question."""
+    body = await request.json()
+    LOG.append({"path": request.path, "body": body, "headers": dict(request.headers)})
+    said = [each["content"] for each in body["messages"]] if "messages" in body else [body["text_1"], body["text_2"]]
+    points = len(said[1]) - len(said[0])
+    row = {"data": [points]} if request.path.endswith("pooling") else {"score": points}
+    if said[1] == "several":
+        row = {"data": [1, 2]}
+    return web.json_response({"data": [{"index": 0, **row}], "usage": {"prompt_tokens": 5}})
 
 
 def openai_whole(asked: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
@@ -177,5 +198,6 @@ async def models(_: web.Request) -> web.Response:
 if __name__ == "__main__":
     app = web.Application(client_max_size=1 << 26)
     app.add_routes([web.post(f"/v1/{path}", answer) for path in ("completions", "chat/completions", "messages")])
+    app.add_routes([web.post(path, reward) for path in ("/pooling", "/score")])
     app.add_routes([web.get("/log", log), web.get("/v1/models", models)])
     web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)

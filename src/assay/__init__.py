@@ -36,6 +36,10 @@ _HOME = {
     "AggregatorFactory": "assay.groups.factory",
     "register_aggregator": "assay.groups.factory",
     "Estimate": "assay.records",
+    "CrossFilterScorer": "assay.scorers.cross_filter",
+    "EnsembleScorer": "assay.scorers.ensemble",
+    "LLMJudgeScorer": "assay.scorers.judge",
+    "RewardModelScorer": "assay.scorers.reward",
     "Instance": "assay.scorers.instance",
     "Scorer": "assay.scorers.scorer",
     "GenerationScorer": "assay.scorers.scorer",
@@ -99,12 +103,16 @@ if TYPE_CHECKING:
     from assay.groups.factory import AggregatorFactory as AggregatorFactory
     from assay.groups.factory import register_aggregator as register_aggregator
     from assay.records import Estimate as Estimate
+    from assay.scorers.cross_filter import CrossFilterScorer as CrossFilterScorer
+    from assay.scorers.ensemble import EnsembleScorer as EnsembleScorer
     from assay.scorers.instance import Instance as Instance
+    from assay.scorers.judge import LLMJudgeScorer as LLMJudgeScorer
     from assay.scorers.named import SCORER_REGISTRY as SCORER_REGISTRY
     from assay.scorers.named import register_scorer as register_scorer
     from assay.scorers.results import GenResult as GenResult
     from assay.scorers.results import MCResult as MCResult
     from assay.scorers.results import Results as Results
+    from assay.scorers.reward import RewardModelScorer as RewardModelScorer
     from assay.scorers.scorer import GenerationScorer as GenerationScorer
     from assay.scorers.scorer import LoglikelihoodScorer as LoglikelihoodScorer
     from assay.scorers.scorer import PerplexityScorer as PerplexityScorer

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.aggregate.agreement import krippendorff_alpha
 from assay.aggregate.classes import CLASS_AGGREGATIONS
 
 Values = Sequence[Any]
@@ -183,6 +184,7 @@ AGGREGATIONS: dict[str, Aggregation] = {
         Aggregation("ter", ter, bootstrap_limit=100, needs="sacrebleu"),
         Aggregation("acc_all", acc_all, influence=lambda values: np.asarray(_all_right(values), dtype=np.float64)),
         *(Aggregation(name, function, influence) for name, (function, influence) in CLASS_AGGREGATIONS.items()),
+        Aggregation("krippendorff_alpha", krippendorff_alpha),
         Aggregation("bypass", bypass),
     )
 }

@@ -21,6 +21,7 @@ from assay.evaluation.models import UNDER_TEST, labels, model_under_test, refuse
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.outcome import outcome
 from assay.evaluation.record import config_section, facts, helper_digests, remembered, run_section, spec, task_facts
+from assay.evaluation.scoring import memories, processes
 from assay.models.protocol import AnyModel, Remote
 from assay.runs.cache import Cache, Cached
 from assay.runs.folder import RunFolder, open_run
@@ -28,6 +29,7 @@ from assay.runs.journal import Journal
 from assay.runs.results import troubles
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
+from assay.scorers.scorer import Scorer, models_of
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import check_model, check_samples, ready_groups, refuse_unsafe
@@ -123,6 +125,10 @@ class Run:
 
     def execute(self) -> dict[str, Any]:
         """Ask, score and count; the result is the content of results.json."""
+        with processes(self._scorers()):
+            return self._execute()
+
+    def _execute(self) -> dict[str, Any]:
         models = {UNDER_TEST: self.ready_model(), **role_models(self.config, self.roles, self._wanted_models())}
         check_model(self.ready_model(), [run.runnable for run in self.tasks])
         self._check_counting()
@@ -140,24 +146,20 @@ class Run:
         noted = {**facts(self.config, models), **again, **self.facts}
         made = spec(self.config, models, [run.runnable for run in self.tasks], self.helper_files)
         self.folder = open_run(Path(self.config.output_path), made, noted, force=self.config.force)
-        with self.folder:
+        with self.folder, memories(self._scorers(), self.folder.path):
             results = self._work(models, self.folder.journal)
             written = {key: value for key, value in results.items() if key != "samples"}
             self.folder.finish(written, results["assay"]["status"], dataclasses.asdict(self.counts))
         return results
 
+    def _scorers(self) -> list[Scorer]:
+        return list({id(scorer): scorer for run in self.tasks for scorer in run.runnable.scorers()}.values())
+
     def _wanted_models(self) -> dict[str, object]:
         """The models that scorers ask, by role."""
-        wanted: dict[str, object] = {}
-        for run in self.tasks:
-            for role, told in run.runnable.models().items():
-                if role in wanted and wanted[role] not in (None, told) and told is not None:
-                    what = f"tasks name different models for the role {role!r}"
-                    fix = f"give each a role of its own, or one model for all: --model_role {role}=…"
-                    if role not in self.roles and role not in (self.config.model_role or {}):
-                        raise ConfigError([Problem(Place(f"task {run.runnable.task.name!r}"), what, fix)])
-                wanted[role] = told if told is not None else wanted.get(role)
-        return wanted
+        named = {**(self.config.model_role or {}), **self.roles}
+        asked = [run.runnable.models() for run in self.tasks]
+        return models_of({role: None if role in named else told for role, told in each.items()} for each in asked)
 
     def _check_counting(self) -> None:
         """Examples can only be dropped by a model that says how long a prompt is and may be."""

@@ -27,6 +27,8 @@ BACKENDS: dict[str, str | Callable[..., AnyModel]] = {
     "anthropic-chat": CLAUDE,
     "anthropic-chat-completions": CLAUDE,
     "litellm": "assay.models.litellm:LiteLLM",
+    "reward-http": "assay.models.reward_http:RewardHTTP",
+    "reward-hf": "assay.models.reward_hf:RewardHF",
 }
 """What `--model` may name: a class, or where it is. The parameters it is made with are its `--model_args`; one called
 `connection` stands for those that every model behind a server has."""

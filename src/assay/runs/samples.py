@@ -19,17 +19,25 @@ class Kept(NamedTuple):
     repeats: int = 1
     failed: str = ""
     replies: Sequence[Mapping[str, Any]] | None = None
-    """What the model told beside each response, where it told anything: why it ended, what it thought, what it took."""
+    """What the model told beside each response, where it told anything: why it ended, what it thought, what it took; and
+    behind those what scorers were told about the answers, word for word, each as a `verdict`."""
     audit: Sequence[str] = ()
     """What deserves a look about it: see tasks/audit.py."""
 
 
-def replies(responses: Sequence[Response]) -> Sequence[Mapping[str, Any]] | None:
-    """What is worth keeping beside the texts and numbers of responses."""
+def replies(responses: Sequence[Response], own: int) -> Sequence[Mapping[str, Any]] | None:
+    """What is worth keeping beside the texts and numbers of responses; the first `own` are those to the sample's requests."""
     if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
         return None
-    found = [_reply(response) for response in responses]
+    found = [_reply(response) for response in responses[:own]]
+    found += [{**_reply(response), **_verdict(response)} for response in responses[own:]]
     return found if any(found) else None
+
+
+def _verdict(response: Response) -> dict[str, Any]:
+    if isinstance(response, Failed):
+        return {}
+    return {"verdict": response.text if isinstance(response, Text) else response.value}
 
 
 def _reply(response: Response) -> dict[str, Any]:
@@ -58,6 +66,8 @@ def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
         "arguments": [arguments(request) for request in sample.requests[:: kept.repeats]],
         "resps": [list(responses) for responses in kept.responses],
     }
+    asked = [told["verdict"] for told in kept.replies or () if "verdict" in told]
+    verdicts = {"verdicts": asked} if asked else {}
     hashes = {
         "doc_hash": _hash(_indented(sample.doc)),
         "prompt_hash": _hash(_prompt(sample.requests[0]).encode()),
@@ -66,7 +76,7 @@ def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
     for name, answers, values, repeats in kept.scores:
         own = {"filtered_resps": list(answers), "filter": name, "metrics": list(values)}
         several = {"scores_per_repeat": dict(repeats)} if repeats else {}
-        yield {**common, **own, **hashes, **values, **several}
+        yield {**common, **own, **hashes, **values, **several, **verdicts}
 
 
 def _prompt(request: Request) -> str:

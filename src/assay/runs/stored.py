@@ -163,7 +163,13 @@ def _responses(
     if replies is None and raw and isinstance(requests[0], Loglikelihood):  # a hundred thousand times four of them
         return [Likelihood(value if value is not None else _LEAST, greedy) for value, greedy in raw]
     told: Sequence[Mapping[str, Any]] = replies if replies is not None else [{}] * len(raw)
-    return [_response(*each) for each in zip(requests, raw, told, strict=bool(raw))]
+    own = [_response(*each) for each in zip(requests, raw, told[: len(raw)], strict=bool(raw))]
+    return [*own, *(_said(reply) for reply in told[len(raw) :])]
+
+
+def _said(reply: Mapping[str, Any]) -> Response:
+    """What a scorer was told about the answers."""
+    return Failed(reply["failed"]) if "failed" in reply else _response(None, reply["verdict"], reply)
 
 
 def _failure(reply: Mapping[str, Any]) -> Response:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assay.records import Failed, FilterScores, Likelihood, Request, Response, Rolling, Text
+from assay.scorers.instance import Instance
 from assay.scorers.metrics import Metric
-from assay.scorers.results import Reading
+from assay.scorers.results import Reading, Result
 from assay.scorers.scorer import Document as Document
-from assay.scorers.scorer import ProcessResultsScorer, Scorer, shown
+from assay.scorers.scorer import ProcessResultsScorer, Scorer, Unscored, shown
 
 TIME_LIMIT = 10.0
 """Seconds that the filters and metrics of one document may take: patterns of users can run without end."""
@@ -53,7 +54,8 @@ class Scoring:
         if self.asks:  # each scorer takes its own verdicts, in the order of filters
             documents = [document._replace(verdicts=iter(document.verdicts)) for document in documents]
         if not self.is_batch:
-            return [_guarded(self._score_one, document) for document in documents]
+            return [guarded(self._score_one, document) for document in documents]
+        documents = [document._replace(verdicts=iter(document.verdicts)) for document in documents]
         by_filter = [self._answers(pipeline, documents) for pipeline, _ in self.pipelines]
         answers = list(zip(*by_filter, strict=True))
         scored: list[list[FilterScores] | Failed] = [[] for _ in documents]
@@ -73,7 +75,7 @@ class Scoring:
         """What scorers ask other models about a document's answers; nothing where its answers cannot be told."""
         if not self.asks:
             return []
-        found = _guarded(self._questions, document)
+        found = guarded(self._questions, document)
         return [] if isinstance(found, Failed) else found
 
     def _questions(self, document: Document) -> list[Request]:
@@ -82,8 +84,14 @@ class Scoring:
             request
             for pipeline, scorer in self.pipelines
             if scorer.asks
-            for request in scorer.questions(self.reading.result(document.sample, pipeline.apply(responses, doc)))
+            for request in scorer.questions(self._asked(document, pipeline.apply(responses, doc)))
         ]
+
+    def _asked(self, document: Document, own: Any) -> Result:
+        """What a scorer that asks is shown: the answers, and what they are answers to."""
+        made = self.reading.result(document.sample, own)
+        made.question = document.question
+        return made
 
     @property
     def asks(self) -> bool:
@@ -103,13 +111,18 @@ class Scoring:
         if isinstance(scorer, ProcessResultsScorer) and scorer.is_direct:
             return FilterScores(name, own, scorer.values(sample, own))
         if scorer.asks:
-            scores = scorer.scores_asked(self.reading.result(sample, own), name, document.verdicts)
+            result = self._asked(document, own)
+            result.instances = () if scorer.is_plain else self._shown(document, answers)
+            scores = scorer.scores_asked(result, name, document.verdicts)
         elif scorer.is_plain:
             scores = scorer.scores(self.reading.result(sample, own), name)
         else:
-            named = {pipeline.name: each for (pipeline, _), each in zip(self.pipelines, answers, strict=True)}
-            scores = scorer.scores_shown(shown(document, named, self.reading, self.task), name)
+            scores = scorer.scores_shown(self._shown(document, answers), name)
         return FilterScores(name, own, *scorer.reduced(scores, name, own))
+
+    def _shown(self, document: Document, answers: Sequence[Any]) -> Sequence[Instance]:
+        named = {pipeline.name: each for (pipeline, _), each in zip(self.pipelines, answers, strict=True)}
+        return shown(document, named, self.reading, self.task)
 
     def _score_all(
         self, name: str, scorer: Scorer, documents: Sequence[Document], own: Sequence[Any], answers: Sequence[Any]
@@ -118,16 +131,16 @@ class Scoring:
         lost = [next((each for each in several if isinstance(each, Failed)), None) for several in answers]
         if not scorer.is_batch:
             return [
-                failed or _guarded(self._scores, name, scorer, document, mine, several)
+                failed or guarded(self._scores, name, scorer, document, mine, several)
                 for document, mine, several, failed in zip(documents, own, answers, lost, strict=True)
             ]
         made: list[Any] = [
-            failed or _guarded(self.reading.result, document.sample, mine)
+            failed or guarded(self.reading.result, document.sample, mine)
             for document, mine, failed in zip(documents, own, lost, strict=True)
         ]
         whole = [result for result in made if not isinstance(result, Failed)]
         seconds = TIME_LIMIT * max(1, len(documents))
-        found = _guarded(scorer.scores_together, whole, name, seconds=seconds)
+        found = guarded(scorer.scores_together, whole, name, seconds=seconds)
         scores = iter([found] * len(whole) if isinstance(found, Failed) else found)
         return [
             each if isinstance(each, Failed) else _as_scores(scorer, next(scores), name, mine)
@@ -137,10 +150,10 @@ class Scoring:
     def _answers(self, pipeline: Filter, documents: Sequence[Document]) -> list[Any]:
         """What a filter leaves of every document; a filter that must see them all at once, does."""
         if not pipeline.is_batch:
-            return [_guarded(pipeline.apply, document.responses, document.sample.doc) for document in documents]
+            return [guarded(pipeline.apply, document.responses, document.sample.doc) for document in documents]
         responses = [each for document in documents for each in document.responses]
         docs = [document.sample.doc for document in documents for _ in document.responses]
-        answers = _guarded(pipeline.apply_batch, responses, docs, seconds=TIME_LIMIT * max(1, len(documents)))
+        answers = guarded(pipeline.apply_batch, responses, docs, seconds=TIME_LIMIT * max(1, len(documents)))
         if isinstance(answers, Failed):
             return [answers] * len(documents)
         parts = iter(answers)
@@ -159,11 +172,13 @@ def raw(request: Any, response: Response) -> Any:
     return response.value if isinstance(request, Rolling) else (response.value, response.greedy)
 
 
-def _guarded(compute: Callable[..., Any], *arguments: Any, seconds: float = TIME_LIMIT) -> Any:
+def guarded(compute: Callable[..., Any], *arguments: Any, seconds: float = TIME_LIMIT) -> Any:
     """What a function gives, or the failure it is: filters and metrics may be anybody's code."""
     limited = _start_clock(seconds)
     try:
         return compute(*arguments)
+    except Unscored as error:
+        return Failed(str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a document that cannot be scored is counted, and the run goes on
         fix = f" (pip install {error.name})" if isinstance(error, ModuleNotFoundError) else ""
         return Failed(f"scoring: {type(error).__name__}: {error}{fix}")

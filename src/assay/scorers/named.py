@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib import import_module
 from typing import Any, TypeVar
 
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
@@ -12,10 +13,13 @@ S = TypeVar("S", bound=type[Scorer])
 
 
 class Registry(MutableMapping[str, type[Scorer]]):
-    """Scorer classes by name. Writing `SCORER_REGISTRY["mine"] = Mine` registers one; only classes of scorers are taken."""
+    """Scorer classes by name. Writing `SCORER_REGISTRY["mine"] = Mine` registers one; only classes of scorers are taken.
 
-    def __init__(self) -> None:
-        self._known: dict[str, type[Scorer]] = {}
+    `later` are those that are loaded when somebody asks for them, as `module:Class`.
+    """
+
+    def __init__(self, later: Mapping[str, str]) -> None:
+        self._known: dict[str, type[Scorer] | str] = dict(later)
 
     def __setitem__(self, name: str, scorer: type[Scorer]) -> None:
         if not (inspect.isclass(scorer) and issubclass(scorer, Scorer)):
@@ -25,7 +29,12 @@ class Registry(MutableMapping[str, type[Scorer]]):
         self._known[name] = scorer
 
     def __getitem__(self, name: str) -> type[Scorer]:
-        return self._known[name]
+        found = self._known[name]
+        if isinstance(found, str):
+            module, _, attribute = found.partition(":")
+            loaded: type[Scorer] = getattr(import_module(module), attribute)
+            self._known[name] = found = loaded
+        return found
 
     def __delitem__(self, name: str) -> None:
         del self._known[name]
@@ -37,7 +46,12 @@ class Registry(MutableMapping[str, type[Scorer]]):
         return len(self._known)
 
 
-SCORER_REGISTRY = Registry()
+SCORER_REGISTRY = Registry({
+    "llm_judge": "assay.scorers.judge:LLMJudgeScorer",
+    "reward_model": "assay.scorers.reward:RewardModelScorer",
+    "ensemble": "assay.scorers.ensemble:EnsembleScorer",
+    "cross_filter": "assay.scorers.cross_filter:CrossFilterScorer",
+})  # fmt: skip
 
 
 def register_scorer(name: str) -> Callable[[S], S]:
@@ -109,7 +123,8 @@ def make_scorer(written: str | ScorerConfig | object, config: TaskConfig | None,
         raise _problem(place, f"{kind!r} is no scorer", "name one, or a class derived from assay.Scorer")
     _check(kind, kwargs, place)
     try:
-        made: Scorer = kind(config, **kwargs)
+        made: Scorer = kind.create(config, **kwargs)
+        made.made_with(kwargs)
     except (TypeError, ValueError) as error:
         raise _problem(place, f"scorer {kind.__name__} cannot be made: {error}", "correct its parameters") from None
     if made.asks and made.is_batch:

@@ -14,12 +14,14 @@ CHOICE, LIKELIHOOD, ROLLING, GENERATE = "multiple_choice", "loglikelihood", "log
 
 @dataclass(slots=True)
 class Result:
-    """A document with what is right about it; `scores` are those it was given, `instances` the requests it is of."""
+    """A document with what is right about it; `scores` are those it was given, `instances` the requests it is of,
+    `question` what was asked, where a scorer asks other models about it."""
 
     doc: Mapping[str, Any]
     target: Any
     scores: dict[str, Any] = field(default_factory=dict, kw_only=True)
     instances: Sequence[Instance] = field(default=(), kw_only=True)
+    question: str = field(default="", kw_only=True)
 
     @property
     def results(self) -> list[Any]:

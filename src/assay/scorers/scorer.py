@@ -10,11 +10,14 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
-from assay.records import Request, Response, Sample, arguments
+from assay.errors import ConfigError, Place, Problem
+from assay.records import Failed, Request, Response, Sample, arguments
 from assay.scorers.instance import Instance
 from assay.scorers.metrics import Metric, Repeated
 from assay.scorers.reduce import Reductions, mean
+from assay.scorers.remembered import Memory, identity_of
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading, Result, Results, result_of
+from assay.scorers.workers import Workers
 
 Scores = Mapping[str, Any]
 """By name: one value for the document, or a list with one for each of its answers."""
@@ -26,6 +29,12 @@ class Document(NamedTuple):
     sample: Sample
     responses: Sequence[list[Any]]
     verdicts: Iterable[Response] = ()
+    question: str = ""
+    """What was asked, without examples and instructions around it; known where scorers ask about it."""
+
+
+class Unscored(ValueError):
+    """Why a document has no score, in words that are shown as they are: a small number of them, so that they can be counted."""
 
 
 class Scorer:
@@ -34,10 +43,20 @@ class Scorer:
     name: ClassVar[str] = "score"
     """The row of what `score` gives; what it was registered as."""
     output_types: ClassVar[tuple[str, ...]] = (GENERATE, CHOICE, LIKELIHOOD, ROLLING)
-    asks: ClassVar[bool] = False
+    asks: bool = False
     """Whether it asks other models."""
-    needs_filters: ClassVar[tuple[str, ...]] = ()
+    cached: ClassVar[bool] = False
+    """Whether its scores are kept beside the run by what they depend on, and not computed again: for what takes long."""
+    version: ClassVar[object] = 1
+    """Another one where kept scores are no longer right, although the source of the class is the same."""
+    parallel: ClassVar[bool] = False
+    """Whether `score` keeps a processor busy: then it is computed in several processes, for all documents at the end."""
+    needs_filters: tuple[str, ...] = ()
     """Filters of the task that it looks at beside its own."""
+    least_filters: int = 1
+    """How many filters there must be."""
+    needs_columns: tuple[str, ...] = ()
+    """Columns of the task's documents that it reads."""
     gives: ClassVar[tuple[str, ...] | None] = None
     """Rows beside those of the metrics, where they are known before the run."""
 
@@ -47,6 +66,26 @@ class Scorer:
         self._metrics: dict[str, Sequence[Metric]] = {}
         self._ways: dict[str, Mapping[str, Reductions]] = {}
         self._adds: dict[str, bool] = {}
+        self._given: Mapping[str, Any] = {}
+        self._memory: Memory | None = None
+        self._workers: Workers | None = None
+
+    @classmethod
+    def create(cls, config: TaskConfig | None, **kwargs: Any) -> "Scorer":
+        """The scorer of a task with the parameters that its file gives."""
+        return cls(config, **kwargs)
+
+    def made_with(self, kwargs: Mapping[str, Any]) -> None:
+        """Be told which parameters the file gave: kept scores depend on them."""
+        self._given = kwargs
+
+    def remember(self, memory: Memory) -> None:
+        """Be given the scores that were computed before."""
+        self._memory = memory
+
+    def work_in(self, workers: Workers) -> None:
+        """Be given processes to compute in."""
+        self._workers = workers
 
     # what may be said otherwise
 
@@ -69,6 +108,10 @@ class Scorer:
     def models(self) -> Mapping[str, Any]:
         """Further models it asks, by role: as `--model_role` has them, or None where the run must name one."""
         return {}
+
+    def aggregation(self, row: str) -> str | None:  # noqa: ARG002  # asked of every scorer
+        """How the values of a row of its own become one number, by name; the mean where nothing is said."""
+        return None
 
     def questions(self, result: Result) -> Sequence[Request]:
         """What it asks those models about a document's answers, where `asks` is true."""
@@ -99,8 +142,10 @@ class Scorer:
                 scores[metric.name] = value
             else:
                 self._note(scores, metric.name, value)
-        if self.has_score:
-            self._note(scores, self.name, _by_answer(self.score(_reference(result), result.results), result))
+        if self.has_score and not self.parallel:
+            asked = [_reference(result), result.results]
+            [given] = self._remembered([asked], lambda _: [self.score(*asked)])
+            self._note(scores, self.name, _by_answer(given, result))
         return scores
 
     def _compute_metric(self, result: Any, metric: Metric) -> Any:
@@ -122,7 +167,7 @@ class Scorer:
 
     @cached_property
     def is_batch(self) -> bool:
-        return type(self).score_batch is not Scorer.score_batch
+        return self.parallel or type(self).score_batch is not Scorer.score_batch
 
     @cached_property
     def is_plain(self) -> bool:
@@ -159,15 +204,46 @@ class Scorer:
             return dict(made)
         return {name: _by_answer(value, made) for name, value in made.scores.items()}
 
-    def scores_together(self, results: Sequence[Result], filter_name: str) -> list[dict[str, Any]]:
+    def scores_together(self, results: Sequence[Result], filter_name: str) -> list[dict[str, Any] | Failed]:
         """The scores of all documents, by a scorer of batches; metrics that the task names are computed, too."""
-        several = [self._compute_metrics(result, self.get_metrics(filter_name)) for result in results]
+        several: list[dict[str, Any] | Failed] = []
+        for result, value in zip(results, self._together(results), strict=True):
+            if isinstance(value, Failed):
+                several.append(value)
+                continue
+            scores = self._compute_metrics(result, self.get_metrics(filter_name))
+            self._note(scores, self.name, _by_answer(value, result))
+            several.append(scores)
+        return several
+
+    def _together(self, results: Sequence[Result]) -> Sequence[Any]:
+        """The scorer's own scores of all documents: in several processes, or as it computes them itself."""
+        if self.parallel:
+            asked = [[_reference(result), result.results] for result in results]
+            workers = self._workers or Workers([self], 1)
+            return self._remembered(asked, lambda numbers: workers.score(self, [asked[number] for number in numbers]))
+        whole = (
+            [[dict(result.doc), _reference(result), result.results] for result in results] if self._memory else results
+        )
+        return self._remembered(whole, lambda numbers: self._batch([results[number] for number in numbers]))
+
+    def _batch(self, results: Sequence[Result]) -> Sequence[Any]:
         given = list(self.score_batch(results))
         if len(given) != len(results):
             raise ValueError(f"score_batch gave {len(given)} scores for {len(results)} documents")
-        for scores, result, value in zip(several, results, given, strict=True):
-            self._note(scores, self.name, _by_answer(value, result))
-        return several
+        return given
+
+    def _remembered(self, asked: Sequence[Any], compute: Callable[[list[int]], Sequence[Any]]) -> Sequence[Any]:
+        return compute(list(range(len(asked)))) if self._memory is None else self._memory.filled(asked, compute)
+
+    def identity(self) -> str | None:
+        """What its scores depend on beside the answers, where that can be told."""
+        return identity_of(type(self), Scorer, self.version, self._given)
+
+    @property
+    def members(self) -> "Sequence[Scorer]":
+        """The scorers it is made of."""
+        return ()
 
     def reduced(
         self, scores: Mapping[str, Any], filter_name: str, answers: Any
@@ -202,6 +278,18 @@ class Scorer:
             self.parents.update(dict.fromkeys(value, name))
         else:
             scores[name] = value
+
+
+def models_of(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The models that several scorers ask, by role: two that mean different models by one role are refused."""
+    found: dict[str, Any] = {}
+    for asked in several:
+        for role, told in asked.items():
+            if found.get(role) not in (None, told) and told is not None:
+                what = f"two scorers name different models for the role {role!r}"
+                raise ConfigError([Problem(Place("scorer"), what, "give one of them another `role`")])
+            found[role] = found.get(role) if told is None else told
+    return found
 
 
 def _reference(result: Result) -> Any:

@@ -41,7 +41,7 @@ from assay.scorers.loop import Document, Scoring, grouped
 from assay.scorers.metrics import Metric
 from assay.scorers.named import make_scorer
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading
-from assay.scorers.scorer import Scorer
+from assay.scorers.scorer import Scorer, models_of
 from assay.tasks.documents import Splits, chosen, count, evaluated_split, examples, is_in
 from assay.tasks.metrics import Binder
 from assay.tasks.randomness import preserved_random
@@ -80,6 +80,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     if len(docs) == 0:
         raise DataError(f"the split {evaluated_split(config)!r} is empty")
     check_clusters(task, docs)
+    check_columns(task, docs, scored)
     prompter = Prompter(
         config,
         columns_of(docs),
@@ -104,6 +105,16 @@ def check_clusters(task: Task, docs: Split) -> None:
     if wanted is not None and wanted not in columns_of(docs):
         what = f"the documents have no column {wanted!r} to put them together by"
         raise ConfigError([Problem(_placer(task, "cluster_by")(), what, did_you_mean(wanted, columns_of(docs)))])
+
+
+def check_columns(task: Task, docs: Split, scored: Scoring) -> None:
+    """Refuse scorers that read a column which the documents do not have."""
+    known = columns_of(docs)
+    for _, scorer in scored.pipelines:
+        for wanted in scorer.needs_columns:
+            if wanted not in known:
+                what = f"scorer {scorer.name!r} reads the column {wanted!r}, which the documents do not have"
+                raise ConfigError([Problem(_placer(task, "scorer")(), what, did_you_mean(wanted, known))])
 
 
 def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
@@ -153,7 +164,7 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
             (m for m in (entry.metric_list, config.metric_list, scorer.default_metrics()) if m is not None), None
         )
         if settings.predict_only:
-            own = (MetricConfig(name="bypass"),)
+            own, scorer = (MetricConfig(name="bypass"),), Scorer(config)
         bound = binder.bind(own, processed=process is not None)
         if pipeline.single and any(metric.reductions.least > 1 for metric in bound):
             if config.filter_list:
@@ -171,7 +182,13 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
 def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> None:
     """Scorers that look at other filters find them."""
     known = [pipeline.name for pipeline, _ in pipelines]
-    for _, scorer in pipelines:
+    for pipeline, scorer in pipelines:
+        if len(known) < scorer.least_filters:
+            what = f"scorer {scorer.name!r} needs {scorer.least_filters} filters, and the task has {len(known)}"
+            raise ConfigError([Problem(_placer(task, "filter_list")(), what, "name more in filter_list")])
+        if scorer.asks and pipeline.is_batch:
+            what = f"scorer {scorer.name!r} asks about each answer, and filter {pipeline.name!r} waits for all of them"
+            raise ConfigError([Problem(_placer(task, "filter_list")(), what, "take a filter of one document")])
         for name in scorer.needs_filters:
             if name not in known:
                 what = f"scorer {scorer.name!r} needs the filter {name!r}, and the task has none of that name"
@@ -306,11 +323,23 @@ class PreparedTask:
         return ask_about(sample.requests, lambda responses: self.scoring.questions(self.document(sample, responses)))
 
     def models(self) -> Mapping[str, object]:
-        return {role: told for _, scorer in self.scoring.pipelines for role, told in scorer.models().items()}
+        return models_of(scorer.models() for _, scorer in self.scoring.pipelines)
+
+    def scorers(self) -> Sequence[Scorer]:
+        return [each for _, scorer in self.scoring.pipelines for each in (scorer, *scorer.members)]
 
     def document(self, sample: Sample, responses: Sequence[Response]) -> Document:
         own, verdicts = responses[: len(sample.requests)], responses[len(sample.requests) :]
-        return Document(sample, grouped(sample.requests, own, self.config.repeats), verdicts)
+        return Document(
+            sample, grouped(sample.requests, own, self.config.repeats), verdicts, self._question(sample.doc)
+        )
+
+    def _question(self, doc: Mapping[str, Any]) -> str:
+        """What a document asks, for scorers that ask others about the answer."""
+        if not self.scoring.asks:
+            return ""
+        with preserved_random():
+            return str(self.prompter.text(doc))
 
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
         return self.scoring.score(documents)
@@ -319,6 +348,9 @@ class PreparedTask:
         return iter(self.scoring.metrics)
 
     def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
+        own = next((told for _, each in self.scoring.pipelines if (told := each.aggregation(metric))), None)
+        if own is not None:
+            return AGGREGATIONS[own]
         named = self.scoring.parents.get(metric, metric)
         found = next((each.aggregation for each in self._metrics() if each.name == named), None)
         return AGGREGATIONS[found] if isinstance(found, str) else found

@@ -65,7 +65,7 @@ class TaskRun:
             scored = iter(self.runnable.score([document for document, _, failure in self._together if not failure]))
             for document, told, failure in self._together:
                 if failure:
-                    self._fail(document.sample, failure, told=told)
+                    self._fail(document.sample, failure, document.responses, told)
                 else:
                     self._note(document, next(scored), told)
             self._together = []
@@ -76,15 +76,19 @@ class TaskRun:
     def _take(self, sample: Sample, responses: Sequence[Response]) -> None:
         self.board.documents += 1
         failure = next((response for response in responses if isinstance(response, Failed)), None)
-        told = replies(responses)
+        own = len(sample.requests)
+        told = replies(responses, own)
         if failure is not None or sample.problem:
+            answered = () if failure is None or failure in responses[:own] else responses[:own]
+            kept = self.runnable.document(sample, answered).responses if answered else ()
             reason = failure.reason if failure is not None else sample.problem
+            reason = f"judge: {reason}" if answered else reason
             if self.runnable.is_batch:
-                self._together.append((Document(sample, ()), told, reason))
+                self._together.append((Document(sample, kept), told, reason))
             else:
-                self._fail(sample, reason, told=told)
+                self._fail(sample, reason, kept, told)
             return
-        self._notice(sample, responses[: len(sample.requests)])
+        self._notice(sample, responses[:own])
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
             self._together.append((document, told, ""))

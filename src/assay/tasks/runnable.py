@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from assay.aggregate.functions import Aggregation
 from assay.records import Asking, Failed, FilterScores, Response, Sample, ScoreKey
 from assay.scorers.loop import Document
+from assay.scorers.scorer import Scorer
 from assay.tasks.task import Task
 
 
@@ -68,6 +69,10 @@ class Runnable(Protocol):
 
     def models(self) -> Mapping[str, object]:
         """Further models that its scorers ask, by role."""
+        ...
+
+    def scorers(self) -> Sequence[Scorer]:
+        """What makes scores of its answers."""
         ...
 
     def document(self, sample: Sample, responses: Sequence[Response]) -> Document: ...

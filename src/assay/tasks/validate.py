@@ -21,6 +21,7 @@ from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
 from assay.samples.templates import is_template, template
+from assay.scorers.scorer import Scorer
 from assay.tasks.manager import TaskManager
 from assay.tasks.prepare import scoring
 from assay.tasks.resolve import resolved
@@ -128,10 +129,11 @@ def _check_data(task: Task) -> Iterator[Problem]:
                 yield Problem(place, str(error), "put the file there, or correct its name", serious=not lenient)
 
 
-class _Unloaded:
-    """Stands for what helper code defines: nothing of it is run here, so anything may be true of it."""
+class _Unloaded(Scorer):
+    """Stands for what helper code defines: nothing of it is run here, so anything may be true of it, also that it is a scorer."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__(None)
         self.__name__ = "function"
 
     def apply(self, resps: Any, docs: Any) -> Any:  # noqa: ARG002  # the shape of a filter
@@ -144,10 +146,8 @@ class _Unloaded:
 def _check_scoring(task: Task, functions: list[Function], find_metric: FindMetric) -> Iterator[Problem]:
     """The names and parameters of filters, metrics and aggregations."""
 
-    def unloaded(function: Function) -> _Unloaded:
-        made = _Unloaded()
-        made.__name__ = function.name
-        return made
+    def unloaded(function: Function) -> type[_Unloaded]:
+        return type(function.name, (_Unloaded,), {})
 
     registered = {name: _Unloaded for function in functions for name in _registered_filters(str(module_file(function)))}
     helpers = Helpers(unloaded, list, find_metric, lambda: registered)
