@@ -64,7 +64,10 @@ class _Attempts(AggregatorMetric):
     def lacks(self, columns: Collection[str]) -> tuple[str, str] | None:
         if self.k == 1 or self.group_by or set(STEP) <= set(columns):
             return None
-        return "must know which records are attempts at the same problem", "add `group_by:` with a column of the records"
+        return (
+            "must know which records are attempts at the same problem",
+            "add `group_by:` with a column of the records",
+        )
 
 
 class _Tries:

@@ -91,6 +91,7 @@ class UnitMetric:
     """
 
     like_sygra = False
+    runs_code = False
 
     def __init__(self, **config: Any) -> None:
         self.config = config
@@ -123,7 +124,9 @@ def metric_of(name: str, function: Callable[..., Any]) -> type[UnitMetric]:
             if isinstance(given, UnitMetricResult):
                 return given
             correct = given if isinstance(given, bool) else float(given) >= 1
-            return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), {"validator": name}, float(given))
+            return UnitMetricResult(
+                correct, as_mapping(golden), as_mapping(predicted), {"validator": name}, float(given)
+            )
 
     dress(OfFunction, function, name)
     return OfFunction

@@ -73,7 +73,5 @@ def _value(value: Any, key: str | None) -> Any:
 
 
 ADAPTED_METRICS: dict[str, type[UnitMetric]] = {
-    name: adapted(name, declared)
-    for name, declared in {**ALL_METRICS, **ALONE}.items()
-    if gives_a_number(declared)
+    name: adapted(name, declared) for name, declared in {**ALL_METRICS, **ALONE}.items() if gives_a_number(declared)
 }

@@ -90,9 +90,7 @@ class ExactMatchMetric(_Comparing):
     def _text(self, value: Any) -> str | None:
         if value is None and not self.like_sygra:
             return None
-        return plain(
-            str(value), case_sensitive=self.case_sensitive, normalize_whitespace=self.normalize_whitespace
-        )
+        return plain(str(value), case_sensitive=self.case_sensitive, normalize_whitespace=self.normalize_whitespace)
 
 
 @dataclass(kw_only=True)
@@ -118,9 +116,7 @@ class FuzzyMatchMetric(_Comparing):
     def _text(self, value: Any) -> str | None:
         if value is None:
             return None
-        return plain(
-            str(value), case_sensitive=self.case_sensitive, normalize_whitespace=self.normalize_whitespace
-        )
+        return plain(str(value), case_sensitive=self.case_sensitive, normalize_whitespace=self.normalize_whitespace)
 
 
 @dataclass(kw_only=True)
@@ -173,7 +169,9 @@ class ActionWithinBboxMetric(_Comparing):
 
     def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
         box = self.golden(golden, self.golden_bbox_key)
-        sides = {side: _number(box.get(side)) if isinstance(box, Mapping) else None for side in ("x", "y", "width", "height")}
+        sides = {
+            side: _number(box.get(side)) if isinstance(box, Mapping) else None for side in ("x", "y", "width", "height")
+        }
         left, top, width, height = sides.values()
         if left is None or top is None or width is None or height is None:
             raise ValueError(f"the golden {self.golden_bbox_key!r} is no box of x, y, width and height: {box!r:.80}")
