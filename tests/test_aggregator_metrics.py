@@ -426,3 +426,34 @@ def test_what_is_wrong_with_the_aggregators_is_found_before_the_run(entries: lis
     problems = check_aggregators(entries, ["topic", COLUMN], HERE)
     assert expected in "\n".join(map(str, problems))
     assert all(problem.place == HERE and problem.fix for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        (
+            {"agregator_metrics_map": []},
+            "no parameter 'agregator_metrics_map' — did you mean 'aggregator_metrics_map'?",
+        ),
+        ({"aggregator_metrics_map": {}}, "'aggregator_metrics_map' cannot be {}"),
+        ({}, "MetricCollatorPostProcessor aggregates nothing"),
+        ({"aggregator_metrics_map": ["accuracy"]}, "entry 1 of aggregator_metrics_map names no metric"),
+        ({"aggregator_metrics_map": [{"name": "accuracy"}], "unit_metrics_results": "topics"}, "aggregates 'topics'"),
+    ],
+)
+def test_what_is_wrong_with_the_post_processor_is_found_before_the_run(params: dict[str, Any], expected: str) -> None:
+    assert (
+        MetricCollatorPostProcessor.problems(
+            {"aggregator_metrics_map": FOUR, "use_previous_output": True}, [COLUMN], HERE
+        )
+        == []
+    )
+    problems = MetricCollatorPostProcessor.problems(params, [COLUMN], HERE)
+    assert expected in "\n".join(map(str, problems))
+
+
+def test_repeated_names_overwrite_each_other_only_as_sygra_has_it() -> None:
+    twice = [entry("accuracy"), entry("accuracy", "other")]
+    rows = [{**row, "other": UnitMetricResult(False, {}, {}).to_dict()} for row in records("ab", "ab")]
+    assert check_aggregators(twice, rows[0], HERE, like_sygra=True) == []
+    assert collate(rows, twice, like_sygra=True)[0]["results"] == {"accuracy": {"accuracy": 0.0}}

@@ -2,6 +2,7 @@
 
 import json
 import math
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,32 @@ def test_what_cannot_be_compared_fails_the_record_and_is_wrong_only_as_sygra_has
     told = UnitMetrics.apply({**node, "compat": "sygra"}, state)["scroll_amount_result"]
     assert (told["correct"], told["metadata"]["validator"]) == (False, "scroll_amount")
     assert "error" in told["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "params", "golden", "predicted"),
+    [("typed_value_match", {"golden_text_key": "a", "predicted_text_key": "b"}, "x", "y"), ("exact_match", {"key": "answer"}, "x", "y"), ("exact_match", {"key": "text"}, "None", None)],
+)  # fmt: skip
+def test_what_is_missing_on_both_sides_is_equal_only_as_sygra_has_it(metric: str, params: dict[str, Any], golden: Any, predicted: Any) -> None:  # fmt: skip
+    node = {**NODE, "unit_metrics_map": [{"name": metric, "params": params, "as": "found"}], "compat": "sygra"}
+    state = {"answer": golden, "predicted_answer": predicted}
+    assert UnitMetrics.apply(node, state)["found"]["correct"] is True
+    ours = {key: value for key, value in node.items() if key != "compat"}
+    if golden == "None":
+        assert UnitMetrics.apply(ours, state)["found"]["correct"] is False
+    else:
+        with pytest.raises(ValueError, match="the golden value has no"):
+            UnitMetrics.apply(ours, state)
+
+
+def test_long_texts_are_compared_letter_by_letter_and_with_the_usual_difflib_only_as_sygra_has_it() -> None:
+    golden, predicted = "ab" * 150, "ba" * 150
+    node = {**NODE, "unit_metrics_map": [{"name": "typed_value_match", "as": "found"}]}
+    state = {"answer": golden, "predicted_answer": predicted}
+    assert UnitMetrics.apply(node, state)["found"]["score"] == pytest.approx(299 / 300)
+    theirs = SequenceMatcher(None, golden, predicted).ratio()
+    assert theirs < 0.5
+    assert UnitMetrics.apply({**node, "compat": "sygra"}, state)["found"]["score"] == theirs
 
 
 def test_a_state_without_the_predicted_value_is_an_error_that_lists_what_there_is() -> None:
