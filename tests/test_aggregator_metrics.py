@@ -128,6 +128,17 @@ def test_an_answer_without_a_class_is_of_none_and_a_record_without_one_is_an_err
         found("recall", made, golden_key="topic")
 
 
+def test_precision_needs_no_golden_classes_where_none_are_named() -> None:
+    made = [
+        UnitMetricResult(correct, {"bbox": 1}, {"tool": tool})
+        for tool, correct in (("click", True), ("click", False), ("type", True))
+    ]
+    expected = {"average_precision": 0.75, "precision_per_class": {"click": 0.5, "type": 1.0}}
+    assert found("precision", made, predicted_key="tool") == expected
+    with pytest.raises(ValueError, match="golden value has no 'tool'"):
+        found("precision", made, predicted_key="tool", golden_key="tool")
+
+
 # --- attempts -------------------------------------------------------------------------------------------------------------
 
 
