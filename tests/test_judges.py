@@ -472,6 +472,17 @@ def test_every_filter_has_its_own_verdicts_also_where_another_waits_for_all(tmp_
     assert found == {"llm_judge,plain": 0.0, "llm_judge,upper": 1.0, "exact_match,batch": 0.0}
 
 
+def test_a_judge_that_cannot_speak_is_refused(tmp_path: Path) -> None:
+    mute = Scripted(loglikelihood=lambda context, continuation: (0.0, False))
+    with pytest.raises(ConfigError, match="needs a model that can generate text"):
+        judged(tmp_path, ["a"], mute)
+    ensemble = "scorer: {type: ensemble, kwargs: {scorers: [reward_model, llm_judge]}}\n"
+    with pytest.raises(ConfigError, match="'reward' needs a model that can give log-likelihoods"):
+        judged(tmp_path, ["a"], {"judge": scoring(int), "reward": scoring(int, "no")}, ensemble)
+    both = {"judge": scoring(lambda answer: 10), "reward": mute}
+    assert rows(judged(tmp_path, ["a"], both, ensemble))["ensemble,none"] == 0.5
+
+
 def test_a_filter_that_waits_for_all_documents_cannot_be_judged(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(BATCH)
     yaml = (
