@@ -6,7 +6,8 @@ The last user message, or the prompt, is a JSON object of what to do, all of it 
   say, think: texts; size: so many characters instead; pieces: how many a stream comes in; finish: the reason; pause: seconds between pieces; break_at: close the
   connection after so many pieces; error: send an error event after so many pieces; plain: do not stream although asked to;
   tags: the thinking stands in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
-  times to refuse (status 503) before answering; drip: send comments instead of data, for ever; reset: close at once.
+  times to refuse (status 503) before answering; raw, raw_text, events: answer with just that; garbage: bytes that are no HTTP;
+  refuses_n, ignores_n: several answers at once; drip: send comments instead of data, for ever; reset: close at once.
   wait: seconds before an answer that comes at once.
 A judge's prompt is answered with a verdict: the answer in its fence is such an object, too, with a `score`.
 Anything else is answered with "hello". GET /log: every body, path and headers that came.
@@ -55,6 +56,19 @@ async def answer(request: web.Request) -> web.StreamResponse:
             "KEY", request.headers.get("Authorization", "") + request.headers.get("x-api-key", "")
         )
         return web.json_response({"error": {"message": said}}, status=asked["status"])
+    if asked.get("garbage"):
+        assert request.transport is not None
+        request.transport.write(b"GARBAGE\r\n\r\n")  # type: ignore[attr-defined]
+        request.transport.close()
+    if asked.get("refuses_n") and body.get("n", 1) > 1:
+        return web.json_response({"error": {"message": "n must be 1"}}, status=400)
+    if "raw" in asked and not body.get("stream"):
+        return web.json_response(asked["raw"])
+    if "raw_text" in asked:
+        return web.Response(text=asked["raw_text"].replace("KEY", request.headers.get("Authorization", "")))
+    if "events" in asked and body.get("stream"):
+        text = json.dumps(asked["events"]).replace("KEY", request.headers.get("Authorization", ""))
+        return await stream(request, asked, [*json.loads(text), "[DONE]"])
     claude = request.path.endswith("/messages")
     if body.get("stream") and not asked.get("plain"):
         return await stream(request, asked, anthropic_events(asked) if claude else openai_events(asked, body))
@@ -107,7 +121,7 @@ def openai_events(asked: dict[str, Any], body: dict[str, Any]) -> list[Any]:
     text, thought = parts(asked)
     pieces = asked.get("pieces", 3)
     events: list[Any] = []
-    for n in range(body.get("n", 1)):
+    for n in range(1 if asked.get("ignores_n") else body.get("n", 1)):
         chunks = [{"reasoning_content": piece} for piece in cut(thought, pieces)] + [
             {"content": piece} for piece in cut(text, pieces)
         ]

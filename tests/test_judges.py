@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import assay
 from assay.errors import ConfigError
+from assay.evaluation.score import score
 from assay.models import Scripted
 from assay.models.served import messages_of
 from assay.records import Generate, Text
@@ -481,6 +482,29 @@ def test_a_judge_that_cannot_speak_is_refused(tmp_path: Path) -> None:
         judged(tmp_path, ["a"], {"judge": scoring(int), "reward": scoring(int, "no")}, ensemble)
     both = {"judge": scoring(lambda answer: 10), "reward": mute}
     assert rows(judged(tmp_path, ["a"], both, ensemble))["ensemble,none"] == 0.5
+
+
+def test_a_judged_run_is_scored_again_with_the_verdicts_it_has(tmp_path: Path) -> None:
+    reward = Scripted(loglikelihood=lambda context, continuation: (float(len(continuation)), False))
+
+    def say(prompt: str) -> str:
+        answer = BETWEEN.findall(prompt)[0][2]
+        if answer == "gone":
+            raise TimeoutError("no judge")
+        return "hm" if answer == "odd" else json.dumps({"id": MARK.findall(prompt)[-1], "score": int(answer)})
+
+    yaml = "scorer: {type: ensemble, kwargs: {scorers: [llm_judge, reward_model]}}\nmetric_list: []\n"
+    roles, output = {"judge": judge(say), "reward": reward}, tmp_path / "run"
+    before = judged(tmp_path, ["10", "4", "odd", "gone"], roles, yaml, output_path=str(output))
+    again = score(output)
+    assert rows(dict(again.results)) == rows(before)
+    assert rows(before)["llm_judge,none"] == pytest.approx((1 + 3 / 9) / 2)
+    assert again.results["assay"]["tasks"]["t"]["reasons"] == before["assay"]["tasks"]["t"]["reasons"]
+    assert len(before["assay"]["tasks"]["t"]["reasons"]) == 2
+    more = "filter_list: [{name: none, filter: [{function: uppercase}, {function: take_first}]}]\n"
+    (tmp_path / "t.yaml").write_text((tmp_path / "t.yaml").read_text() + more)
+    with pytest.raises(ConfigError, match="filter_list changed"):
+        score(output)
 
 
 def test_a_filter_that_waits_for_all_documents_cannot_be_judged(tmp_path: Path) -> None:

@@ -58,6 +58,9 @@ _HOME = {
     "MetricConfig": "assay.config.task",
     "simple_evaluate": "assay.evaluation",
     "evaluate": "assay.evaluation",
+    "merge": "assay.evaluation.merge",
+    "score": "assay.evaluation.score",
+    "Wanted": "assay.evaluation.score",
     "Task": "assay.tasks",
     "TaskManager": "assay.tasks",
 }
@@ -77,6 +80,9 @@ if TYPE_CHECKING:
     from assay.errors import Problem as Problem
     from assay.evaluation import evaluate as evaluate
     from assay.evaluation import simple_evaluate as simple_evaluate
+    from assay.evaluation.merge import merge as merge
+    from assay.evaluation.score import Wanted as Wanted
+    from assay.evaluation.score import score as score
     from assay.groups import Group as Group
     from assay.groups import GroupManager as GroupManager
     from assay.groups import StandardGroup as StandardGroup

@@ -11,6 +11,9 @@ import assay
 
 COMMANDS = {
     "run": "evaluate a model on tasks",
+    "score": "score the answers of a run again: other filters, other metrics, no model",
+    "merge": "put the shards of a run together",
+    "samples": "show samples of a run: prompt, answer, target, scores",
     "ls": "list tasks, groups, tags, formats and what else has a name",
     "show": "what a task or group is made of, and where each setting comes from",
     "validate": "check task and group files without a model, a network or a GPU",

@@ -62,6 +62,7 @@ def _define_work(add: Callable[..., object]) -> None:
     add("--limit", "-L", type=float, metavar="N", help="the first N documents of each task; below 1, a share")
     add("--sample", type=int, metavar="N", help="a random subset of N documents of each task, the same every time")
     add("--samples", "-E", metavar="JSON", help='numbers of documents by task: {"task": [0, 5]}, or a file with that')
+    add("--shard", metavar="I/N", help="one of N equal parts of the documents, 1/N to N/N; see `assay merge`")
     add("--config", "-C", metavar="FILE", help="a YAML file with any of these options; flags win over it")
 
 
@@ -128,7 +129,8 @@ def run(options: argparse.Namespace) -> int:
         tell("\nstopped" + (f"; go on with: {shlex.join(redacted_command(command))}" if config.output_path else ""))
         return INTERRUPTED
     _show(results, config, options.depth)
-    return EXIT[results["assay"]["status"]]
+    account = results["assay"]
+    return EXIT[account.get("shard", account)["status"]]
 
 
 def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> None:

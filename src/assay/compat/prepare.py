@@ -1,6 +1,6 @@
 """Every task of a run bound to its data, in the order in which lm-eval would do it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from assay.samples.templates import RenderError
 from assay.tasks import Task
 from assay.tasks.prepare import prepare
 from assay.tasks.randomness import preserved_random, seed_random
+from assay.tasks.rescore import TaskFacts, prepare_scoring
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Settings
 
@@ -33,6 +34,25 @@ def prepare_tasks(tasks: Iterable[Task], settings: Settings, config: RunConfig) 
 
     What a task's file says wrongly is raised, of all tasks together; data that is missing troubles its task alone.
     """
+    return _each(tasks, settings, config, lambda task, helper: _bound(task, settings, helper))
+
+
+def prepare_to_score(
+    tasks: Iterable[Task], settings: Settings, config: RunConfig, facts: Mapping[str, TaskFacts]
+) -> Prepared:
+    """Every task, ready to score what was answered already. One that is a class needs its data, to be made at all."""
+
+    def bind(task: Task, helper: HelperCode) -> Runnable:
+        if task.config.class_ is not None:
+            return ClassTask.of(task, settings, helper.helpers())
+        return prepare_scoring(task, settings, helper.helpers(), facts[task.name])
+
+    return _each(tasks, settings, config, bind)
+
+
+def _each(
+    tasks: Iterable[Task], settings: Settings, config: RunConfig, bind: Callable[[Task, HelperCode], Runnable]
+) -> Prepared:
     lm_eval = next((folder for origin, folder in installed_folders() if origin == "lm_eval"), None)
     helper = HelperCode(settings.data_dir, lm_eval or None)
     seed_random(config.random_seed, config.numpy_random_seed)
@@ -43,7 +63,7 @@ def prepare_tasks(tasks: Iterable[Task], settings: Settings, config: RunConfig) 
         if not settings.like_lm_eval:  # a task draws the same numbers whatever stands before it
             seed_random(config.random_seed, config.numpy_random_seed)
         try:
-            made.append(_bound(task, settings, helper))
+            made.append(bind(task, helper))
         except (DataError, RenderError) as error:
             broken[task.name] = str(error)
         except ConfigError as error:

@@ -17,6 +17,12 @@ def _count(value: object) -> Iterator[Remark]:
         yield (), f"must be at least 0, not {value}", ""
 
 
+def _part(value: object) -> Iterator[Remark]:
+    number, slash, of = str(value).partition("/")
+    if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        yield (), f"{value!r} is no part of a whole", "write 2/4 for the second of four; the first is 1/4"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """One run: which tasks, which model, how, and where the results go."""
@@ -47,6 +53,9 @@ class RunConfig:
     )
     sample: int | None = option("A random subset of so many documents, the same every time.", None, check=_positive)
     samples: Mapping[str, object] | None = option("Numbers of documents, by task.", None)
+    shard: str | None = option(
+        "One of n equal parts of the documents, as `2/4`: `assay merge` puts them together.", None, check=_part
+    )
     # where things are
     include_path: tuple[str, ...] | None = option("Folders with further tasks.", None, many=True)
     include_defaults: bool = option("Know the bundled tasks, lm_eval's and those of plug-ins.", True)

@@ -27,6 +27,7 @@ class Memory(Protocol):
     def get(self, key: bytes) -> Response | None: ...
     def add(self, answered: Sequence[tuple[bytes, Response]], role: str) -> None: ...
     def claim(self, key: bytes) -> bool: ...
+    def paid(self) -> Iterator[tuple[str, Response]]: ...
     def sync(self) -> None: ...
 
 
@@ -87,6 +88,7 @@ class Engine:
         self._lanes: dict[str, Lane] = {
             role: lane(role, model, self._land, self.budget, self._moved) for role, model in models.items()
         }
+        self._ticking: asyncio.Task[None] | None = None
         self._waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
         self._end: Callable[[Ended], None] = _nobody
         self._synced = self._noticed = time.monotonic()
@@ -102,12 +104,17 @@ class Engine:
     async def run(self, plans: Iterator[Started], end: Callable[[Ended], None]) -> None:
         """Drive every plan; `end` is called with each as it ends, in whatever order they do."""
         self._end = end
+        if self.budget.cost is not None:
+            for role, response in self._memory.paid():
+                model = self._remote_models.get(role)
+                self.budget.pay((model.cost(response) or 0.0) if model is not None else 0.0)
         async with AsyncExitStack() as stack:
             for each in self._lanes.values():
                 await stack.enter_async_context(each)
             if self._remote():
-                ticking = asyncio.create_task(self._tick())
-                stack.callback(ticking.cancel)
+                self._ticking = asyncio.create_task(self._tick())
+                self._ticking.add_done_callback(lambda _: self._moved.set())
+                stack.callback(self._ticking.cancel)
             for started in plans:
                 if self.budget.is_over:
                     break
@@ -130,6 +137,8 @@ class Engine:
     async def _advance(self) -> None:
         """Let every lane do what it can; where none can do anything, wait until something lands."""
         self._moved.clear()
+        if self._ticking is not None and self._ticking.done():
+            self._ticking.result()  # it ends only by an error, which is the run's
         done = [await each.advance() for each in list(self._lanes.values())]
         if not any(done) and any(each.is_busy for each in self._lanes.values()):
             await self._moved.wait()
@@ -168,6 +177,10 @@ class Engine:
         self.counts.asked += len(requests)
         new: dict[str, list[Asked]] = {}
         for slot, request in enumerate(requests):
+            if request.role not in self._lanes:
+                plan.responses[slot] = Failed(f"no model of this run has the role {request.role!r}")
+                plan.missing -= 1
+                continue
             key = self._lanes[request.role].keys.key(request, plan.sample)
             others = self._waiting.get(key)
             if others is not None:
@@ -191,8 +204,7 @@ class Engine:
             return None
         self.counts.known += 1
         if not isinstance(known, Failed) and known.usage is not None and self._memory.claim(key):
-            cost = self._charge(task, request.role, known)
-            self.budget.pay(cost or 0.0)
+            self._charge(task, request.role, known)
         return known
 
     def _land(self, role: str, landed: Sequence[tuple[bytes, Request, Response]]) -> None:

@@ -6,6 +6,9 @@ import orjson
 
 from assay.records import Generate, Loglikelihood, Request
 
+PARAMS = 1000
+"""So many sets of parameters are remembered with their bytes."""
+
 
 class Keys:
     """Keys for the requests of one model: a hash of its identity, the kind, the exact text and every parameter.
@@ -17,7 +20,7 @@ class Keys:
         self._likelihood = _hash(b"loglikelihood", identity.encode())
         self._rolling = _hash(b"rolling", identity.encode())
         self._generate = _hash(b"generate", identity.encode())
-        self._context: tuple[str, blake2b] = ("", self._likelihood)
+        self._context: tuple[str | None, blake2b] = (None, self._likelihood)
         self._params: dict[int, tuple[object, bytes, bool]] = {}
 
     def key(self, request: Request, sample: bytes) -> bytes:
@@ -46,7 +49,11 @@ class Keys:
         """The parameters as bytes; the same object is looked at once."""
         known = self._params.get(id(request.params))
         if known is None or known[0] is not request.params:
-            text = orjson.dumps(dict(request.params), option=orjson.OPT_SORT_KEYS, default=repr)
+            text = orjson.dumps(
+                dict(request.params), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr
+            )
+            if len(self._params) >= PARAMS:
+                self._params.clear()
             known = self._params[id(request.params)] = (request.params, text, request.is_sampled)
         return known[1], known[2]
 

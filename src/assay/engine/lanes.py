@@ -168,7 +168,12 @@ class RemoteLane:
         cost = 0.0
         try:
             responses = await self.patience.answer([request for _, request in flight])
-            cost = sum(self._model.cost(response) or 0.0 for response in responses)
+            share = estimate / len(flight)  # of what the server does not tell
+            told = [self._model.cost(response) for response in responses]
+            if any(cost is not None for cost in told):
+                cost = sum(each or 0.0 for each in told)
+            else:
+                cost = sum(share for response in responses if not isinstance(response, Failed))
         finally:
             self._in_air -= 1
             self._budget.settle(estimate, cost)

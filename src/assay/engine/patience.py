@@ -6,9 +6,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.models.protocol import Remote
 from assay.records import Failed, Request, Response, Trouble, Usage
+
+
+class Absent(AssayError):
+    """A model that did not come back."""
+
 
 Ask = Callable[[Sequence[Request]], Awaitable[Sequence[Response]]]
 """The responses to requests that go together: one, or the repeats of one."""
@@ -124,10 +129,14 @@ class Patience:
         pause = pause * (0.5 + self._random.random()) if trouble.after is None else trouble.after
         await asyncio.sleep(pause)
 
+    def _gone_for_good(self) -> str:
+        return f"the model was gone for {_seconds(self.limits.longest_absence)}: the run ends here, and can go on"
+
     async def _is_gone(self) -> bool:
         """Whether the model had gone and has come back. The first to notice probes, and all others wait."""
         self._lost += 1
-        if self.probe is None or self._lost < self.limits.gone_after or not self._back.is_set():
+        enough = min(self.limits.gone_after, self.room.size, max(1, self.limits.attempts - 1))
+        if self.probe is None or self._lost < enough or not self._back.is_set():
             return False
         self._back.clear()
         self.waiting_since = time.monotonic()
@@ -139,10 +148,14 @@ class Patience:
                     self._lost = 0
                     return True
                 pause = min(pause * 1.5, 5.0)
-            return False
+            raise Absent([Problem(Place("model"), self._gone_for_good(), "start it, and give the same command again")])
         finally:
             self.waiting_since = None
             self._back.set()
+
+
+def _seconds(number: float) -> str:
+    return f"{number / 60:.0f} minutes" if number >= 120 else f"{number:.0f} s"
 
 
 def _timed(response: Response, seconds: float, tries: int) -> Response:

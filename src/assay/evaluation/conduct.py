@@ -18,8 +18,28 @@ def run_async(work: Coroutine[Any, Any, None]) -> None:
         with _prompt_interrupts():
             asyncio.run(work)
         return
+    _run_beside(work)
+
+
+def _run_beside(work: Coroutine[Any, Any, None]) -> None:
+    """The same in a thread. Ctrl-C reaches the main thread, which hands it on."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+
+    def conduct() -> None:
+        try:
+            loop.run_until_complete(task)
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
     with ThreadPoolExecutor(1) as beside:
-        beside.submit(asyncio.run, work).result()
+        running = beside.submit(conduct)
+        try:
+            running.result()
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(task.cancel)
+            raise
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.aggregate.interval import interval
 from assay.compat.prepare import prepare_tasks
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
@@ -20,22 +19,22 @@ from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.conduct import fewer_collections, run_async
 from assay.evaluation.models import UNDER_TEST, check_roles, labels, model_under_test, refuse_unpriced, role_models
 from assay.evaluation.options import run_config, task_manager
-from assay.evaluation.record import config_section, facts, run_section, spec
+from assay.evaluation.outcome import outcome
+from assay.evaluation.record import config_section, facts, helper_digests, remembered, run_section, spec, task_facts
 from assay.evaluation.scoring import memories, processes
-from assay.groups.results import bottom_up, group_numbers
 from assay.models.protocol import AnyModel, Remote
-from assay.records import Estimate, ScoreKey
 from assay.runs.cache import Cache, Cached
 from assay.runs.folder import RunFolder, open_run
 from assay.runs.journal import Journal
-from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results, troubles
+from assay.runs.results import troubles
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
-from assay.scorers.scorer import Scorer, models_of
+from assay.scorers.scorer import Scorer
 from assay.tasks import TaskManager
+from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import check_model, check_samples, ready_groups, refuse_unsafe
 from assay.tasks.run import TaskRun
-from assay.tasks.settings import Settings
+from assay.tasks.settings import Settings, Shard
 
 Watch = Callable[["Run"], None]
 """Told now and then how far a run is."""
@@ -133,6 +132,7 @@ class Run:
         models = {UNDER_TEST: self.ready_model(), **role_models(self.config, self.roles, self._wanted_models())}
         check_model(self.ready_model(), [run.runnable for run in self.tasks])
         check_roles(models, self._scorers())
+        self._check_counting()
         refuse_unpriced(models, self.config.max_cost)
         for model in models.values():
             if isinstance(model, Remote):
@@ -141,7 +141,10 @@ class Run:
         if self.config.output_path is None:
             with closing(Journal(None)) as journal:
                 return self._work(models, journal)
-        noted = {**facts(self.config, models), **self.facts}
+        known = {run.runnable.task.name: task_facts(run.runnable) for run in self.tasks}
+        code = helper_digests(self.helper_files)
+        again = {**remembered(self.config, self.manager), "tasks": known, **({"helper_files": code} if code else {})}
+        noted = {**facts(self.config, models), **again, **self.facts}
         made = spec(self.config, models, [run.runnable for run in self.tasks], self.helper_files)
         self.folder = open_run(Path(self.config.output_path), made, noted, force=self.config.force)
         with self.folder, memories(self._scorers(), self.folder.path):
@@ -155,7 +158,25 @@ class Run:
 
     def _wanted_models(self) -> dict[str, object]:
         """The models that scorers ask, by role."""
-        return models_of(run.runnable.models() for run in self.tasks)
+        wanted: dict[str, object] = {}
+        for run in self.tasks:
+            for role, told in run.runnable.models().items():
+                if role in wanted and wanted[role] not in (None, told) and told is not None:
+                    what = f"tasks name different models for the role {role!r}"
+                    fix = f"give each a role of its own, or one model for all: --model_role {role}=…"
+                    if role not in self.roles and role not in (self.config.model_role or {}):
+                        raise ConfigError([Problem(Place(f"task {run.runnable.task.name!r}"), what, fix)])
+                wanted[role] = told if told is not None else wanted.get(role)
+        return wanted
+
+    def _check_counting(self) -> None:
+        """Examples can only be dropped by a model that says how long a prompt is and may be."""
+        model = self.ready_model()
+        if self.config.over_length == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
+            what = f"model {model.name!r} does not say how many tokens a prompt has, or may have"
+            raise ConfigError(
+                [Problem(Place("over_length"), what, "give tokenizer=FOLDER and max_length=N in --model_args")]
+            )
 
     def _tell_remarks(self) -> None:
         """What is worth knowing about the model, for what these tasks ask of it."""
@@ -199,6 +220,7 @@ class Run:
             limit=config.limit,
             sample=config.sample,
             samples=config.samples,  # type: ignore[arg-type]  # check_samples has looked
+            shard=parse_shard(config.shard),
             chat=chat,
             fewshot_seed=config.fewshot_random_seed,
             data_dir=config.data_dir,
@@ -248,76 +270,26 @@ class Run:
 
     def _results(self, kept: Mapping[str, Sequence[Kept]]) -> dict[str, Any]:
         """The numbers of every task and group, in lm-eval's layout, with our own account beside them."""
-        tasks = {run.runnable.task.name: self._task_result(run) for run in self.tasks}
-        ordered = bottom_up(self.loaded["groups"].values())
-        numbers = group_numbers(ordered, tasks, like_lm_eval=self.like_lm_eval)
-        groups = [self._group_result(group, tasks, numbers[group.name]) for group in ordered]
-        results = lm_eval_results(list(tasks.values()), groups)
+        results = outcome(self.tasks, self.loaded["groups"].values(), self.config, self.broken)
+        account = results.pop("assay")
         if self.keep_samples:
             results["samples"] = {name: self._sample_log(name, several) for name, several in kept.items()}
         assert self.engine is not None, "the run is over"
-        account = accounts(list(tasks.values()), groups, self.broken, self.config.max_failed, interval)
-        account |= self._ending(account["status"], self.engine)
         return {
             **results,
             "config": config_section(self.config, self.ready_model()),
             **run_section(self.config, self.ready_model(), self.started),
-            "assay": account,
+            "assay": {**account, **self._ending(account, self.engine)},
         }
 
-    def _ending(self, status: str, engine: Engine) -> dict[str, Any]:
+    def _ending(self, account: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
         """What there is to tell of the run as a whole: what it took, and what ended it before its time."""
         told = engine.account.told()
-        ended = {"status": "partial", "ended": engine.budget.ended} if engine.budget.ended else {"status": status}
-        return {**ended, **({"account": told} if told else {})}
-
-    def _task_result(self, run: TaskRun) -> TaskResult:
-        task, runnable, iterations = run.runnable.task, run.runnable, self.config.bootstrap_iters or 0
-        return TaskResult(
-            name=task.name,
-            alias=task.alias,
-            rows=run.board.estimates(
-                runnable.aggregation,
-                bootstrap_iters=iterations,
-                like_lm_eval=self.like_lm_eval,
-                source=runnable.source or task.name,
-            ),
-            scored=run.board.scored,
-            documents=run.board.documents,
-            expected=runnable.size,
-            failed=run.board.failed,
-            noticed=run.board.noticed,
-            original=runnable.original,
-            num_fewshot=runnable.num_fewshot,
-            version=runnable.version,
-            higher_is_better=runnable.higher_is_better(),
-            config=runnable.described(),
-        )
-
-    def _group_result(
-        self, group: Any, tasks: Mapping[str, TaskResult], numbers: Mapping[ScoreKey, Estimate]
-    ) -> GroupResult:
-        entries = group.config.aggregate_metric_list or ()
-        return GroupResult(
-            name=group.name,
-            alias=group.alias,
-            members=group.child_names,
-            rows=numbers if entries or numbers else None,
-            size=sum(tasks[task.name].scored for task in group.get_all_tasks() if task.name in tasks),
-            version=group.version,
-            metadata=group.metadata,
-            skipped=group.skipped,
-            higher_is_better={
-                each.row_name: better
-                for each in entries
-                if (
-                    better := group.directions.get(each.metric_name)
-                    if each.higher_is_better is None
-                    else each.higher_is_better
-                )
-                is not None
-            },
-        )
+        stopped = engine.budget.ended and any("not_asked" in each for each in account["tasks"].values())
+        ended = {"status": "partial", "ended": engine.budget.ended} if stopped else {"status": account["status"]}
+        shard = self.config.shard
+        part = {"status": "partial", "shard": {"part": shard, **ended}} if shard is not None else {}
+        return {**ended, **part, **({"account": told} if told else {})}
 
     def _keep_samples(self, run: TaskRun, kept: dict[str, list[Kept]]) -> None:
         """Say what takes the samples of a task: the folder, the caller, both or nobody."""
@@ -341,4 +313,9 @@ class Run:
     def _logged_id(self, name: str, number: int, doc_id: int) -> int:
         """The number a document is logged under: its own; or lm-eval's, which takes `samples` in the order given."""
         asked: Any = (self.config.samples or {}).get(name)
-        return int(asked[number]) if self.like_lm_eval and asked else doc_id
+        return _nth_asked(asked, number, parse_shard(self.config.shard)) if self.like_lm_eval and asked else doc_id
+
+
+def _nth_asked(asked: Sequence[int], number: int, shard: Shard | None) -> int:
+    """The number that was asked for as the n-th of this run, which may have every so many of them."""
+    return int(asked[number if shard is None else shard.number - 1 + number * shard.of])

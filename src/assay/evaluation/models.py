@@ -7,7 +7,7 @@ from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.models.load import backend, load_model, parameters
-from assay.models.protocol import AnyModel
+from assay.models.protocol import AnyModel, Remote
 from assay.scorers.scorer import Scorer
 from assay.tasks.preflight import MEANING
 
@@ -81,7 +81,9 @@ def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
     """A limit of money needs prices: of every model that may cost some."""
     if cost is None:
         return
-    missing = [role for role, model in models.items() if hasattr(model, "price") and model.price is None]
+    missing = [
+        role for role, model in models.items() if isinstance(model, Remote) and getattr(model, "price", None) is None
+    ]
     if missing:
         where = "model_args" if missing[0] == UNDER_TEST else f"model_role {missing[0]}"
         what = f"what the model of {where} costs is not known"

@@ -17,6 +17,7 @@ from assay.models.protocol import AnyModel
 from assay.runs.folder import environment, git_state
 from assay.runs.redact import redacted
 from assay.samples.rows import digest_file
+from assay.tasks import TaskManager
 from assay.tasks.runnable import Runnable
 
 NOT_SPEC = ("output_path", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks", "model_args", "include_path",
@@ -31,7 +32,7 @@ def spec(
 ) -> dict[str, Any]:
     """All that the results of a run depend on."""
     options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in NOT_SPEC}
-    given = {key: value for key, value in options.items() if value is not None}
+    given = {key: redacted(value, key) for key, value in options.items() if value is not None}
     code = digest("\n".join(sorted(digest_file(file) for file in helpers)).encode())
     named = {task.task.name: task_digest(task) for task in tasks}
     roles = {role: model.identity for role, model in models.items() if role != UNDER_TEST}
@@ -48,6 +49,50 @@ def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> dict[str, Any]:
         for role, model in models.items()
     }
     return {"model": named.pop(UNDER_TEST), **({"roles": named} if named else {}), "environment": environment()}
+
+
+def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
+    """What is needed to find the tasks of a run again: its options without secrets, and what conditions spoke of."""
+    defaults = RunConfig()
+    options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    given = {name: value for name, value in options.items() if value != getattr(defaults, name)}
+    roots = manager.catalog.roots
+    given["tasks"] = [_named(each) for each in config.tasks]
+    given["include_path"] = [root.path for root in roots if root.origin == "include_path"]
+    given["include_defaults"] = any(root.origin == "bundled" for root in roots)
+    if config.data_dir is not None:
+        given["data_dir"] = str(Path(config.data_dir).resolve())
+    about = (manager.catalog.facts or {}).get("model")
+    return {
+        "options": redacted(given),
+        **({"lenient": True} if manager.catalog.lenient else {}),
+        **({"conditions": {"model": redacted(about)}} if about else {}),
+    }
+
+
+def helper_digests(files: Iterable[Path]) -> dict[str, str]:
+    """Files of helper code, each with a name for its content."""
+    return {str(file): digest_file(file) for file in sorted(files)}
+
+
+def _named(task: object) -> object:
+    """A task as it can be asked for again, from any folder: a file by its whole path, an object by its name."""
+    if isinstance(task, str):
+        is_file = task.endswith((".yaml", ".yml")) or "/" in task
+        return str(Path(task).resolve()) if is_file and Path(task).exists() else task
+    return getattr(task, "name", task)
+
+
+def task_facts(runnable: Runnable) -> dict[str, Any]:
+    """What is noted of a task, so that its samples can be scored without its data."""
+    return {
+        "size": runnable.size,
+        "original": runnable.original,
+        "repeats": runnable.repeats,
+        "num_fewshot": runnable.num_fewshot,
+        "multiple_targets": runnable.multiple_targets,
+        "source": runnable.source,
+    }
 
 
 def config_section(config: RunConfig, model: AnyModel) -> dict[str, Any]:
@@ -96,6 +141,21 @@ def run_section(config: RunConfig, model: AnyModel, started: float) -> dict[str,
         "end_time": ended,
         "total_evaluation_time_seconds": str(ended - started),
     }
+
+
+def again(results: Mapping[str, Any]) -> dict[str, Any]:
+    """What results tell of a run, for results that are made of its answers now."""
+    now = time.time()
+    told = {key: results[key] for key in RUN_KEYS if key in results}
+    return {"config": results.get("config", {}), **told, "date": now}
+
+
+RUN_KEYS = (
+    "git_hash", "date", "lm_eval_version", "assay_version", "max_length", "model_source", "model_name", "model_name_sanitized",
+    "system_instruction", "system_instruction_sha", "fewshot_as_multiturn", "start_time", "end_time",
+    "total_evaluation_time_seconds",
+)  # fmt: skip
+"""What `run_section` tells."""
 
 
 def task_digest(runnable: Runnable) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from assay.models.http import Refused, said
 from assay.models.reasoning import Draft
 from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
-from assay.records import Generate, Response, Trouble, Usage
+from assay.records import Generate, Request, Response, Trouble, Usage
 
 VERSION = "2023-06-01"
 LARGEST = 32_000
@@ -28,14 +28,18 @@ class Anthropic(Served):
     public = "https://api.anthropic.com/v1"
     variables = ("ANTHROPIC_API_KEY",)
     endings = ("/messages",)
+    without = frozenset({"seed"})
 
     def __init__(self, model: str, connection: Connection | None = None, *, thinking: int | None = None) -> None:
-        super().__init__(model, connection)
+        super().__init__(model, connection, thinking=thinking)
         self._thinking = thinking
         self.thinks = self.thinks or thinking is not None
 
     def headers(self) -> dict[str, str]:
         return {"anthropic-version": VERSION, **({"x-api-key": self.key} if self.key else {})}
+
+    def written(self, request: Request) -> int:
+        return super().written(request) + (self._thinking or 0)
 
     async def generate(self, request: Generate) -> Response:
         limit = self.limit(request.params) or LARGEST

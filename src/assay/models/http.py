@@ -111,7 +111,8 @@ class Http:
         server.under_way += 1
         options = {"timeout": timeout} if timeout is not None else {}
         try:
-            async with self._session.post(server.url + path, data=orjson.dumps(body), **options) as answer:
+            data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+            async with self._session.post(server.url + path, data=data, **options) as answer:
                 if answer.status != 200:
                     self._refuse(answer.status, answer.headers, await answer.text(errors="replace"))
                 yield answer
@@ -127,9 +128,13 @@ class Http:
             raise Trouble(f"no answer within {self.timeout:.0f} s", slow_down=True) from None
         except aiohttp.ClientConnectionError as error:
             server.fail()
-            raise Trouble(self._clean(f"the server cannot be reached: {error}"), gone=True) from None
+            raise Trouble(self.clean(f"the server cannot be reached: {error}"), gone=True) from None
         except TimeoutError:
+            server.fail()
             raise Trouble(f"no answer within {self.timeout:.0f} s", slow_down=True) from None
+        except aiohttp.ClientError as error:
+            server.fail()
+            raise Trouble(self.clean(f"the answer is not of HTTP: {type(error).__name__}: {error}"[:300])) from None
         finally:
             server.under_way -= 1
 
@@ -151,12 +156,13 @@ class Http:
         return min(there, key=lambda server: server.under_way)
 
     def _refuse(self, status: int, headers: Mapping[str, str], text: str) -> None:
-        message = self._clean(f"HTTP {status}: {said(text)}")
+        message = f"HTTP {status}: {said(self.clean(text))}"
         if status in AGAIN:
             raise Trouble(message, after=_after(headers.get("Retry-After")), slow_down=status in SLOWER)
         raise Refused(message)
 
-    def _clean(self, text: str) -> str:
+    def clean(self, text: str) -> str:
+        """A text without keys and passwords."""
         for secret in self.secrets:
             text = text.replace(secret, HIDDEN)
         return text

@@ -14,6 +14,7 @@ from assay.records import Failed, Likelihood, Response, Usage
 Post = Callable[[Mapping[str, Any]], Awaitable[Any]]
 TOP = {True: 20, False: 5}
 """How many of the likeliest tokens are asked for: in conversations, in completions."""
+NO_OFFSETS = "the server does not say where tokens begin: give tokenizer=FOLDER"
 SHARED = 4096
 """Contexts of which the likeliest next tokens are remembered: the choices of a question share one."""
 
@@ -47,12 +48,14 @@ class Likelihoods:
         """How likely is a whole text? A long one is taken in windows."""
         if self.words is None:
             found = await self._echo(text)
-            count = sum(offset < len(text) for offset in found["choices"][0]["logprobs"]["text_offset"])
-            return _summed(found, 1, count)
+            offsets = found["choices"][0]["logprobs"].get("text_offset")
+            if offsets is None:
+                return Failed(NO_OFFSETS)
+            return _summed(found, 1, sum(offset < len(text) for offset in offsets))
         if isinstance(self.words, ServerWords):
             await self.words.learn([text])
         total, usage = 0.0, Usage()
-        size = (self.max_length or 2048) - 1
+        size = (self._room or 2048) - 1
         for before, after in rolling_windows(self.words.encode(text), self._first(self.words), size):
             part = await self._of_tokens(before, after)
             if not isinstance(part, Likelihood):
@@ -74,14 +77,18 @@ class Likelihoods:
 
     async def _of_tokens(self, before: Sequence[int], after: Sequence[int]) -> Response:
         whole, cut = [*before, *after], 0
-        if self.max_length is not None and len(whole) > self.max_length:
-            if not self.cut or len(after) >= self.max_length:
-                return Failed(f"{len(whole)} tokens are more than the model's {self.max_length}")
-            cut = len(whole) - self.max_length
+        if self._room is not None and len(whole) > self._room:
+            if not self.cut or len(after) >= self._room:
+                return Failed(f"{len(whole)} tokens and one to come are more than the model's {self.max_length}")
+            cut = len(whole) - self._room
             whole = whole[cut:]
         start = len(whole) - len(after)
         found = await (self._prompt(whole) if self.way == "prompt" else self._echo(whole))
-        made = _of_prompt(found, whole, start) if self.way == "prompt" else _summed(found, start, len(whole))
+        made: Response
+        if self.way == "prompt":
+            made = _of_prompt(found, whole, start)
+        else:
+            made = _miscounted(found, len(whole)) or _summed(found, start, len(whole))
         if isinstance(made, Likelihood) and made.usage is not None and cut:
             return made._replace(usage=made.usage._replace(cut=cut))
         return made
@@ -91,13 +98,22 @@ class Likelihoods:
         found = await self._echo(context + continuation)
         offsets = found["choices"][0]["logprobs"].get("text_offset")
         if offsets is None:
-            return Failed("the server does not say where tokens begin: give tokenizer=FOLDER")
+            return Failed(NO_OFFSETS)
+        if not context:
+            return Failed("a text without a context needs to be cut into tokens here: give tokenizer=FOLDER")
         start, end = (
             len(context.rstrip()),
             len(context + continuation),
         )  # white space belongs to what follows, as elsewhere
         inside = [n for n, offset in enumerate(offsets) if start <= offset < end]
-        return _summed(found, inside[0], inside[-1] + 1) if inside else Likelihood(0.0, True)
+        if not inside:
+            return Failed(f"no token begins within {continuation!r:.40}: give tokenizer=FOLDER")
+        return _summed(found, inside[0], inside[-1] + 1)
+
+    @property
+    def _room(self) -> int | None:
+        """How many tokens a prompt may have: one more is generated, since servers will not do with none."""
+        return self.max_length - 1 if self.max_length is not None else None
 
     async def _echo(self, prompt: str | list[int]) -> Any:
         return await self.post({"prompt": prompt, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1})
@@ -148,12 +164,21 @@ def _top(found: Mapping[str, Any]) -> dict[str, float]:
     return {text: float(value) for text, value in found["top_logprobs"][0].items()}
 
 
-def _summed(answer: Mapping[str, Any], start: int, end: int) -> Likelihood:
+def _miscounted(answer: Mapping[str, Any], sent: int) -> Failed | None:
+    """An answer about other tokens than were sent: with one that the server put before them, say."""
+    count = len(answer["choices"][0]["logprobs"]["token_logprobs"])
+    if count in (sent, sent + 1):
+        return None
+    return Failed(f"the server tells of {count} tokens, and {sent} were sent: is it the tokenizer of this model?")
+
+
+def _summed(answer: Mapping[str, Any], start: int, end: int) -> Response:
     """The log-likelihood of some tokens; greedy where each of them was the likeliest."""
     found = answer["choices"][0]["logprobs"]
-    values = found["token_logprobs"][start:end]
-    tops = (found.get("top_logprobs") or [None] * end)[start:end]
-    greedy = all(top is None or value >= max(top.values()) for value, top in zip(values, tops, strict=True))
+    values, tops = found["token_logprobs"][start:end], (found.get("top_logprobs") or ())[start:end]
+    if len(tops) < len(values) or None in tops:
+        return Failed("the server does not tell which tokens were likeliest (top_logprobs)")
+    greedy = all(value >= max(top.values()) for value, top in zip(values, tops, strict=True))
     return Likelihood(float(sum(values)), greedy, _used(answer))
 
 

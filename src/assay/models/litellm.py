@@ -18,9 +18,13 @@ class LiteLLM(Served):
     """A model by LiteLLM's name for it (`provider/model`): conversations. Keys are where LiteLLM looks for them."""
 
     name = "litellm"
+    without = frozenset({"header", "stream", "verify_certificate", "ca_cert_path", "seed"})
 
     def __init__(self, model: str, connection: Connection | None = None) -> None:
         super().__init__(model, connection)
+        if len(self.urls) > 1:
+            what = "LiteLLM asks one address"
+            raise ConfigError([Problem(Place("model_args.base_url"), what, "give one, or use openai-chat")])
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it opens a connection to be imported
         try:
             import litellm

@@ -4,9 +4,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from assay.config.arguments import parse_arguments
+from assay.config.decode import decode
+from assay.config.fields import Fields, Origin
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.protocol import AnyModel
 
@@ -57,7 +59,9 @@ def parameters(factory: Callable[..., AnyModel]) -> dict[str, Any]:
         from assay.models.served import Connection
 
         known.pop("connection")
-        known |= {each.name: each.default for each in fields(Connection)}
+        known.pop("telling", None)
+        left_out: frozenset[str] = getattr(factory, "without", frozenset())
+        known |= {each.name: each.default for each in fields(Connection) if each.name not in left_out}
     return known
 
 
@@ -73,7 +77,11 @@ def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
     from assay.models.served import Connection
 
     told = {each.name for each in fields(Connection)}
-    connection = Connection(**{key: value for key, value in given.items() if key in told})
+    problems: list[Problem] = []
+    own = {key: value for key, value in given.items() if key in told}
+    connection = decode(Connection, Fields.of(own, Origin("model_args")), problems)
+    if problems or connection is None:
+        raise ConfigError(problems)
     return factory(connection=connection, **{key: value for key, value in given.items() if key not in told})
 
 
@@ -92,8 +100,24 @@ def _refuse_wrong(name: str, given: Mapping[str, Any], known: Mapping[str, Any])
         for key, default in known.items()
         if default is inspect.Parameter.empty and key not in given
     ]
+    factory = backend(name)
+    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    wrong += [problem for key, value in given.items() if (problem := _mistyped(key, value, hints.get(key))) is not None]
     if wrong:
         raise ConfigError(wrong)
+
+
+def _mistyped(key: str, value: Any, hint: Any) -> Problem | None:
+    """What is wrong with the value of an argument whose type is a choice of words, or a plain one."""
+    options = [each for part in (hint, *get_args(hint)) if get_origin(part) is Literal for each in get_args(part)]
+    plain = [part for part in (hint, *get_args(hint)) if part in (bool, int, float, str)]
+    place = Place(f"model_args.{key}")
+    if options and value is not None and value not in options:
+        return Problem(place, f"{value!r} is none of {', '.join(map(str, options))}", did_you_mean(str(value), options))
+    fits = any(isinstance(value, part) and (part is bool or not isinstance(value, bool)) for part in plain)
+    if plain and not options and value is not None and not fits and not (float in plain and isinstance(value, int)):
+        return Problem(place, f"must be {' or '.join(part.__name__ for part in plain)}, not {value!r}", "correct it")
+    return None
 
 
 def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:

@@ -1,7 +1,8 @@
 """Servers that speak OpenAI's protocol: generation, by completions or in conversations."""
 
+import json
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem
@@ -12,7 +13,7 @@ from assay.models.reasoning import Draft
 from assay.models.rules import rules_for
 from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
 from assay.models.words import ServerWords, load_words
-from assay.records import Failed, Generate, Loglikelihood, Request, Response, Text, Trouble, Usage
+from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Trouble, Usage
 
 OverLength = Literal["error", "truncate"]
 
@@ -25,8 +26,10 @@ class OpenAIServer(Served):
     endings = ("/chat/completions", "/completions")
     path = ""
 
-    def __init__(self, model: str, connection: Connection | None, *, n: bool, likelihoods: Likelihoods) -> None:
-        super().__init__(model, connection)
+    def __init__(
+        self, model: str, connection: Connection | None, *, n: bool, likelihoods: Likelihoods, **telling: Any
+    ) -> None:
+        super().__init__(model, connection, likelihoods=likelihoods.way, cut=likelihoods.cut, **telling)
         self._rules = rules_for(self.model, self.urls[0])
         self.thinks = self.thinks or self._rules.thinks
         self.answers_repeats = n
@@ -40,12 +43,9 @@ class OpenAIServer(Served):
     async def ask_repeats(self, requests: Sequence[Request]) -> Sequence[Response]:
         """The repeats of a question in one request; a server that ignores how many were asked for is not asked so again."""
         generate = [request for request in requests if isinstance(request, Generate)]
-        try:
+        found: list[Response] = []
+        with self._told_plainly(), suppress(Refused):  # several at once, perhaps: one by one it will say why
             found = await self._generate(generate)
-        except Refused as refused:
-            found = [Failed(str(refused))] * len(requests)
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise Trouble(f"the answer is not of the protocol: {type(error).__name__}: {error}") from error
         if len(found) < len(requests):
             self.answers_repeats = False
             found = [*found, *await super().ask_repeats(requests[len(found) :])]
@@ -70,7 +70,7 @@ class OpenAIServer(Served):
             await self._stream(body, drafts)
         else:
             _fill(drafts, await self.http.post(self.path, body))
-        return [_ended(draft, cut) for draft in drafts if draft.finish is not None or draft.usage is not None]
+        return [_ended(draft, cut) for draft in drafts if draft.usage is not None]
 
     async def _stream(self, body: Mapping[str, Any], drafts: Sequence[Draft]) -> None:
         """Take pieces as they come, until all answers have ended: by themselves, or at a stop."""
@@ -78,26 +78,19 @@ class OpenAIServer(Served):
         open_ones = set(range(len(drafts)))
         async with aclosing(self.http.stream(self.path, {**body, **options})) as events:  # type: ignore[type-var]
             async for event in events:
-                if "error" in event:
-                    raise Trouble(f"the server stopped: {said(str(event['error']))}")
                 if _is_whole(event):
                     _fill(drafts, event)
                     return
-                for choice in event.get("choices") or ():
-                    draft = drafts[choice.get("index") or 0]
-                    delta = choice.get("delta") or choice
-                    stopped = draft.add(delta.get("content") or delta.get("text"), _thought(delta))
-                    draft.finish = "stop" if stopped else choice.get("finish_reason") or draft.finish
-                    if stopped:
-                        open_ones.discard(choice.get("index") or 0)
-                if event.get("usage"):
-                    drafts[0].usage = _usage(event["usage"])
+                open_ones -= _take(drafts, event)
                 if not open_ones:
                     break
-        if any(draft.finish is None for draft in drafts):
+        came = [draft for draft in drafts if draft.finish is not None]
+        if not came or any(draft.finish is None and draft.has_begun for draft in drafts):
             raise Trouble("the answer broke off: the stream ended before the answer did")
-        for draft in drafts:
+        for draft in came:
             draft.usage = draft.usage or Usage()
+        if not open_ones:  # left at a stop, before the server said what it took: what came is all that is known
+            came[0].usage = Usage(written=sum(draft.pieces for draft in drafts))
 
     def _parameters(self, requests: Sequence[Generate], limit: int | None, stops: Sequence[str]) -> dict[str, Any]:
         """The parameters in the server's words. Stops are for the answer: where a model thinks, the server does not know."""
@@ -162,7 +155,7 @@ class OpenAI(OpenAIServer):
         words = load_words(tokenizer, tokenizer_backend, named)
         cut = truncate or over_length == "truncate"
         way = Likelihoods(likelihoods, words, cut=cut, prefix=custom_prefix_token_id)
-        super().__init__(named, connection, n=n, likelihoods=way)
+        super().__init__(named, connection, n=n, likelihoods=way, prefix=custom_prefix_token_id)
         if words is None:
             self.remarks["loglikelihood"] = (
                 f"{self.name}: without a tokenizer the server must say where in a text each token begins, and log-likelihoods"
@@ -244,6 +237,24 @@ def _named(model: str | None, pretrained: str | None) -> str:
     return found
 
 
+def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
+    """Put an event of a stream where it belongs; which answers have come to a stop with it."""
+    if event.get("error"):
+        raise Trouble(f"the server stopped: {said(json.dumps(event['error']))}")
+    stopped: set[int] = set()
+    for choice in event.get("choices") or ():
+        number, delta = choice.get("index") or 0, choice.get("delta") or choice
+        if delta.get("refusal"):
+            raise Refused(f"the model refuses: {delta['refusal']}"[:300])
+        draft = drafts[number]
+        if draft.add(delta.get("content") or delta.get("text"), _thought(delta)):
+            stopped.add(number)
+        draft.finish = "stop" if number in stopped else choice.get("finish_reason") or draft.finish
+    if event.get("usage"):
+        drafts[0].usage = _usage(event["usage"])
+    return stopped
+
+
 def _is_whole(event: Any) -> bool:
     """Whether an answer came at once although a stream was asked for."""
     return any("message" in choice for choice in event.get("choices") or ())
@@ -255,13 +266,21 @@ def _thought(message: Mapping[str, Any]) -> str | None:
 
 
 def _fill(drafts: Sequence[Draft], answer: Any) -> None:
+    if not answer["choices"]:
+        raise Trouble("the answer has no choices")
     for draft, choice in zip(drafts, answer["choices"], strict=False):
         message = choice.get("message") or choice
-        text, thought = message.get("content", message.get("text")), _thought(message)
-        if text is None and thought is None:
-            raise Refused(f"the server answered without a text (finish_reason: {choice.get('finish_reason')})")
+        text, thought, finish = (
+            message.get("content", message.get("text")),
+            _thought(message),
+            choice.get("finish_reason"),
+        )
+        if message.get("refusal"):
+            raise Refused(f"the model refuses: {message['refusal']}"[:300])
+        if text is None and thought is None and finish != "length":
+            raise Refused(f"the server answered without a text (finish_reason: {finish})")
         draft.add(text, thought)
-        draft.finish, draft.usage = choice.get("finish_reason"), Usage()
+        draft.finish, draft.usage = UNFINISHED if text is None and thought is None else finish, Usage()
     drafts[0].usage = _usage(answer.get("usage") or {})
 
 
@@ -270,8 +289,10 @@ def _usage(told: Mapping[str, Any]) -> Usage:
     return Usage(told.get("prompt_tokens") or 0, told.get("completion_tokens") or 0, stored=stored)
 
 
-def _ended(draft: Draft, cut: int) -> Text:
+def _ended(draft: Draft, cut: int) -> Response:
     made = draft.whole()
+    if made.finish == "content_filter" and not made.text:
+        return Failed("the provider's filter kept the answer back (finish_reason: content_filter)")
     return made._replace(usage=(made.usage or Usage())._replace(cut=cut)) if cut else made
 
 

@@ -29,17 +29,19 @@ class Draft:
     Thinking in the text itself stands between `tags`; stops are for the answer alone.
     """
 
-    __slots__ = ("_answer", "_seen", "_stops", "_tags", "_text", "_thoughts", "finish", "usage")
+    __slots__ = ("_answer", "_seen", "_stops", "_tags", "_text", "_thoughts", "finish", "pieces", "usage")
 
     def __init__(self, stops: Sequence[str] = (), tags: tuple[str, str] | None = None) -> None:
         self._text, self._thoughts = bytearray(), bytearray()
         self._stops, self._tags = stops, tags
         self._seen = self._answer = 0
+        self.pieces = 0
         self.finish: str | None = None
         self.usage: Usage | None = None
 
     def add(self, text: str | None, thought: str | None = None) -> bool:
         """Take a piece; whether the answer has come to a stop."""
+        self.pieces += 1
         if thought:
             self._thoughts += thought.encode("utf-8", "replace")
         if not text:
@@ -51,6 +53,10 @@ class Draft:
         found = any(self._new(stop.encode()) >= 0 for stop in self._stops)
         self._seen = len(self._text)
         return found
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self._text or self._thoughts)
 
     def _is_answering(self, end: bytes) -> bool:
         """Whether the thinking is over. Where it stands apart, it is when there is text."""

@@ -1,11 +1,13 @@
 """What all models behind servers share. A protocol says how a request becomes a body, and an answer a response."""
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
+from assay.config.option import Remark, option
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
 from assay.models.http import Http, Refused, without_user
@@ -15,6 +17,8 @@ from assay.models.reasoning import END, START
 from assay.models.secrets import secret
 from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, Failed, Generate, Request, Response, Text, Trouble
 
+ANSWERS = ("header", "max_length", "max_gen_toks", "seed", "reasoning", "think_start_token", "think_end_token")
+"""What of a connection answers depend on: with another of these, another key."""
 VARIES = "it says now this, now that"
 """Of a model that does not say the same twice: its name is all that is known of it."""
 GREETING = "The quick brown fox jumps over the lazy"
@@ -25,28 +29,33 @@ LONG = 2048
 """Generations that may be longer than this are streamed: a time-out is then for the next piece, not for the whole."""
 
 
+def _positive(value: object) -> Iterator[Remark]:
+    if isinstance(value, int | float) and value <= 0:
+        yield (), f"must be above 0, not {value}", ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
     """What every model behind a server may be told. The names are lm-eval's where it has one."""
 
-    base_url: str | Sequence[str] | None = None
-    num_concurrent: int = 32
-    timeout: float = 300.0
-    max_retries: int = 8
-    api_key: str | None = None
-    header: Mapping[str, str] | None = None
-    verify_certificate: bool = True
-    ca_cert_path: str | None = None
-    max_length: int | None = None
-    max_gen_toks: int | None = None
-    seed: int | None = None
-    stream: bool | None = None
-    reasoning: bool = False
-    think_start_token: str = START
-    think_end_token: str = END
-    price_in: float | None = None
-    price_out: float | None = None
-    prices: str | None = None
+    base_url: tuple[str, ...] | None = option("The address, or several that share the work.", None, many=True)
+    num_concurrent: int = option("The most requests at once.", 32, check=_positive)
+    timeout: float = option("Seconds for an answer; where it is streamed, for its next piece.", 300.0, check=_positive)
+    max_retries: int = option("How often a request is asked.", 8, check=_positive)
+    api_key: str | None = option("`env:NAME`, `file:PATH`, or the key.", None)
+    header: Mapping[str, str] | None = option("Further headers.", None)
+    verify_certificate: bool = option("Check who the server is.", True)
+    ca_cert_path: str | None = option("A file with certificates to check it by.", None)
+    max_length: int | None = option("How many tokens a text may have.", None, check=_positive)
+    max_gen_toks: int | None = option("How many tokens are generated where a task says nothing.", None, check=_positive)
+    seed: int | None = option("Handed on with every request; repeats count on from it.", None)
+    stream: bool | None = option("Whether answers are streamed; else those that may be long are.", None)
+    reasoning: bool = option("The model thinks before it answers.", False)
+    think_start_token: str = option("What thinking begins with.", START)
+    think_end_token: str = option("What it ends with.", END)
+    price_in: float | None = option("Money for a million tokens read.", None)
+    price_out: float | None = option("Money for a million tokens written.", None)
+    prices: str | None = option("A file of prices by model.", None)
 
 
 class Served:
@@ -60,10 +69,15 @@ class Served:
     endings: tuple[str, ...] = ()
     """What lm-eval's users write behind the address."""
 
-    def __init__(self, model: str, connection: Connection | None = None) -> None:
+    without: frozenset[str] = frozenset()
+    """Arguments of a connection that this protocol has no use for: they are refused."""
+
+    def __init__(self, model: str, connection: Connection | None = None, **telling: Any) -> None:
+        """`telling` is whatever else its answers depend on."""
         self.connection = told = connection or Connection()
         self.model = model
-        self.urls, users = _addresses(told.base_url or self.public, self.endings)
+        self._telling = {**telling, **{name: getattr(told, name) for name in ANSWERS}}
+        self.urls, users, passwords = _addresses(told.base_url or self.public, self.endings)
         self.key = secret(told.api_key, *self.variables)
         self.max_length = told.max_length
         self.concurrency = told.num_concurrent
@@ -75,7 +89,7 @@ class Served:
         self.remarks: dict[str, str] = {}
         """What a user should know, by the kind of request it is about."""
         headers = {**users, **self.headers(), **(told.header or {})}
-        hidden = [text for text in (self.key, *(told.header or {}).values()) if text]
+        hidden = [text for text in (self.key, *(told.header or {}).values(), *users.values(), *passwords) if text]
         verify = told.ca_cert_path or told.verify_certificate
         self.http = Http(self.urls, headers, told.timeout, told.num_concurrent, hidden, verify)
         self._greeted: str | None = None
@@ -99,8 +113,10 @@ class Served:
 
     @property
     def identity(self) -> str:
-        """The address, the name, and what it said to a greeting: another model behind them is another identity."""
-        return f"{self.name} {' '.join(self.urls)} {self.model} {digest(str(self._greeted).encode())}"
+        """The address, the name, what it was told, and what it said to a greeting: with another of these, others answer."""
+        urls = " ".join(url.partition("?")[0] for url in self.urls)
+        told = sorted((name, repr(value)) for name, value in self._telling.items() if value not in (None, False))
+        return f"{self.name} {urls} {self.model} {digest(f'{self._greeted} {told}'.encode())}"
 
     async def __aenter__(self) -> "Served":
         await self.http.__aenter__()
@@ -111,39 +127,56 @@ class Served:
 
     async def ask(self, request: Request) -> Response:
         """The response to one request."""
-        try:
-            return await self.respond(request)
-        except Refused as refused:
-            return Failed(str(refused))
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise Trouble(f"the answer is not of the protocol: {type(error).__name__}: {error}") from error
+        with self._told_plainly():
+            try:
+                found = await self.respond(request)
+            except Refused as refused:
+                return Failed(self.http.clean(str(refused)))
+        return Failed(self.http.clean(found.reason)) if isinstance(found, Failed) else found
 
     async def ask_repeats(self, requests: Sequence[Request]) -> Sequence[Response]:
         return [await self.ask(request) for request in requests]
 
+    @contextmanager
+    def _told_plainly(self) -> Iterator[None]:
+        """Errors of an answer that is not as it should be are troubles; and no trouble tells a key."""
+        try:
+            yield
+        except Trouble as trouble:
+            trouble.args = (self.http.clean(str(trouble)),)
+            raise
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            what = f"the answer is not of the protocol: {type(error).__name__}: {error}"
+            raise Trouble(self.http.clean(what)) from None
+
     def estimate(self, request: Request) -> float:
-        """The most a request may cost: as if a token had two characters, and all that may be written were."""
+        """The most a request may cost: as if a token had two bytes, and all that may be written were."""
         if self.price is None:
             return 0.0
-        return self.price.most(sum(len(part) for part in request if isinstance(part, str)), self._written(request))
+        length = sum(len(part.encode("utf-8", "replace")) for part in request if isinstance(part, str))
+        return self.price.most(length, self.written(request))
 
-    def _written(self, request: Request) -> int:
+    def written(self, request: Request) -> int:
+        """How many tokens it may write."""
         if not isinstance(request, Generate):
             return 1
         return self.limit(request.params) or self.max_length or 32_768
 
     def cost(self, response: Response) -> float | None:
+        """What a response cost; None where the server does not tell what it took."""
         if self.price is None or isinstance(response, Failed) or response.usage is None:
             return None
-        return self.price.of(response.usage)
+        told = response.usage.read or response.usage.written
+        return self.price.of(response.usage) if told else None
 
     async def probe(self) -> bool:
         """Whether it can be reached, and is who it was: another model in its place ends the run."""
         try:
             found = await self._said()
+            is_other = self._greeted not in (None, VARIES, found) and await self._said() != self._greeted
         except (Trouble, Refused):
             return False
-        if self._greeted not in (None, VARIES, found) and await self._said() != self._greeted:
+        if is_other:
             what = f"another model answers at {self.urls[0]} than before: nothing of it was mixed in"
             raise ConfigError([Problem(Place("model"), what, "start the server with the model of this run, and go on")])
         return True
@@ -169,7 +202,10 @@ class Served:
 
     async def _said(self) -> str:
         """What it says to a greeting, word for word."""
-        said = await self.generate(Generate(GREETING, {"max_gen_toks": 8, "do_sample": False, "until": []}))
+        with self._told_plainly():
+            said = await self.generate(Generate(GREETING, {"max_gen_toks": 8, "do_sample": False, "until": []}))
+        if isinstance(said, Failed):
+            raise Refused(said.reason)
         return (said.text or said.reasoning or "") if isinstance(said, Text) else str(said)
 
     def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:  # noqa: ARG002  # servers open it
@@ -220,12 +256,17 @@ def temperature_of(params: Mapping[str, object]) -> Any:
     return params.get("temperature", 1.0 if params.get("do_sample") else 0.0)
 
 
-def _addresses(base_url: str | Sequence[str], endings: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The addresses without endings, names and passwords; and the header that says those."""
+def _addresses(base_url: str | Sequence[str], endings: Sequence[str]) -> tuple[list[str], dict[str, str], list[str]]:
+    """The addresses without endings, names and passwords; the header that says those; and the passwords."""
     urls: list[str] = []
-    users: dict[str, str] = {}
+    users: list[str] = []
+    passwords: list[str] = []
     for written in [base_url] if isinstance(base_url, str) else base_url:
         url, user = without_user(written.rstrip("/"))
         urls.append(next((url.removesuffix(ending) for ending in endings if url.endswith(ending)), url))
-        users |= {"Authorization": user} if user else {}
-    return urls, users
+        users += [user] if user else []
+        passwords += [part for part in (urlsplit(written).password,) if part]
+    if len(set(users)) > 1 or (users and len(users) < len(urls)):
+        what = "the addresses name different users"
+        raise ConfigError([Problem(Place("model_args.base_url"), what, "give all of them the same name and password")])
+    return urls, {"Authorization": users[0]} if users else {}, passwords

@@ -50,7 +50,9 @@ def _spent(name: str, spent: Mapping[str, Any]) -> str:
     parts += [f"{spent['retries']:,} asked again"] if spent["retries"] else []
     parts += [f"tokens: {tokens['in']:,} in, {tokens['out']:,} out"] if tokens["in"] or tokens["out"] else []
     parts += [f"cost: {spent['cost']:.4f}"] if "cost" in spent else []
-    parts += ["latency " + ", ".join(f"{name} {_duration(value)}" for name, value in seconds.items())] if seconds else []
+    parts += (
+        ["latency " + ", ".join(f"{name} {_duration(value)}" for name, value in seconds.items())] if seconds else []
+    )
     return "; ".join(parts)
 
 

@@ -1,13 +1,15 @@
 """Responses that are kept across runs, by the key they have in a journal: an SQLite file that several runs may use at once."""
 
+import logging
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from assay.errors import AssayError, Place, Problem
-from assay.records import Failed, Response
+from assay.records import Failed, Response, Usage
 from assay.runs.journal import Journal, from_line, to_line
 
 FILE = "responses.sqlite"
@@ -87,8 +89,11 @@ class Cache:
         return gone
 
     def close(self) -> None:
-        self.flush()
-        self._file.close()
+        try:
+            with suppress(sqlite3.Error):
+                self.flush()
+        finally:
+            self._file.close()
 
 
 class Cached:
@@ -99,25 +104,43 @@ class Cached:
 
     def __init__(self, journal: Journal, cache: Cache, names: Mapping[str, str]) -> None:
         self._journal, self._cache, self._names = journal, cache, names
+        self._is_broken = False
 
     def get(self, key: bytes) -> Response | None:
         known = self._journal.get(key)
         if known is not None:
             return known
-        found = self._cache.get(key)
+        found: Response | None = self._guarded(self._cache.get, key)
         if found is None or isinstance(found, Failed):
             return None
-        paid = found._replace(usage=None)  # by the run that asked
-        self._journal.add([(key, paid)], "")
+        cut = found.usage.cut if found.usage is not None else 0
+        paid = found._replace(usage=Usage(cut=cut) if cut else None)  # by the run that asked
+        self._journal.add([(key, paid)])
         return paid
 
     def add(self, answered: Sequence[tuple[bytes, Response]], role: str) -> None:
         self._journal.add(answered, role)
-        self._cache.add(self._names[role], answered)
+        self._guarded(self._cache.add, self._names[role], answered)
 
     def claim(self, key: bytes) -> bool:
         return self._journal.claim(key)
 
+    def paid(self) -> Iterator[tuple[str, Response]]:
+        return self._journal.paid()
+
     def sync(self) -> None:
         self._journal.sync()
-        self._cache.flush()
+        self._guarded(self._cache.flush)
+
+    def _guarded(self, do: Callable[..., Any], *arguments: Any) -> Any:
+        """Do something with the cache; if it cannot be done, it is told once, and the run goes on without."""
+        if self._is_broken:
+            return None
+        try:
+            return do(*arguments)
+        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            self._is_broken = True
+            logging.getLogger("assay").warning(
+                "the cache cannot be used any more: %s; the run goes on without it", error
+            )
+            return None

@@ -232,10 +232,14 @@ def _is_ours(entry: Path) -> bool:
 
 
 def _other_run(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Problem:
-    differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
-    shown = "; ".join(_difference(key, before.get(key), now.get(key)) for key in differing[:4])
     fix = "choose another --output_path, or --force to move the old run aside"
-    return Problem(Place(str(path)), f"the folder holds another run ({shown})", fix)
+    return Problem(Place(str(path)), f"the folder holds another run ({difference(before, now)})", fix)
+
+
+def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """In what two specs differ, in a few words; nothing where they are equal."""
+    differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+    return "; ".join(_difference(key, before.get(key), now.get(key)) for key in differing[:4])
 
 
 def _difference(key: str, there: Any, here: Any) -> str:

@@ -3,9 +3,10 @@
 A key finds its line again. What was answered is not asked again: not in this run, not after it was killed.
 """
 
+import math
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ NAME = "responses.jsonl"
 LONG = 16 * 2**20
 """From this size on, the journal of a finished run is kept compressed."""
 _READ = 4096
+_BLOCK = 1 << 20
 
 
 class Journal:
@@ -49,20 +51,47 @@ class Journal:
         offset = self._offsets.get(key)
         return None if offset is None else _read(orjson.loads(self._line(offset)))
 
-    def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:  # noqa: ARG002  # keys tell
+    def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:
         """Write responses down, all in one write: from then on they survive the end of this process."""
+        who = b"" if role == "model" else b',"m":%s' % orjson.dumps(role)
         lines, offset = [], self._end
         for key, response in answered:
-            line = b'{"k":"%s",%s}\n' % (key.hex().encode(), to_line(response))
+            line = b'{"k":"%s",%s%s}\n' % (key.hex().encode(), to_line(response), who)
             if not isinstance(response, Failed):
                 self._offsets[key] = offset
             lines.append(line)
             offset += len(line)
-        data = b"".join(lines)
+        self._write(b"".join(lines))
+
+    def _write(self, data: bytes) -> None:
         written = 0
         while written < len(data):
             written += os.pwrite(self._handle, data[written:], self._end + written)
-        self._end = offset
+        self._end += len(data)
+
+    def add_lines(self, several: Iterable[bytes]) -> None:
+        """Take over another journal, as it is written; answers that are here already stay. Failures come into a new one only."""
+        block: list[bytes] = []
+        size = 0
+        for line in several:
+            key = _answered(line)
+            if key is not None and key not in self._offsets:
+                self._offsets[key] = self._end + size
+            elif key is not None or self._earlier or not _is_failure(line):
+                continue
+            block.append(line)
+            size += len(line)
+            if size > _BLOCK:
+                self._write(b"".join(block))
+                block, size = [], 0
+        self._write(b"".join(block))
+
+    def paid(self) -> Iterator[tuple[str, Response]]:
+        """The responses that earlier processes of this run were given, with the role that gave them, where they cost something."""
+        for key in self._earlier:
+            entry = orjson.loads(self._line(self._offsets[key]))
+            if "u" in entry:
+                yield entry.get("m", "model"), _read(entry)
 
     def claim(self, key: bytes) -> bool:
         """Whether a response was there when the journal was opened, and is asked about for the first time."""
@@ -123,6 +152,28 @@ def _answered(line: bytes) -> bytes | None:
         return None
 
 
+def _is_failure(line: bytes) -> bool:
+    try:
+        return isinstance(_response(orjson.loads(line)["r"]), Failed)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    """The whole lines of a journal, compressed or not."""
+    if path.exists():
+        with path.open("rb") as plain:
+            yield from (line for line in plain if line.endswith(b"\n"))
+    elif _packed(path).exists():
+        import pyarrow as pa
+
+        with pa.input_stream(str(_packed(path)), compression="zstd") as packed:
+            rest = b""
+            while block := packed.read(_BLOCK):
+                *whole, rest = (rest + block).split(b"\n")
+                yield from (line + b"\n" for line in whole)
+
+
 def _packed(path: Path) -> Path:
     return path.with_name(f"{path.name}.zst")
 
@@ -175,6 +226,8 @@ def _response(plain: Any) -> Response:
     match plain:
         case [float() | int() as value, bool() as greedy] if not isinstance(value, bool):
             return Likelihood(value, greedy)
+        case [None, bool() as greedy]:  # minus infinity: JSON has no word for it
+            return Likelihood(-math.inf, greedy)
         case {"text": str() as text}:
             return Text(text, plain.get("finish"), plain.get("reasoning"))
         case {"failed": str() as reason}:

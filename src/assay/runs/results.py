@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.records import Estimate, ScoreKey
+from assay.runs.redact import redacted
 
 Ends = Callable[[Estimate], Sequence[float] | None]
 """The interval of a number."""
@@ -28,6 +29,7 @@ class TaskResult:
     version: object
     higher_is_better: Mapping[str, bool | None]
     config: Mapping[str, object]
+    audit: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) 
         "results": {**rows, **group_rows},
         **({"groups": aggregated} if aggregated else {}),
         "group_subtasks": {group.name: list(group.members) for group in reversed(groups)},
-        "configs": {task.name: _plain(task.config) for task in sorted(tasks, key=lambda task: task.name)},
+        "configs": {task.name: redacted(plain(task.config)) for task in sorted(tasks, key=lambda task: task.name)},
         "versions": dict(sorted(versions.items())),
         "n-shot": dict(sorted(shots.items())),
         "higher_is_better": dict(sorted(better.items())),
@@ -70,12 +72,12 @@ def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) 
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value as JSON has it; what has no place there, as text."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
@@ -141,6 +143,7 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
         "incomplete": failed > max_failed * max(task.documents, 1) or task.documents < task.expected,
         **({"not_asked": task.expected - task.documents} if task.documents < task.expected else {}),
         **({"noticed": dict(sorted(task.noticed.items()))} if task.noticed else {}),
+        "audit": dict(task.audit),
         **({"bounds": _bounds(task, failed)} if failed else {}),
         **({"no_value": without} if without else {}),
         **({"never_came": never} if never and task.scored else {}),
@@ -154,7 +157,7 @@ def _is_lost(row: Estimate) -> bool:
 
 def _group_account(group: GroupResult, ends: Ends) -> dict[str, Any]:
     return {
-        **({"metadata": _plain(group.metadata)} if group.metadata else {}),
+        **({"metadata": plain(group.metadata)} if group.metadata else {}),
         **({"skipped": dict(group.skipped)} if group.skipped else {}),
         "rows": _described(group.rows or {}, ends),
     }
@@ -195,6 +198,8 @@ def _share(what: str, count: int, documents: int) -> str:
 def troubles(account: Mapping[str, Any]) -> list[str]:
     """What went wrong in a run, a line each: failed documents, numbers that are missing, members and tasks left out."""
     lines = [f"ended early: {account['ended']}; the same command goes on"] if account.get("ended") else []
+    if account.get("shard"):
+        lines.append(f"shard {account['shard']['part']}: the numbers of a part; `assay merge` makes the whole")
     for task, own in account.get("tasks", {}).items():
         if own["failed"]:
             mark = "incomplete: " if own["incomplete"] else ""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.records import Failed, FilterScores, Request, Response, Sample, Text
+from assay.records import Failed, FilterScores, Likelihood, Request, Response, Sample, Text
 from assay.records import arguments as arguments
 
 
@@ -21,10 +21,16 @@ class Kept(NamedTuple):
     replies: Sequence[Mapping[str, Any]] | None = None
     """What the model told beside each response, where it told anything: why it ended, what it thought, what it took; and
     behind those what scorers were told about the answers, word for word, each as a `verdict`."""
+    audit: Sequence[str] = ()
+    """What deserves a look about it: see tasks/audit.py."""
 
 
 def replies(responses: Sequence[Response], own: int) -> Sequence[Mapping[str, Any]] | None:
     """What is worth keeping beside the texts and numbers of responses; the first `own` are those to the sample's requests."""
+    if len(responses) == own and all(
+        type(each) is Likelihood and each.usage is None for each in responses
+    ):  # most of all
+        return None
     found = [_reply(response) for response in responses[:own]]
     found += [{**_reply(response), **_verdict(response)} for response in responses[own:]]
     return found if any(found) else None

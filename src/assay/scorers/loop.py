@@ -51,6 +51,8 @@ class Scoring:
 
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none. Failure is told apart from every score."""
+        if self.asks:  # each scorer takes its own verdicts, in the order of filters
+            documents = [document._replace(verdicts=iter(document.verdicts)) for document in documents]
         if not self.is_batch:
             return [guarded(self._score_one, document) for document in documents]
         documents = [document._replace(verdicts=iter(document.verdicts)) for document in documents]
@@ -98,11 +100,8 @@ class Scoring:
     def _score_one(self, document: Document) -> list[FilterScores]:
         responses, doc = document.responses, document.sample.doc
         answers = [pipeline.apply(responses, doc) for pipeline, _ in self.pipelines]
-        verdicts = iter(document.verdicts)
         return [
-            self._scores(pipeline.name, scorer, document._replace(verdicts=verdicts), own, answers)
-            if scorer.asks
-            else self._scores(pipeline.name, scorer, document, own, answers)
+            self._scores(pipeline.name, scorer, document, own, answers)
             for (pipeline, scorer), own in zip(self.pipelines, answers, strict=True)
         ]
 

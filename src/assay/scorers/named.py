@@ -127,6 +127,9 @@ def make_scorer(written: str | ScorerConfig | object, config: TaskConfig | None,
         made.made_with(kwargs)
     except (TypeError, ValueError) as error:
         raise _problem(place, f"scorer {kind.__name__} cannot be made: {error}", "correct its parameters") from None
+    if made.asks and made.is_batch:
+        what = f"scorer {_named(kind)!r} asks other models and scores all documents at once"
+        raise _problem(place, what, "let it do one of the two")
     if config is not None and config.output_type not in made.output_types:
         what = f"scorer {_named(kind)!r} does not score {config.output_type}"
         raise _problem(place, what, f"it scores {', '.join(made.output_types)}")

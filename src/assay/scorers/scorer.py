@@ -185,21 +185,26 @@ class Scorer:
 
     def scores(self, result: Result, filter_name: str) -> dict[str, Any]:
         """The scores of a result, by a scorer that is plain."""
-        return self._compute_metrics(result, self._metrics[filter_name])
+        return self._compute_metrics(result, self.get_metrics(filter_name))
 
     def scores_asked(self, result: Result, filter_name: str, responses: Iterable[Response]) -> dict[str, Any]:
         """The scores of a result with those that come of what other models said about it."""
-        scores = self._compute_metrics(result, self._metrics[filter_name])
-        own = list(islice(responses, len(self.questions(result))))
+        scores = self._compute_metrics(result, self.get_metrics(filter_name))
+        questions = self.questions(result)
+        own = list(islice(responses, len(questions)))
+        if len(own) != len(questions):
+            raise ValueError(
+                f"{len(questions)} questions were to be asked about this answer, and {len(own)} were answered"
+            )
         self._note(scores, self.name, _by_answer(self.verdict(result, own), result))
         return scores
 
     def scores_shown(self, instances: Sequence[Instance], filter_name: str) -> dict[str, Any]:
         """The scores of a document, by a scorer that wants to see its instances."""
         made = self.score_instances(instances, filter_name)
-        found = made.scores if isinstance(made, Result) else made
-        count = len(made.results) if isinstance(made, Result) else 0
-        return {name: Repeated(value) if _is_each(value, count) else value for name, value in found.items()}
+        if not isinstance(made, Result):
+            return dict(made)
+        return {name: _by_answer(value, made) for name, value in made.scores.items()}
 
     def scores_together(self, results: Sequence[Result], filter_name: str) -> list[dict[str, Any] | Failed]:
         """The scores of all documents, by a scorer of batches; metrics that the task names are computed, too."""
@@ -208,7 +213,7 @@ class Scorer:
             if isinstance(value, Failed):
                 several.append(value)
                 continue
-            scores = self._compute_metrics(result, self._metrics[filter_name])
+            scores = self._compute_metrics(result, self.get_metrics(filter_name))
             self._note(scores, self.name, _by_answer(value, result))
             several.append(scores)
         return several
@@ -298,13 +303,9 @@ def _reference(result: Result) -> Any:
     return target[0] if isinstance(target, list) and len(target) == 1 else target
 
 
-def _is_each(value: Any, count: int) -> bool:
-    return isinstance(value, list) and len(value) == count > 1
-
-
 def _by_answer(value: Any, result: Result) -> Any:
     """A list with a score for every answer, marked as what it is."""
-    if isinstance(value, list):
+    if isinstance(value, list) and not isinstance(value, Repeated):
         if len(value) != len(result.results):
             raise ValueError(
                 f"a score for each of {len(result.results)} answers was expected, and there are {len(value)}"

@@ -13,7 +13,7 @@ from assay.samples.fewshot import SAMPLERS, Leaks, Pool, Sampler
 from assay.samples.prompt import Examples
 from assay.samples.rows import DataError, digest_file
 from assay.samples.spill import spilled
-from assay.tasks.settings import Settings
+from assay.tasks.settings import Settings, Shard
 
 
 @dataclass(slots=True)
@@ -70,8 +70,26 @@ def chosen(docs: Split, task: str, settings: Settings) -> Iterator[tuple[int, Ma
 
 
 def count(docs: Split, task: str, settings: Settings) -> int:
-    """How many documents `chosen` gives."""
-    return len(_wanted(len(docs), task, settings)) if _is_restricted(task, settings) else len(docs)
+    """How many documents `chosen` gives, of which the shard may have a part."""
+    whole = len(_wanted(len(docs), task, settings)) if _is_restricted(task, settings) else len(docs)
+    return whole if settings.shard is None else len(range(settings.shard.number - 1, whole, settings.shard.of))
+
+
+def parse_shard(written: str | None) -> Shard | None:
+    """The shard that `2/4` means; the options of a run have been checked.
+
+    >>> parse_shard("2/4")
+    Shard(number=2, of=4)
+    """
+    if written is None:
+        return None
+    number, _, of = written.partition("/")
+    return Shard(int(number), int(of))
+
+
+def is_in(shard: Shard | None, number: int) -> bool:
+    """Whether the n-th of the chosen documents, counted from 0, belongs to a shard: they are dealt out in turn."""
+    return shard is None or number % shard.of == shard.number - 1
 
 
 def _is_restricted(task: str, settings: Settings) -> bool:

@@ -42,7 +42,7 @@ from assay.scorers.metrics import Metric
 from assay.scorers.named import make_scorer
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading
 from assay.scorers.scorer import Scorer, models_of
-from assay.tasks.documents import Splits, chosen, count, evaluated_split, examples
+from assay.tasks.documents import Splits, chosen, count, evaluated_split, examples, is_in
 from assay.tasks.metrics import Binder
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved
@@ -61,7 +61,7 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     if config.use_prompt is not None:
         place = task.fields.place("use_prompt", key=True)
         raise ConfigError([Problem(place, "use_prompt is not supported", "write doc_to_text and doc_to_target")])
-    config = _with_settings(config, settings)
+    config = with_settings(config, settings)
     key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
     folder = task.fields.origin(key).folder if key is not None else None
     splits = Splits(
@@ -90,7 +90,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
         strict=not settings.like_lm_eval,
     )
     first = next(iter(docs))
-    prompter.multiple_inputs = _has_multiple_inputs(config, prompter, first)
+    prompter.multiple_inputs = has_multiple_inputs(config, prompter, first)
     several = isinstance(prompter.target(first), list)
     if config.doc_to_choice is not None:
         prompter.choices(first)  # for what a function may draw: lm-eval looks at text, target and choices once, too
@@ -117,7 +117,7 @@ def check_columns(task: Task, docs: Split, scored: Scoring) -> None:
                 raise ConfigError([Problem(_placer(task, "scorer")(), what, did_you_mean(wanted, known))])
 
 
-def _with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
+def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     """The configuration under what the run says to every task."""
     number = config.num_fewshot
     if settings.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
@@ -140,7 +140,7 @@ def _fitting(config: TaskConfig, settings: Settings) -> Callable[[Sequence[str],
     return lambda contexts, choices: fits([c + e for c in contexts for e in choices or [""]], generated)
 
 
-def _has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[str, Any]) -> bool:
+def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[str, Any]) -> bool:
     """Whether the choices stand in the context: lm-eval takes it so where doc_to_text gives the number of the right one."""
     text = prompter.text(first)
     return config.doc_to_choice is not None and isinstance(text, int) and not isinstance(text, bool)
@@ -165,7 +165,14 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
         )
         if settings.predict_only:
             own, scorer = (MetricConfig(name="bypass"),), Scorer(config)
-        scorer.bind(entry.name, binder.bind(own, processed=process is not None))
+        bound = binder.bind(own, processed=process is not None)
+        if pipeline.single and any(metric.reductions.least > 1 for metric in bound):
+            if config.filter_list:
+                what = "the filter leaves one answer, and a reduction of its metrics needs several"
+                fix = f"end it with `{{function: take_first_k, k: {config.repeats}}}`"
+                raise ConfigError([Problem(_placer(task, "filter_list", number, "filter")(), what, fix)])
+            pipeline = replace(pipeline, steps=(), single=False)  # nobody asked for the first alone
+        scorer.bind(entry.name, bound)
         pipelines.append((pipeline, scorer))
     _check_filters(task, pipelines)
     reading = Reading(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
@@ -249,13 +256,20 @@ class PreparedTask:
         chat = {"chat"} if self.settings.chat.template is not None else set()
         return frozenset({KINDS[self.config.output_type], *chat})
 
+    @property
+    def multiple_targets(self) -> bool:
+        return self.scoring.reading.multiple_targets
+
     def samples(self) -> Iterator[Sample]:
+        """Samples are built of all documents and handed out of one's own shard, so that examples are drawn the same."""
         self.prompter.restart()
-        for doc_id, doc in chosen(self.docs, self.task.name, self.settings):
+        for number, (doc_id, doc) in enumerate(chosen(self.docs, self.task.name, self.settings)):
             try:
-                yield self.sample(doc_id, doc)
+                made = self.sample(doc_id, doc)
             except RenderError as error:
-                yield Sample(doc_id, doc, (), None, None, problem=str(error))
+                made = Sample(doc_id, doc, (), None, None, problem=str(error))
+            if is_in(self.settings.shard, number):
+                yield made
 
     def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
         question = self.prompter.question(doc)

@@ -9,6 +9,7 @@ from assay.filters.step import UNFINISHED as UNFINISHED_MARK
 from assay.records import UNFINISHED, Failed, FilterScores, Response, Sample, Text
 from assay.runs.samples import Kept, replies
 from assay.scorers.loop import Document
+from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.runnable import Runnable
 
 TRUNCATED = "cut off at the token limit"
@@ -32,10 +33,11 @@ class TaskRun:
     keep: Keep | None = None
     ended: Callable[[], None] | None = None
     board: Board = field(default_factory=Board)
+    audit: Audit = field(default_factory=Audit)
     _started: int = 0
     _next: int = 0
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
-    _together: list[tuple[Document, Replies]] = field(default_factory=list)
+    _together: list[tuple[Document, Replies, str]] = field(default_factory=list)
 
     def samples(self) -> Iterator[tuple[int, Sample]]:
         """The samples to ask about, each with its number."""
@@ -60,9 +62,12 @@ class TaskRun:
         for number in sorted(self._waiting):
             self._take(*self._waiting.pop(number))
         if self._together:
-            scored = self.runnable.score([document for document, _ in self._together])
-            for (document, told), scores in zip(self._together, scored, strict=True):
-                self._note(document, scores, told)
+            scored = iter(self.runnable.score([document for document, _, failure in self._together if not failure]))
+            for document, told, failure in self._together:
+                if failure:
+                    self._fail(document.sample, failure, document.responses, told)
+                else:
+                    self._note(document, next(scored), told)
             self._together = []
         if self.ended is not None:
             self.ended()
@@ -74,13 +79,16 @@ class TaskRun:
         own = len(sample.requests)
         told = replies(responses, own)
         if failure is not None or sample.problem:
-            answered = () if failure is None or failure in responses[:own] else responses[:own]
-            self._fail_asking(sample, failure.reason if failure is not None else sample.problem, answered, told)
+            document, reason = self._failed(sample, responses, failure.reason if failure is not None else "")
+            if self.runnable.is_batch:
+                self._together.append((document, told, reason))
+            else:
+                self._fail(sample, reason, document.responses, told)
             return
         self._notice(sample, responses[:own])
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
-            self._together.append((document, told))
+            self._together.append((document, told, ""))
         else:
             [scores] = self.runnable.score([document])
             self._note(document, scores, told)
@@ -97,8 +105,14 @@ class TaskRun:
             for mark, meaning in MARKS.items():
                 if contains(filtered.answers, mark):
                     self.board.noticed[f"{meaning} by filter {filtered.filter}"] += 1
+        self._put(Kept(document.sample, document.responses, scores, self.runnable.repeats, replies=told))
+
+    def _put(self, kept: Kept) -> None:
+        """Hand a sample that is done over, with what is worth a look about it."""
+        kinds = kinds_of(kept, self.runnable.higher_is_better)
+        self.audit.note(kept.sample.doc_id, kinds)
         if self.keep is not None:
-            self.keep(Kept(document.sample, document.responses, scores, self.runnable.repeats, replies=told))
+            self.keep(kept._replace(audit=kinds) if kinds else kept)
 
     def _notice(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Count what is worth telling about answers beside their scores."""
@@ -116,16 +130,15 @@ class TaskRun:
             if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
                 noticed[SHORTENED] += 1
 
-    def _fail_asking(self, sample: Sample, reason: str, answered: Sequence[Response], told: Replies) -> None:
-        """Count a sample that has no answer; or has one, which is kept, and nobody told a scorer about it."""
-        if not answered:
-            self._fail(sample, reason, told=told)
-            return
-        self._fail(sample, f"judge: {reason}", self.runnable.document(sample, answered).responses, told)
+    def _failed(self, sample: Sample, responses: Sequence[Response], reason: str) -> tuple[Document, str]:
+        """A sample without an answer; or with one, which is kept, that a scorer was told nothing about. And why."""
+        own = responses[: len(sample.requests)]
+        if not reason or any(isinstance(response, Failed) for response in own):
+            return Document(sample, ()), reason or sample.problem
+        return self.runnable.document(sample, own), f"judge: {reason}"
 
     def _fail(
         self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), told: Replies = None
     ) -> None:
         self.board.fail(reason)
-        if self.keep is not None:
-            self.keep(Kept(sample, responses, (), self.runnable.repeats, reason, told))
+        self._put(Kept(sample, responses, (), self.runnable.repeats, reason, told))

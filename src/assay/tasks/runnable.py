@@ -45,6 +45,11 @@ class Runnable(Protocol):
     def version(self) -> object: ...
 
     @property
+    def multiple_targets(self) -> bool:
+        """Whether a list of targets means several right answers."""
+        ...
+
+    @property
     def fingerprint(self) -> str:
         """Changes when the data does."""
         ...

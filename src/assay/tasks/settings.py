@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay.records import Function
 from assay.samples.prompt import Chat
@@ -32,6 +32,13 @@ class Helpers:
     aggregations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
+class Shard(NamedTuple):
+    """One of several equal parts of the documents; `number` counts from 1."""
+
+    number: int
+    of: int
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How the tasks of a run are set up."""
@@ -42,6 +49,7 @@ class Settings:
     limit: float | None = None
     sample: int | None = None
     samples: Mapping[str, Sequence[int]] | None = None
+    shard: Shard | None = None
     chat: Chat = field(default_factory=Chat)
     fewshot_seed: int | None = 1234
     data_dir: str | None = None

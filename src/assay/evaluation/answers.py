@@ -1,0 +1,207 @@
+"""Answers that are there already: in the folder of a run, or in files that lm-eval wrote."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from assay.config.run import RunConfig
+from assay.errors import Place, Problem
+from assay.evaluation.options import run_config, task_manager
+from assay.records import Likelihood, Response, Text
+from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.logged import LoggedFile, logged_files, logged_samples, results_beside
+from assay.runs.stored import SampleFile, Stored, sample_file
+from assay.scorers.results import ROLLING
+from assay.tasks import TaskManager
+from assay.tasks.rescore import RescoredTask, TaskFacts
+from assay.tasks.runnable import Runnable
+
+
+class Answers(Protocol):
+    """What a scoring needs to know of answers: whose they are, how they were asked for, what was made of them before."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def config(self) -> RunConfig: ...
+    @property
+    def names(self) -> Sequence[str]:
+        """The tasks whose answers are there."""
+        ...
+
+    @property
+    def absent(self) -> Sequence[str]:
+        """The tasks of the run whose answers are not there yet."""
+        ...
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """The tasks that could not be run, each with why."""
+        ...
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """What was made of them before, as far as it is known."""
+        ...
+
+    @property
+    def manager(self) -> TaskManager: ...
+    def facts(self, name: str) -> TaskFacts: ...
+    def samples(self, task: Runnable) -> Iterator[Stored]: ...
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """The answers in the folder of a run."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    include_path: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, folder: Path, include_path: Sequence[str] = ()) -> "StoredRun":
+        manifest = _read(folder / MANIFEST)
+        if not all(isinstance(manifest.get(key), dict) for key in ("options", "tasks", "spec")):
+            known = "a run of another version of assay" if manifest else "no run"
+            known = "a scoring of a run, not the run" if "scored" in manifest else known
+            fix = "name the folder that --output_path gave to `assay run`"
+            raise RunError([Problem(Place(str(folder)), f"the folder holds {known}", fix)])
+        return cls(folder, manifest, include_path)
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """How the run was asked for. Folders that are gone since are left out: they are needed for classes alone."""
+        options = dict(self.manifest["options"])
+        if not Path(options.get("data_dir") or "").is_dir():
+            options.pop("data_dir", None)
+        there = [path for path in options.get("include_path") or () if Path(path).is_dir()]
+        options["include_path"] = [*there, *self.include_path] or None
+        return replace(run_config(options), predict_only=False)
+
+    @cached_property
+    def manager(self) -> TaskManager:
+        lenient = replace(self.config, compat="lm-eval") if self.manifest.get("lenient") else self.config
+        return task_manager(lenient, **self.manifest.get("conditions", {}))
+
+    @cached_property
+    def files(self) -> dict[str, Path]:
+        found = {name: sample_file(self.folder, name) for name in self.manifest["tasks"]}
+        return {name: path for name, path in found.items() if path is not None}
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self.files)
+
+    @property
+    def absent(self) -> Sequence[str]:
+        return [name for name in self.manifest["tasks"] if name not in self.files]
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        found: Mapping[str, str] = self.results.get("assay", {}).get("broken", {})
+        return found
+
+    @cached_property
+    def results(self) -> Mapping[str, Any]:
+        return _read(self.folder / RESULTS)
+
+    def facts(self, name: str) -> TaskFacts:
+        return TaskFacts(**self.manifest["tasks"][name])
+
+    def samples(self, task: Runnable) -> Iterator[Stored]:
+        return self.file(task).samples()
+
+    def file(self, task: Runnable) -> SampleFile:
+        return SampleFile(self.files[task.task.name], task.repeats)
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """The answers in samples files of lm-eval's, which say nothing of how tasks were found: that must be given."""
+
+    files: Mapping[str, LoggedFile]
+    config: RunConfig
+
+    @classmethod
+    def of(cls, paths: Sequence[Path], options: Mapping[str, object]) -> "LoggedRun":
+        missing = [path for path in paths if not path.exists()]
+        files = logged_files(paths)
+        if missing or not files:
+            what = "there is no such file" if missing else "there are no samples_*.jsonl files"
+            fix = "name the folder of a run, or samples files that lm-eval wrote with --log_samples"
+            raise RunError([Problem(Place(str((missing or paths)[0])), what, fix)])
+        wanted = [str(name) for name in options.get("tasks") or ()]  # type: ignore[attr-defined]
+        if len(files) == len(wanted) == 1:  # whatever the file is called
+            files = {wanted[0]: next(iter(files.values()))}
+        return cls(files, run_config({**options, "tasks": wanted or list(files)}))
+
+    @property
+    def folder(self) -> Path:
+        return next(iter(self.files.values())).path.parent
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self.files)
+
+    @property
+    def absent(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        return {}
+
+    @cached_property
+    def manager(self) -> TaskManager:
+        return task_manager(self.config)
+
+    @cached_property
+    def results(self) -> Mapping[str, Any]:
+        """The rows of all files, as if one run had written them."""
+        beside = [(name, results_beside(file)) for name, file in self.files.items()]
+        merged: dict[str, Any] = {**beside[0][1]}
+        for name, found in beside:
+            groups = {key: row for key, row in found.get("results", {}).items() if key in found.get("groups", {})}
+            own = found.get("results", {}).get(name)
+            merged["results"] = {**merged.get("results", {}), **({name: own} if own else {}), **groups}
+            merged["n-shot"] = {**merged.get("n-shot", {}), **found.get("n-shot", {})}
+        return merged
+
+    def facts(self, name: str) -> TaskFacts:
+        first, count = None, 0
+        for count, logged in enumerate(logged_samples(self.files[name].path), 1):  # noqa: B007  # the last one counts
+            first = first or logged
+        if first is None:
+            raise RunError([Problem(Place(str(self.files[name].path)), "the file is empty", "name another")])
+        counts = self.results.get("n-samples", {}).get(name, {})
+        repeats = max(len(first.responses[0]), 1) if first.responses else 1
+        shots = self.results.get("n-shot", {}).get(name)
+        return TaskFacts(count, counts.get("original", count), repeats, shots, first=first.doc)
+
+    def samples(self, task: Runnable) -> Iterator[Stored]:
+        if not isinstance(task, RescoredTask):
+            place, fix = Place(f"task {task.task.name!r}"), "run it again with `assay run`"
+            raise RunError([Problem(place, "is a Python class, which cannot be scored from lm-eval's files", fix)])
+        for logged in logged_samples(self.files[task.task.name].path):
+            sample = task.asked(logged.doc_id, logged.doc, logged.arguments)
+            responses = [response for several in logged.responses for response in several]
+            if task.config.output_type == ROLLING:
+                responses = [_rolled(response) for response in responses]
+            yield Stored(sample, responses, orjson.dumps(logged.scores).decode())
+
+
+def _rolled(response: Response) -> Response:
+    return Likelihood(float(response.text)) if isinstance(response, Text) else response
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,110 @@
+"""What a scoring makes otherwise than the one before: which samples, and which numbers."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from assay.runs.samples import Kept
+from assay.runs.stored import Stored
+
+NAME = "changes.jsonl"
+NAMED = 20
+
+
+class Number(NamedTuple):
+    """A number before and after, and how many documents score otherwise. None where there is none."""
+
+    name: str
+    row: str
+    before: float | None
+    after: float | None
+    changed: int
+
+
+@dataclass
+class Changes:
+    """The samples of tasks that score otherwise than before; every one is written down as a line of JSON.
+
+    A sample has changed when a row that both scorings have has another value, or when it failed in one of them.
+    """
+
+    folder: Path
+    documents: dict[str, list[int]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    rows: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _waiting: dict[int, Stored] = field(default_factory=dict)
+    _lines: list[bytes] = field(default_factory=list)
+
+    def expect(self, stored: Stored) -> None:
+        """Remember what a sample scored, until it is scored again."""
+        self._waiting[stored.sample.doc_id] = stored
+
+    def compare(self, task: str, kept: Kept) -> None:
+        """Note what has changed about a sample."""
+        found = _difference(self._waiting.pop(kept.sample.doc_id), kept)
+        if not found:
+            return
+        self.counts[task] += 1
+        named = self.documents.setdefault(task, [])
+        if len(named) < NAMED:
+            named.append(kept.sample.doc_id)
+        self.rows.update((task, row) for row in found.get("scores", {}))
+        self._lines.append(orjson.dumps({"task": task, "doc_id": kept.sample.doc_id, **found}) + b"\n")
+        if len(self._lines) >= 1000:
+            self.write()
+
+    def write(self) -> None:
+        """Write down what has gathered."""
+        with (self.folder / NAME).open("ab") as file:
+            file.writelines(self._lines)
+        self._lines = []
+
+    def told(self) -> dict[str, Any]:
+        """As results have it."""
+        return {task: {"count": count, "ids": self.documents[task]} for task, count in self.counts.items()}
+
+
+def _difference(before: Stored, kept: Kept) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if before.failed != kept.failed:
+        found["failed"] = [before.failed or None, kept.failed or None]
+    old = orjson.loads(before.scores)
+    new = {f"{metric},{each.filter}": value for each in kept.scores for metric, value in each.values.items()}
+    changed = {
+        row: [old[row], _plain(value)]
+        for row, value in new.items()
+        if row in old and value != old[row] and _plain(value) != old[row]
+    }
+    if changed:
+        found["scores"] = changed
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as it would be read back."""
+    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+    return orjson.loads(orjson.dumps(value, default=str, option=options))
+
+
+def numbers(before: Mapping[str, Any], after: Mapping[str, Any], rows: Mapping[tuple[str, str], int]) -> list[Number]:
+    """Every number that both results have, or one of them: groups first, as the headline."""
+    old, new = before.get("results", {}), after["results"]
+    order = [*after.get("groups", {}), *(name for name in new if name not in after.get("groups", {}))]
+    return [
+        Number(name, row, _number(old.get(name, {}).get(row)), _number(new[name].get(row)), rows.get((name, row), 0))
+        for name in order
+        for row in _rows(old.get(name, {}), new[name])
+    ]
+
+
+def _rows(*tables: Mapping[str, Any]) -> Iterator[str]:
+    seen = dict.fromkeys(row for table in tables for row in table if "," in row)
+    return (row for row in seen if not row.partition(",")[0].endswith("_stderr"))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and value == value else None

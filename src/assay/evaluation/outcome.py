@@ -1,0 +1,76 @@
+"""The numbers of every task and group, from scores that have all come in."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from assay.aggregate.interval import interval
+from assay.config.run import RunConfig
+from assay.groups.group import Group
+from assay.groups.results import bottom_up, group_numbers
+from assay.records import Estimate, ScoreKey
+from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
+from assay.tasks.run import TaskRun
+
+
+def outcome(
+    runs: Sequence[TaskRun], groups: Iterable[Group[Any]], config: RunConfig, broken: Mapping[str, str]
+) -> dict[str, Any]:
+    """Results in lm-eval's layout, with our own account beside them under `assay`."""
+    like_lm_eval = config.compat == "lm-eval"
+    tasks = {run.runnable.task.name: task_result(run, config.bootstrap_iters or 0, like_lm_eval) for run in runs}
+    ordered = bottom_up(groups)
+    numbers = group_numbers(ordered, tasks, like_lm_eval=like_lm_eval)
+    made = [group_result(group, tasks, numbers[group.name]) for group in ordered]
+    account = accounts(list(tasks.values()), made, broken, config.max_failed, interval)
+    return {**lm_eval_results(list(tasks.values()), made), "assay": account}
+
+
+def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskResult:
+    task, runnable = run.runnable.task, run.runnable
+    return TaskResult(
+        name=task.name,
+        alias=task.alias,
+        rows=run.board.estimates(
+            runnable.aggregation,
+            bootstrap_iters=bootstrap_iters,
+            like_lm_eval=like_lm_eval,
+            source=runnable.source or task.name,
+        ),
+        scored=run.board.scored,
+        documents=run.board.documents,
+        expected=runnable.size,
+        failed=run.board.failed,
+        noticed=run.board.noticed,
+        original=runnable.original,
+        num_fewshot=runnable.num_fewshot,
+        version=runnable.version,
+        higher_is_better=runnable.higher_is_better(),
+        config=runnable.described(),
+        audit=run.audit.told(),
+    )
+
+
+def group_result(
+    group: Group[Any], tasks: Mapping[str, TaskResult], numbers: Mapping[ScoreKey, Estimate]
+) -> GroupResult:
+    entries = group.config.aggregate_metric_list or ()
+    return GroupResult(
+        name=group.name,
+        alias=group.alias,
+        members=group.child_names,
+        rows=numbers if entries or numbers else None,
+        size=sum(tasks[task.name].scored for task in group.get_all_tasks() if task.name in tasks),
+        version=group.version,
+        metadata=group.metadata,
+        skipped=group.skipped,
+        higher_is_better={
+            each.row_name: better
+            for each in entries
+            if (
+                better := group.directions.get(each.metric_name)
+                if each.higher_is_better is None
+                else each.higher_is_better
+            )
+            is not None
+        },
+    )

@@ -1,0 +1,96 @@
+"""The samples files that lm-eval writes, read back: one line for each document and filter."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from assay.errors import Place, Problem
+from assay.records import Likelihood, Response, Text
+from assay.runs.folder import RunError
+
+_DATED = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
+
+
+class LoggedFile(NamedTuple):
+    """A samples file: of which task, and of when."""
+
+    path: Path
+    task: str
+    date: str
+
+
+class Logged(NamedTuple):
+    """One document of such a file, with what every filter scored: `{"metric,filter": value}`."""
+
+    doc_id: int
+    doc: Mapping[str, Any]
+    arguments: Sequence[Sequence[Any]]
+    responses: Sequence[Sequence[Response]]
+    scores: Mapping[str, Any]
+
+
+def logged_files(paths: Iterable[Path]) -> dict[str, LoggedFile]:
+    """The samples files among some files and folders, by task; of several of one task the latest."""
+    found: dict[str, LoggedFile] = {}
+    for path in paths:
+        for file in sorted(path.glob("samples_*.jsonl")) if path.is_dir() else [path]:
+            match = _DATED.fullmatch(file.name)
+            task, date = (match["task"], match["date"] or "") if match else (file.stem, "")
+            if task not in found or date >= found[task].date:
+                found[task] = LoggedFile(file, task, date)
+    return found
+
+
+def results_beside(file: LoggedFile) -> Mapping[str, Any]:
+    """The results that lm-eval wrote together with a samples file, where they are still there."""
+    path = file.path.with_name(f"results_{file.date}.json" if file.date else "results.json")
+    try:
+        found = orjson.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def logged_samples(path: Path) -> Iterator[Logged]:
+    """The documents of a file in their order."""
+    scores: dict[int, dict[str, Any]] = {}
+    for record in _records(path):
+        own = {f"{metric},{record['filter']}": record.get(metric) for metric in record["metrics"]}
+        scores.setdefault(record["doc_id"], {}).update(own)
+    for record in _records(path):
+        own_scores = scores.pop(record["doc_id"], None)
+        if own_scores is not None:  # the further filters of a document repeat what the first says
+            yield Logged(
+                record["doc_id"],
+                record["doc"],
+                [list(each.values()) for each in record["arguments"].values()],
+                [[_response(value) for value in several] for several in record["resps"]],
+                own_scores,
+            )
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    needed = {"doc_id", "doc", "arguments", "resps", "filter", "metrics"}
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                record = orjson.loads(line)
+            except ValueError as error:
+                raise _problem(path, number, f"is no JSON: {error}") from None
+            if not isinstance(record, dict) or not needed <= record.keys():
+                raise _problem(path, number, "is no sample as lm-eval writes them")
+            yield record
+
+
+def _response(written: Any) -> Response:
+    """A response from its text: pairs are log-likelihoods; what a rolling one is, is told by its task."""
+    if isinstance(written, list):
+        return Likelihood(float(written[0]), written[1] in ("True", True))
+    return Text(str(written))
+
+
+def _problem(path: Path, line: int, what: str) -> RunError:
+    return RunError([Problem(Place(str(path), line, 1), what, "give a samples_*.jsonl file that lm-eval wrote")])

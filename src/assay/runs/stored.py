@@ -1,0 +1,192 @@
+"""Samples read back from Parquet, one row group at a time: what was asked, what was answered, what it scored."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from assay.errors import Place, Problem
+from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text, Usage
+from assay.runs.folder import RunError
+from assay.runs.parquet import Asked, file_name
+
+_LEAST = float("-inf")
+"""What null means as a likelihood: JSON has no infinity, and nothing else that one may be is written so."""
+
+
+class Row(NamedTuple):
+    """A sample as it is written: what was asked and answered, and what a scoring made of it."""
+
+    doc_id: int
+    dropped: int | None
+    doc: str
+    target: str
+    gold: str | None
+    choices: str | None
+    prompt: str
+    requests: str
+    responses: str
+    replies: str | None
+    prefix: str
+    answers: str
+    scores: str
+    failed: str | None
+    audit: str | None
+
+
+class Stored(NamedTuple):
+    """A sample with its responses, and what an earlier scoring made of it, as it is written."""
+
+    sample: Sample
+    responses: Sequence[Response]
+    scores: str = "{}"
+    failed: str = ""
+
+
+def sample_file(folder: Path, task: str) -> Path | None:
+    """The samples of a task in a run's folder: in place, or whole and waiting for the end of the run."""
+    path = folder / "samples" / f"{file_name(task)}.parquet"
+    part = path.with_suffix(".parquet.part")
+    return path if path.is_file() else part if part.is_file() and is_whole(part) else None
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a Parquet file was written to its end."""
+    with path.open("rb") as file:
+        file.seek(0, 2)
+        if file.tell() < 8:
+            return False
+        file.seek(-4, 2)
+        return file.read() == b"PAR1"
+
+
+class SampleFile:
+    """The samples of a task in a file; `repeats` is how many times each request was sent."""
+
+    def __init__(self, path: Path, repeats: int = 1) -> None:
+        self.path, self._repeats = path, repeats
+        self._file: Any = None
+        self._latest: tuple[int, Any] = (-1, None)
+
+    def samples(self) -> Iterator[Stored]:
+        """The samples in their order."""
+        for row in self.rows():
+            yield _stored(row, self._repeats)
+
+    def rows(self) -> Iterator[Row]:
+        """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
+        for number in range(self._read(lambda file: file.num_row_groups)):
+            group = self._group(number, Row._fields)
+            self._latest = (number, group)
+            there, empty = group.column_names, [None] * group.num_rows
+            columns = [_values(group.column(name)) if name in there else empty for name in Row._fields]
+            yield from map(Row._make, zip(*columns, strict=True))
+
+    def asked(self, number: int) -> dict[str, Any]:
+        """The columns of what was asked and answered of one row group: the one that was read last is at hand."""
+        known, group = self._latest
+        if known != number:
+            group = self._group(number, Asked._fields)
+        return {name: group.column(name).combine_chunks() for name in Asked._fields}
+
+    def _group(self, number: int, wanted: Sequence[str]) -> Any:
+        def read(file: Any) -> Any:
+            return file.read_row_group(number, columns=[name for name in wanted if name in file.schema_arrow.names])
+
+        return self._read(read)
+
+    def _read(self, read: Callable[[Any], Any]) -> Any:
+        """What is read from the file, which is opened once; a damaged one is told."""
+        from pyarrow import parquet
+
+        try:
+            if self._file is None:
+                self._file = parquet.ParquetFile(self.path)
+            return read(self._file)
+        except (OSError, ValueError) as error:
+            fix = "give the command of the run again: it asks nothing twice, and writes its samples anew"
+            raise RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {error}", fix)]) from None
+
+
+def _values(chunks: Any) -> list[Any]:
+    column = chunks.combine_chunks()
+    if hasattr(column, "dictionary"):
+        texts = column.dictionary.to_pylist()
+        return [texts[number] for number in column.indices.to_pylist()]
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+def _stored(row: Row, repeats: int) -> Stored:
+    loads = orjson.loads
+    context = row.prefix + row.prompt
+    asked = loads(row.requests)
+    if repeats == 1 and asked and len(asked[0]) == 1 and isinstance(asked[0][0], str):
+        requests: list[Request] = [
+            Loglikelihood(context, each[0]) if len(each) == 1 else Loglikelihood(*each) for each in asked
+        ]
+    else:
+        requests = [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
+    target, failed = loads(row.target), row.failed or ""
+    replies = loads(row.replies) if row.replies is not None else None
+    raw = [value for several in loads(row.responses) for value in several]
+    sample = Sample(
+        row.doc_id,
+        loads(row.doc),
+        requests,
+        target,
+        loads(row.gold) if row.gold is not None else target,
+        loads(row.choices) if row.choices is not None else None,
+        row.prefix,
+        failed if failed and not raw and replies is None else "",
+        row.dropped or 0,
+    )
+    return Stored(sample, _responses(requests, raw, replies), row.scores, failed)
+
+
+def _request(context: str, described: Sequence[Any], repeat: int) -> Request:
+    """A request from what it has beside the first context: parameters, a continuation with its context, or nothing."""
+    if not described:
+        return Rolling(context)
+    if isinstance(described[0], str):
+        return Loglikelihood(described[0] if len(described) > 1 else context, described[-1])
+    return Generate(context, described[0], repeat)
+
+
+def _responses(
+    requests: Sequence[Request], raw: Sequence[Any], replies: Sequence[Mapping[str, Any]] | None
+) -> list[Response]:
+    """The responses as they came. Of a sample that failed nothing is kept but why, and what the others took."""
+    if not raw and replies is not None:
+        return [_failure(reply) for reply in replies]
+    if replies is None and raw and isinstance(requests[0], Loglikelihood):  # a hundred thousand times four of them
+        return [Likelihood(value if value is not None else _LEAST, greedy) for value, greedy in raw]
+    told: Sequence[Mapping[str, Any]] = replies if replies is not None else [{}] * len(raw)
+    own = [_response(*each) for each in zip(requests, raw, told[: len(requests)], strict=bool(raw))]
+    return [*own, *map(_verdict, told[len(requests) :])]
+
+
+def _verdict(reply: Mapping[str, Any]) -> Response:
+    """What a scorer was told about an answer."""
+    if "failed" in reply:
+        return Failed(reply["failed"])
+    said = reply["verdict"]
+    return _response(None, said if isinstance(said, str) else (said, False), reply)
+
+
+def _failure(reply: Mapping[str, Any]) -> Response:
+    return Failed(reply["failed"]) if "failed" in reply else _response(None, "", reply)
+
+
+def _response(request: Request | None, raw: Any, reply: Mapping[str, Any]) -> Response:
+    usage = _usage(reply) if reply else None
+    if isinstance(raw, str):
+        return Text(raw, reply.get("finish"), reply.get("reasoning"), usage)
+    value, greedy = (raw, False) if isinstance(request, Rolling) else raw
+    return Likelihood(value if value is not None else _LEAST, greedy, usage)
+
+
+def _usage(reply: Mapping[str, Any]) -> Usage | None:
+    told = reply.get("usage")
+    return Usage(*told) if told is not None else None

@@ -1,0 +1,39 @@
+"""Scorings of a run beside its own: numbered folders below `scored/`, each whole or not there at all."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NAME = "scored"
+
+
+def versions(folder: Path) -> list[Path]:
+    """The scorings of a run, the latest last."""
+    found = (folder / NAME).glob("[0-9]*") if (folder / NAME).is_dir() else ()
+    return sorted((path for path in found if path.name.isdecimal()), key=lambda path: int(path.name))
+
+
+@contextmanager
+def new_version(folder: Path) -> Iterator[Path]:
+    """A folder to write a scoring into. When all went well `place` gives it its number; else nothing is left of it."""
+    (folder / NAME).mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder / NAME))
+    try:
+        yield part
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def place(part: Path) -> Path:
+    """Give a scoring the next free number, however many are written at once."""
+    part.chmod(0o755)
+    while True:
+        there = versions(part.parent.parent)
+        wanted = part.with_name(f"{int(there[-1].name) + 1 if there else 1:03}")
+        try:
+            return part.rename(wanted)
+        except OSError:
+            if not wanted.exists():
+                raise

@@ -1,0 +1,122 @@
+"""What deserves a look among the samples of a task: answers that may say more about the set-up than about the model."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.filters.steps import INVALID
+from assay.records import UNFINISHED, FilterScores, Sample
+from assay.runs.samples import Kept
+
+FAILED, TRUNCATED, EMPTY, UNEXTRACTED = "failed", "truncated", "empty", "unextracted"
+DISAGREEING, GOLD_IN_ANSWER = "disagreeing", "gold_in_answer"
+KINDS = {
+    FAILED: "could not be asked or scored: no score, and never a zero",
+    TRUNCATED: "an answer was cut off at the token limit, or came no further than thinking",
+    EMPTY: "an answer without text",
+    UNEXTRACTED: "a filter found nothing in an answer",
+    DISAGREEING: "two filters come to different values of one metric",
+    GOLD_IN_ANSWER: "the right answer stands in the raw answer, and no filter's first metric is above 0",
+}
+"""Kinds of samples, as results and `assay samples --reason` call them."""
+NAMED = 20
+"""Documents that results name of each kind; all of them are in the samples."""
+
+Directions = Callable[[], Mapping[str, bool | None]]
+"""By metric whether more is better."""
+
+
+@dataclass(slots=True)
+class Audit:
+    """How many samples are of each kind, and which."""
+
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    documents: dict[str, list[int]] = field(default_factory=dict)
+
+    def note(self, doc_id: int, kinds: Iterable[str]) -> None:
+        for kind in kinds:
+            self.counts[kind] += 1
+            named = self.documents.setdefault(kind, [])
+            if len(named) < NAMED:
+                named.append(doc_id)
+
+    def told(self) -> dict[str, Any]:
+        """As results have it."""
+        return {
+            kind: {"count": count, **({"ids": self.documents[kind]} if count else {})}
+            for kind, count in self.counts.items()
+        }
+
+
+def kinds_of(kept: Kept, directions: Directions) -> tuple[str, ...]:
+    """What a sample is, of what deserves a look."""
+    return tuple(_kinds(kept, directions))
+
+
+def _kinds(kept: Kept, directions: Directions) -> Iterator[str]:
+    if kept.failed:
+        yield FAILED
+    finished = [reply.get("finish") for reply in kept.replies] if kept.replies is not None else ()
+    if "length" in finished or UNFINISHED in finished:
+        yield TRUNCATED
+    texts = [text for several in kept.responses for text in several if isinstance(text, str)]
+    if UNFINISHED not in finished and any(not text.strip() for text in texts):
+        yield EMPTY
+    if len(kept.scores) > 1 and _disagree(kept.scores):
+        yield DISAGREEING
+    if not texts:
+        return
+    if any(_is_unextracted(scores.answers) for scores in kept.scores):
+        yield UNEXTRACTED
+    if is_wrong(kept.scores, directions) and _has_gold(kept.sample, texts):
+        yield GOLD_IN_ANSWER
+
+
+def is_wrong(scores: Sequence[FilterScores], directions: Directions) -> bool:
+    """Whether no filter's first metric is above 0. A metric of which less is better tells nothing."""
+    firsts = [next(iter(each.values.items()), ("", None)) for each in scores]
+    if any(isinstance(value, int | float) and value > 0 for _, value in firsts):
+        return False
+    better = directions()
+    return any(better.get(metric) is not False and isinstance(value, int | float) for metric, value in firsts)
+
+
+def _is_unextracted(answers: Sequence[Any]) -> bool:
+    """Whether a filter found nothing in an answer, or in one of several."""
+    return any(each == INVALID or (isinstance(each, list | tuple) and INVALID in each) for each in answers)
+
+
+def _disagree(scores: Sequence[FilterScores]) -> bool:
+    first, *others = scores
+    return any(
+        metric in other.values and isinstance(value, int | float) and other.values[metric] != value
+        for other in others
+        for metric, value in first.values.items()
+    )
+
+
+def _has_gold(sample: Sample, texts: Sequence[str]) -> bool:
+    golds = [gold.casefold() for gold in _gold_texts(sample)]
+    return any(_stands_in(gold, text.casefold()) for gold in golds for text in texts)
+
+
+def _gold_texts(sample: Sample) -> list[str]:
+    gold = sample.gold
+    if isinstance(gold, bool) or gold is None:
+        return []
+    if isinstance(gold, int) and sample.choices is not None:
+        return [sample.choices[gold]] if 0 <= gold < len(sample.choices) else []
+    several = gold if isinstance(gold, list | tuple) else [gold]
+    return [text for each in several if isinstance(each, str | int | float) and (text := str(each).strip())]
+
+
+def _stands_in(gold: str, text: str) -> bool:
+    """Whether a text has these words as whole words: 4 is not in 42."""
+    start = text.find(gold)
+    while start >= 0:
+        end = start + len(gold)
+        before, after = text[start - 1 : start], text[end : end + 1]
+        if not ((gold[0].isalnum() and before.isalnum()) or (gold[-1].isalnum() and after.isalnum())):
+            return True
+        start = text.find(gold, start + 1)
+    return False

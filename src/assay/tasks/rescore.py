@@ -1,0 +1,68 @@
+"""A task bound to responses that are there already: its filters and metrics, without its data and without a model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from assay.records import Generate, Loglikelihood, Request, Rolling, Sample
+from assay.samples.prompt import Prompter
+from assay.scorers.results import GENERATE, ROLLING
+from assay.tasks.prepare import PreparedTask, has_multiple_inputs, scoring, with_settings
+from assay.tasks.resolve import resolved
+from assay.tasks.settings import Helpers, Settings
+from assay.tasks.task import Task
+
+
+class TaskFacts(NamedTuple):
+    """What is known of a task's run. `first` is a document, where targets must be made again from documents."""
+
+    size: int
+    original: int
+    repeats: int = 1
+    num_fewshot: int | None = None
+    multiple_targets: bool = False
+    source: str = ""
+    first: Mapping[str, Any] | None = None
+
+
+@dataclass
+class RescoredTask(PreparedTask):
+    """A task whose documents were asked about in an earlier run."""
+
+    facts: TaskFacts = TaskFacts(0, 0)
+
+    @cached_property
+    def original(self) -> int:
+        return self.facts.original
+
+    @cached_property
+    def size(self) -> int:
+        return self.facts.size
+
+    def asked(self, doc_id: int, doc: Mapping[str, Any], arguments: Sequence[Sequence[Any]]) -> Sample:
+        """A sample from its document and the arguments of its requests: choices and right answer are made again."""
+        target = self.prompter.target(doc)
+        gold = self.prompter.text(doc) if self.prompter.multiple_inputs else target
+        requests = [self._request(each, repeat) for each in arguments for repeat in range(self.repeats)]
+        return Sample(doc_id, doc, requests, target, gold, self.prompter.choices(doc))
+
+    def _request(self, arguments: Sequence[Any], repeat: int) -> Request:
+        if self.config.output_type == GENERATE:
+            return Generate(arguments[0], arguments[1], repeat)
+        return Rolling(arguments[0]) if self.config.output_type == ROLLING else Loglikelihood(*arguments[:2])
+
+
+def prepare_scoring(task: Task, settings: Settings, helpers: Helpers, facts: TaskFacts) -> RescoredTask:
+    """The task, ready to score what was answered. What its file says wrongly is a ConfigError."""
+    config = with_settings(resolved(task.config, helpers.resolve), settings)
+    shots = facts.num_fewshot if facts.num_fewshot is not None else config.num_fewshot
+    config = replace(config, repeats=facts.repeats, num_fewshot=shots)
+    prompter = Prompter(config, tuple(facts.first or ()), strict=not settings.like_lm_eval)
+    several = facts.multiple_targets or config.multiple_targets
+    if facts.first is not None:
+        prompter.multiple_inputs = has_multiple_inputs(config, prompter, facts.first)
+        several = several or isinstance(prompter.target(facts.first), list)
+    scored = scoring(task, config, settings, helpers)
+    scored = replace(scored, reading=scored.reading.but(multiple_targets=several))
+    return RescoredTask(task, config, settings, (), prompter, scored, source=facts.source, facts=facts)

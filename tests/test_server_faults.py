@@ -1,0 +1,364 @@
+"""Servers that answer strangely, models told other things, judges that differ: nothing is invented, mixed up or given away."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+from assay import GenerationScorer, register_scorer
+from assay.engine import lanes, patience
+from assay.engine.patience import Absent
+from assay.errors import ConfigError
+from assay.models import Scripted
+from assay.models.load import load_model
+from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Text, Trouble
+from assay.scorers.named import SCORER_REGISTRY
+from serving import TALKING, Servers, fetched, free_port
+from small_runs import SEVERAL, generate, run, write_task
+from test_protocols import PLAIN, ask, repeats, wanting
+
+KEY = "sk-canary-4711"
+TASK = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
+
+
+@pytest.fixture(scope="module")
+def talking() -> Iterator[str]:
+    servers = Servers()
+    yield servers(script=TALKING)
+    servers.end()
+
+
+@pytest.fixture
+def own_registry() -> Iterator[None]:
+    before = dict(SCORER_REGISTRY)
+    yield
+    for name in [name for name in SCORER_REGISTRY if name not in before]:
+        del SCORER_REGISTRY[name]
+
+
+# answers that are none
+
+
+def test_no_choices_are_no_answer(talking: str) -> None:
+    with pytest.raises(Trouble, match="no choices"):
+        ask("openai-chat", talking, wanting(raw={"choices": []}))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_what_a_filter_kept_back_is_no_empty_answer(stream: bool, talking: str) -> None:
+    events = [{"choices": [{"index": 0, "delta": {}, "finish_reason": "content_filter"}]}]
+    whole = {"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]}
+    assert isinstance(ask("openai-chat", talking, wanting(events=events, raw=whole), stream=stream), Failed)
+    refusal = {"choices": [{"index": 0, "delta": {"refusal": "I will not"}, "finish_reason": None}]}
+    whole = {"choices": [{"message": {"content": None, "refusal": "I will not"}, "finish_reason": "stop"}]}
+    said = ask("openai-chat", talking, wanting(events=[refusal], raw=whole), stream=stream)
+    assert "I will not" in said.reason
+
+
+def test_thinking_in_hiding_that_never_ends_is_counted(talking: str) -> None:
+    said = ask(
+        "openai-chat", talking, wanting(raw={"choices": [{"message": {"content": None}, "finish_reason": "length"}]})
+    )
+    assert (said.text, said.finish) == ("", UNFINISHED)
+
+
+def test_an_error_that_is_null_is_none(talking: str) -> None:
+    events = [{"error": None, "choices": [{"index": 0, "delta": {"content": "yes"}, "finish_reason": "stop"}]}]
+    assert ask("openai-chat", talking, wanting(events=events), stream=True).text == "yes"
+
+
+def test_bytes_that_are_no_http_are_asked_again(talking: str) -> None:
+    with pytest.raises(Trouble):
+        ask("openai-chat", talking, wanting(garbage=True))
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "said"),
+    [
+        ({"token_logprobs": [None, -1.0, -2.0], "text_offset": [0, 1, 9]}, "top_logprobs"),
+        (
+            {"token_logprobs": [None, -1.0], "top_logprobs": [None, {"a": -1.0}], "text_offset": [0, 1]},
+            "no token begins",
+        ),
+        ({"token_logprobs": [None, -1.0], "top_logprobs": [None, {"a": -1.0}]}, "where tokens begin"),
+    ],
+)
+def test_log_likelihoods_are_not_invented(logprobs: dict[str, Any], said: str, talking: str) -> None:
+    context = json.dumps({"raw": {"choices": [{"text": "", "logprobs": logprobs}]}})
+    prompt = context  # the server is told by the prompt as a whole, so the continuation is white space behind it
+    found = ask("openai", talking, Loglikelihood(prompt, " "))
+    assert isinstance(found, Failed)
+    assert said in found.reason or "no token begins" in found.reason
+
+
+def test_a_text_without_a_context_needs_a_tokenizer(talking: str) -> None:
+    continuation = json.dumps(
+        {"raw": {"choices": [{"text": "", "logprobs": {"token_logprobs": [None], "text_offset": [0]}}]}}
+    )
+    assert "give tokenizer" in ask("openai", talking, Loglikelihood("", continuation)).reason
+
+
+# several answers at once
+
+
+@pytest.mark.parametrize("wish", [{"refuses_n": True}, {"ignores_n": True}])
+@pytest.mark.parametrize("stream", [True, False])
+def test_repeats_are_asked_one_by_one_where_the_server_wants_it_so(
+    wish: dict[str, Any], stream: bool, talking: str
+) -> None:
+    model: Any = load_model("openai-chat", {"model": "m", "base_url": talking, "stream": stream})
+    prompt = json.dumps({"say": "x", **wish})
+    found = asyncio.run(repeats(model, [Generate(prompt, {**PLAIN, "do_sample": True}, n) for n in range(3)]))
+    assert [each.text for each in found] == ["x", "x", "x"]
+    assert model.answers_repeats is False
+
+
+# keys
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_keys_that_a_server_gives_back_reach_no_file(stream: bool, talking: str, tmp_path: Path) -> None:
+    wishes = [
+        {"raw_text": f"not JSON, and KEY in it {'x' * 20}"},
+        {"status": 400, "message": "x" * 290 + "KEY"},
+        {"events": [{"error": {"message": "bad KEY"}}], "raw_text": "KEY"},
+    ]
+    write_task(tmp_path, [{"q": json.dumps(wish), "gold": "x"} for wish in wishes], TASK)
+    arguments = {"model": "m", "base_url": talking, "api_key": KEY, "stream": stream, "max_retries": 1}
+    found = assay.simple_evaluate(
+        "openai-chat",
+        arguments,
+        tasks=["t"],
+        include_path=str(tmp_path),
+        include_defaults=False,
+        output_path=str(tmp_path / "run"),
+    )
+    assert found["assay"]["failed"] == 3
+    assert "canary" not in json.dumps(found, default=str)
+    for file in (tmp_path / "run").rglob("*"):
+        assert not file.is_file() or b"canary" not in file.read_bytes(), file
+        assert not file.is_file() or b"sk-can" not in file.read_bytes(), file
+
+
+def test_the_key_of_a_tasks_judge_is_not_in_the_results(tmp_path: Path) -> None:
+    yaml = TASK + "metadata: {judge: {api_key: sk-canary-0815}}\n"
+    write_task(tmp_path, [{"q": "a", "gold": "a"}], yaml)
+    found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))
+    assert "canary" not in json.dumps(found["configs"])
+
+
+# who answers
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"max_gen_toks": 20}, {"seed": 1}, {"reasoning": True}, {"header": {"X-Variant": "b"}}, {"max_length": 99}],
+)
+def test_a_model_that_is_told_other_things_is_another(told: dict[str, Any], talking: str) -> None:
+    common = {"model": "m", "base_url": talking}
+    one, other = load_model("openai", common), load_model("openai", {**common, **told})
+    assert one.identity != other.identity
+    assert load_model("openai", {**common, "timeout": 7, "num_concurrent": 3, "price_in": 1.0}).identity == one.identity
+
+
+def test_anthropics_thinking_and_the_way_to_likelihoods_count_too(talking: str) -> None:
+    common = {"model": "m", "base_url": talking}
+    assert load_model("anthropic", common).identity != load_model("anthropic", {**common, "thinking": 9}).identity
+    for told in ({"likelihoods": "prompt"}, {"custom_prefix_token_id": 5}, {"truncate": True}):
+        assert load_model("openai", common).identity != load_model("openai", {**common, **told}).identity
+
+
+def quick(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    limits = patience.Limits(first_wait=0.02, longest_wait=0.1, **changes)
+    monkeypatch.setattr(lanes, "Limits", lambda: limits)
+
+
+def test_a_model_that_stays_away_ends_the_run_which_can_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick(monkeypatch, longest_absence=1.0)
+    servers, port = Servers(), free_port()
+    url = servers(script=TALKING, port=port)
+    wishes = [{"q": json.dumps({"say": "x", "n": n, "pause": 0.0}), "gold": "x"} for n in range(30)]
+    write_task(tmp_path, wishes, TASK)
+    options: dict[str, Any] = {
+        "tasks": ["t"], "include_path": str(tmp_path), "include_defaults": False, "output_path": str(tmp_path / "run"),
+    }  # fmt: skip
+    arguments = {"model": "m", "base_url": url, "num_concurrent": 2}
+    gone = load_model("openai-chat", arguments)
+    asyncio.run(gone.greet())  # type: ignore[union-attr]
+    servers.end()
+
+    async def nothing() -> None:
+        """It was greeted when it was there."""
+
+    gone.greet = nothing  # type: ignore[union-attr,method-assign]
+    with pytest.raises(Absent, match="can go on"):
+        assay.simple_evaluate(gone, **options)
+    again = Servers()
+    try:
+        again(script=TALKING, port=port)
+        found = assay.simple_evaluate("openai-chat", arguments, **options)
+        assert found["results"]["t"]["exact_match,none"] == 1.0
+    finally:
+        again.end()
+
+
+# money
+
+
+def test_what_was_spent_before_counts_from_the_beginning(talking: str, tmp_path: Path) -> None:
+    """The second part asks other documents first: what the first part cost must be known all the same."""
+    rows = [{"q": json.dumps({"say": "x", "n": n, "usage": [0, 10, 0]}), "gold": "x"} for n in range(20)]
+    write_task(tmp_path, rows, TASK)
+    told = {"model": "m", "base_url": talking, "price_in": 0.0, "price_out": 1e6 / 10}  # one for each answer
+    options: dict[str, Any] = {
+        "tasks": ["t"], "include_path": str(tmp_path), "include_defaults": False, "output_path": str(tmp_path / "run"),
+        "gen_kwargs": {"max_gen_toks": 10},
+    }  # fmt: skip
+    first = assay.simple_evaluate("openai-chat", told, max_cost=8.5, **options)
+    assert first["assay"]["account"]["cost"] == pytest.approx(8.0)
+    journal = tmp_path / "run/responses.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    before = len(fetched(talking, "/log"))
+    second = assay.simple_evaluate("openai-chat", told, max_cost=8.5, **options)
+    assert second["assay"]["status"] == "partial"
+    asked = [each for each in fetched(talking, "/log")[before:] if "usage" in each["body"]["messages"][-1]["content"]]
+    assert asked == []
+    assert len(journal.read_text().splitlines()) == len(lines)
+
+
+def test_a_server_that_does_not_tell_is_paid_what_was_set_aside(talking: str, tmp_path: Path) -> None:
+    rows = [{"q": json.dumps({"say": "x", "n": n, "usage": [0, 0, 0]}), "gold": "x"} for n in range(20)]
+    write_task(tmp_path, rows, TASK)
+    told = {"model": "m", "base_url": talking, "price_in": 0.0, "price_out": 1e6 / 10}
+    found = assay.simple_evaluate(
+        "openai-chat",
+        told,
+        tasks=["t"],
+        include_path=str(tmp_path),
+        include_defaults=False,
+        max_cost=5.5,
+        gen_kwargs={"max_gen_toks": 10},
+    )
+    assert found["assay"]["tasks"]["t"]["documents"] == 5
+
+
+def test_thinking_is_set_aside_too(talking: str) -> None:
+    told = {"model": "m", "base_url": talking, "price_in": 0.0, "price_out": 1e6}
+    model: Any = load_model("anthropic", {**told, "thinking": 1000})
+    assert model.estimate(Generate("x", {"max_gen_toks": 24})) == pytest.approx(1024)
+
+
+# scorers that ask
+
+
+class Asking(GenerationScorer):
+    """Asks a model in a role and takes what it says as a number."""
+
+    asks = True
+
+    def __init__(self, config: Any = None, role: str = "judge", told: Any = None) -> None:
+        super().__init__(config)
+        self.role, self.told = role, told
+
+    def models(self) -> dict[str, Any]:
+        return {self.role: self.told}
+
+    def questions(self, result: Any) -> Sequence[Request]:
+        return [Generate(f"{self.role}: {answer}", PLAIN, role=self.role) for answer in result.results]
+
+    def verdict(self, result: Any, responses: Sequence[Response]) -> Any:
+        assert all(isinstance(each, Text) for each in responses)
+        return [float(each.text) for each in responses]  # type: ignore[union-attr]
+
+
+def judge(value: str) -> Scripted:
+    return Scripted(generate=lambda prompt, params, repeat: value, identity=f"judge {value}")
+
+
+@pytest.mark.usefixtures("own_registry")
+@pytest.mark.parametrize("beside", ["", "  - {name: c, filter: [{function: take_first}], scorer: ranks}\n"])
+def test_each_scorer_gets_its_own_verdicts(beside: str, tmp_path: Path) -> None:
+    class First(Asking):
+        """The first judge."""
+
+    class Second(Asking):
+        """The second."""
+
+    @register_scorer("ranks")
+    class Ranks(GenerationScorer):
+        def score_batch(self, results: Sequence[Any]) -> Sequence[float]:
+            return [0.0 for _ in results]
+
+    SCORER_REGISTRY["first"], SCORER_REGISTRY["second"] = First, Second
+    yaml = (
+        "filter_list:\n"
+        "  - {name: a, filter: [{function: take_first}], scorer: {type: first, kwargs: {role: one}}}\n"
+        "  - {name: b, filter: [{function: take_first}], scorer: {type: second, kwargs: {role: two}}}\n" + beside
+    )
+    found = generate(tmp_path, ["x", "y"], ["x", "y"], yaml, model_role={"one": judge("1"), "two": judge("2")})
+    assert (found["results"]["t"]["first,a"], found["results"]["t"]["second,b"]) == (1.0, 2.0)
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_role_that_nobody_has_is_refused_before_any_request(tmp_path: Path) -> None:
+    SCORER_REGISTRY["asking"] = Asking
+    with pytest.raises(ConfigError, match="--model_role judge="):
+        generate(tmp_path, ["x"], ["x"], "scorer: asking\n")
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_two_tasks_with_different_judges_in_one_role_are_refused(tmp_path: Path) -> None:
+    SCORER_REGISTRY["asking"] = Asking
+    for name in ("a", "b"):
+        yaml = TASK + f"scorer: {{type: asking, kwargs: {{told: {{model: dummy, model_args: {{x: {name}}}}}}}}}\n"
+        write_task(tmp_path, [{"q": "a", "gold": "a"}], yaml, name=name)
+    with pytest.raises(ConfigError, match="different models for the role 'judge'"):
+        run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"), ["a", "b"])
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_metrics_may_come_from_a_hook(tmp_path: Path) -> None:
+    @register_scorer("hooked")
+    class Hooked(GenerationScorer):
+        def get_metrics(self, filter_name: str) -> Any:
+            import dataclasses
+
+            return [dataclasses.replace(metric, name="mine") for metric in super().get_metrics(filter_name)]
+
+    found = generate(tmp_path, ["x", "y"], ["x", "z"], "scorer: hooked\n")["results"]["t"]
+    assert found["mine,none"] == 0.5
+
+
+def test_reductions_see_all_answers_where_nobody_named_a_filter(tmp_path: Path) -> None:
+    yaml = SEVERAL + "repeats: 4\nmetric_list: [{metric: exact_match, reduction: pass@2}]\n"
+    found = generate(tmp_path, [["a", "b", "b", "b"]], ["a"], yaml)["results"]["t"]
+    assert (found["exact_match,none"], found["pass@2,none"]) == (0.25, 0.5)
+    named = yaml + "filter_list: [{name: first, filter: [{function: take_first}]}]\n"
+    with pytest.raises(ConfigError, match="take_first_k"):
+        generate(tmp_path, [["a"] * 4], ["a"], named)
+
+
+def test_dropping_examples_needs_a_model_that_counts(talking: str) -> None:
+    arguments = {"model": "m", "base_url": talking}
+    with pytest.raises(ConfigError, match="give tokenizer"):
+        assay.simple_evaluate("openai-chat", arguments, tasks=["first_steps_sums"], over_length="drop_shots")
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "said"),
+    [
+        ("openai", {"likelihoods": "ecoh"}, "did you mean 'echo'"),
+        ("openai", {"timeout": "5m"}, "timeout must be a number"),
+        ("openai", {"num_concurrent": "many"}, "num_concurrent must be a whole number"),
+        ("openai", {"header": "x"}, "header must be a mapping"),
+        ("anthropic", {"seed": 5}, "no argument 'seed'"),
+        ("openai", {"base_url": ["http://a:b@x", "http://c:d@y"]}, "different users"),
+    ],
+)
+def test_values_of_arguments_are_looked_at(name: str, told: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_model(name, {"model": "m", **told})
