@@ -7,7 +7,7 @@ The last user message, or the prompt, is a JSON object of what to do, all of it 
   connection after so many pieces; error: send an error event after so many pieces; plain: do not stream although asked to;
   tags: the thinking stands in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
   times to refuse (status 503) before answering; raw, raw_text, events: answer with just that; garbage: bytes that are no HTTP;
-  refuses_n, ignores_n: several answers at once; drip: send comments instead of data, for ever; reset: close at once.
+  refuses_n, ignores_n: several answers at once; drip: send comments instead of data, for ever; reset: close at once;
   wait: seconds before an answer that comes at once.
 A judge's prompt is answered with a verdict: the answer in its fence is such an object, too, with a `score`.
 Anything else is answered with "hello". GET /log: every body, path and headers that came.

@@ -121,3 +121,15 @@ def test_a_limit_of_money_ends_judging_and_a_larger_one_goes_on(talking: str, tm
     assert finish(*command(tmp_path / "tasks", talking, output, max_cost=1), cwd=tmp_path) == 0
     _, marks = asked(talking)
     assert len(marks) == len(set(marks)) == DOCUMENTS
+
+
+def test_a_judged_run_is_scored_again_without_asking_the_judge(talking: str, tmp_path: Path) -> None:
+    write(tmp_path / "tasks", wait=0.0)
+    output = tmp_path / "run"
+    assert finish(*command(tmp_path / "tasks", talking, output), cwd=tmp_path) == 0
+    before = len(fetched(talking, "/log"))
+    assert finish("-m", "assay", "score", str(output), "--metric", "exact_match", cwd=tmp_path) == 0
+    assert len(fetched(talking, "/log")) == before
+    again = json.loads(next((output / "scored").rglob("results.json")).read_text())
+    assert again["results"]["t"]["llm_judge,none"] == results(output)["results"]["t"]["llm_judge,none"]
+    assert again["results"]["t"]["exact_match,none"] == 0.0

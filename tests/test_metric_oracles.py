@@ -6,6 +6,7 @@ import math
 import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -30,7 +31,8 @@ from assay.filters import FILTERS
 from assay.filters.pipeline import DEFAULT, build_pipeline
 from assay.records import Failed, Sample
 from assay.scorers.loop import Document, Scoring
-from assay.scorers.metrics import CHOICE, GENERATE, LIKELIHOOD, ROLLING
+from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading
+from assay.scorers.scorer import Scorer
 from assay.scorers.text_metrics import edits
 from assay.tasks.metrics import Binder
 from assay.tasks.settings import Helpers
@@ -53,7 +55,9 @@ def scoring(output_type: str, metrics: Sequence[Mapping[str, Any]]) -> Scoring:
         for metric in metrics
     ]  # fmt: skip
     bound = Binder(output_type, place, helpers, lenient=False).bind(configs, processed=False)
-    return Scoring(output_type, [(build_pipeline(DEFAULT, place), bound)])
+    scorer = Scorer()
+    scorer.bind(DEFAULT.name, bound)
+    return Scoring([(build_pipeline(DEFAULT, place), scorer)], Reading(output_type))
 
 
 def scores(scored: Scoring, doc: Mapping[str, Any], responses: Sequence[Any]) -> Mapping[str, Any]:
@@ -93,7 +97,7 @@ def test_documents_score_as_in_lm_eval(kind: str) -> None:
         names = [{"name": name, **own.get(name, {}), **case.get("kwargs", {})} for name in case["found"]]
         scored = scoring(KINDS[kind], names)
         if kind == "several references":
-            scored = Scoring(GENERATE, scored.pipelines, multiple_targets=True)
+            scored = replace(scored, reading=scored.reading.but(multiple_targets=True))
         results = [tuple(each) if isinstance(each, list) else each for each in case["results"]]
         found = scores(scored, case["doc"], results)
         assert set(found) == set(case["found"])
@@ -191,7 +195,7 @@ def pairs(seed: int, count: int = CASES) -> Iterator[tuple[list[str], str]]:
 def value(name: str, references: list[str], answer: str, **options: Any) -> Any:
     """The values of metrics of an answer, with every reference."""
     scored = scoring(GENERATE, [{"name": name, **options}])
-    several = Scoring(GENERATE, scored.pipelines, multiple_targets=True)
+    several = replace(scored, reading=scored.reading.but(multiple_targets=True))
     found = scores(several, {"gold": references}, [answer])
     return found.get(name, found)
 
@@ -305,7 +309,7 @@ def labelled(seed: int, count: int = CASES) -> Iterator[tuple[list[str], list[st
 
 def estimated(scored: Scoring, key: str, values: Sequence[Any]) -> Any:
     """The number of a metric over documents, as a run computes it."""
-    [(_, metrics)] = scored.pipelines
+    metrics = scored.metrics
     named = scored.parents.get(key, key)
     aggregation: Any = next(metric.aggregation for metric in metrics if metric.name == named)
     known = AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation

@@ -392,13 +392,13 @@ def test_samples_are_read_back_as_they_were_written(
         responses = [Failed("no answer"), *responses[1:]]
     raw = [] if fails else grouped(sample.requests, responses, repeats)
     writer = SampleWriter(folder, "t")
-    writer.add(Kept(sample, raw, (), repeats, "no answer" if fails else "", replies(responses)))
+    writer.add(Kept(sample, raw, (), repeats, "no answer" if fails else "", replies(responses, len(responses))))
     writer.end()
     writer.place()
     [stored] = SampleFile(folder / "t.parquet", repeats).samples()
     assert stored.sample == sample._replace(prefix=stored.sample.prefix)
     assert stored.sample.prefix in (sample.prefix, "")
-    assert replies(stored.responses) == replies(responses)
+    assert replies(stored.responses, len(stored.responses)) == replies(responses, len(responses))
     assert stored.failed == ("no answer" if fails else "")
     if not fails:
         assert grouped(stored.sample.requests, stored.responses, repeats) == raw

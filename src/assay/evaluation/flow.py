@@ -29,7 +29,7 @@ from assay.runs.journal import Journal
 from assay.runs.results import troubles
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
-from assay.scorers.scorer import Scorer
+from assay.scorers.scorer import Scorer, models_of
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import check_model, check_samples, ready_groups, refuse_unsafe
@@ -158,16 +158,9 @@ class Run:
 
     def _wanted_models(self) -> dict[str, object]:
         """The models that scorers ask, by role."""
-        wanted: dict[str, object] = {}
-        for run in self.tasks:
-            for role, told in run.runnable.models().items():
-                if role in wanted and wanted[role] not in (None, told) and told is not None:
-                    what = f"tasks name different models for the role {role!r}"
-                    fix = f"give each a role of its own, or one model for all: --model_role {role}=…"
-                    if role not in self.roles and role not in (self.config.model_role or {}):
-                        raise ConfigError([Problem(Place(f"task {run.runnable.task.name!r}"), what, fix)])
-                wanted[role] = told if told is not None else wanted.get(role)
-        return wanted
+        named = {**(self.config.model_role or {}), **self.roles}
+        asked = [run.runnable.models() for run in self.tasks]
+        return models_of({role: None if role in named else told for role, told in each.items()} for each in asked)
 
     def _check_counting(self) -> None:
         """Examples can only be dropped by a model that says how long a prompt is and may be."""

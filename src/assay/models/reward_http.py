@@ -45,7 +45,10 @@ class RewardHTTP(Served):
     def _body(self, request: Loglikelihood) -> dict[str, Any]:
         if self._way == "score":
             return {"text_1": request.context, "text_2": request.continuation}
-        asked, answered = {"role": "user", "content": request.context}, {"role": "assistant", "content": request.continuation}
+        asked, answered = (
+            {"role": "user", "content": request.context},
+            {"role": "assistant", "content": request.continuation},
+        )
         return {"messages": [asked, answered]}
 
     async def _said(self) -> str:

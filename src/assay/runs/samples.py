@@ -25,12 +25,9 @@ class Kept(NamedTuple):
     """What deserves a look about it: see tasks/audit.py."""
 
 
-def replies(responses: Sequence[Response], own: int | None = None) -> Sequence[Mapping[str, Any]] | None:
-    """What is worth keeping beside the texts and numbers of responses; behind the first `own` they are verdicts."""
-    own = len(responses) if own is None else own
-    if len(responses) == own and all(
-        type(each) is Likelihood and each.usage is None for each in responses
-    ):  # most of all
+def replies(responses: Sequence[Response], own: int) -> Sequence[Mapping[str, Any]] | None:
+    """What is worth keeping beside the texts and numbers of responses; the first `own` are those to the sample's requests."""
+    if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
         return None
     found = [_reply(response) for response in responses[:own]]
     found += [{**_reply(response), **_verdict(response)} for response in responses[own:]]

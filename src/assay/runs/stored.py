@@ -163,8 +163,8 @@ def _responses(
     if replies is None and raw and isinstance(requests[0], Loglikelihood):  # a hundred thousand times four of them
         return [Likelihood(value if value is not None else _LEAST, greedy) for value, greedy in raw]
     told: Sequence[Mapping[str, Any]] = replies if replies is not None else [{}] * len(raw)
-    own = [_response(*each) for each in zip(requests, raw, told[: len(requests)], strict=bool(raw))]
-    return [*own, *map(_verdict, told[len(requests) :])]
+    own = [_response(*each) for each in zip(requests, raw, told[: len(raw)], strict=bool(raw))]
+    return [*own, *map(_verdict, told[len(raw) :])]
 
 
 def _verdict(reply: Mapping[str, Any]) -> Response:

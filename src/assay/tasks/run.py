@@ -79,11 +79,14 @@ class TaskRun:
         own = len(sample.requests)
         told = replies(responses, own)
         if failure is not None or sample.problem:
-            document, reason = self._failed(sample, responses, failure.reason if failure is not None else "")
+            answered = () if failure is None or failure in responses[:own] else responses[:own]
+            kept = self.runnable.document(sample, answered).responses if answered else ()
+            reason = failure.reason if failure is not None else sample.problem
+            reason = f"judge: {reason}" if answered else reason
             if self.runnable.is_batch:
-                self._together.append((document, told, reason))
+                self._together.append((Document(sample, kept), told, reason))
             else:
-                self._fail(sample, reason, document.responses, told)
+                self._fail(sample, reason, kept, told)
             return
         self._notice(sample, responses[:own])
         document = self.runnable.document(sample, responses)
@@ -129,13 +132,6 @@ class TaskRun:
                     noticed["empty"] += 1
             if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
                 noticed[SHORTENED] += 1
-
-    def _failed(self, sample: Sample, responses: Sequence[Response], reason: str) -> tuple[Document, str]:
-        """A sample without an answer; or with one, which is kept, that a scorer was told nothing about. And why."""
-        own = responses[: len(sample.requests)]
-        if not reason or any(isinstance(response, Failed) for response in own):
-            return Document(sample, ()), reason or sample.problem
-        return self.runnable.document(sample, own), f"judge: {reason}"
 
     def _fail(
         self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), told: Replies = None
