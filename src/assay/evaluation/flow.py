@@ -17,7 +17,7 @@ from assay.engine import Budget, Counts, Ended, Engine, Memory, Started
 from assay.engine.patience import introduce
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.conduct import fewer_collections, run_async
-from assay.evaluation.models import UNDER_TEST, labels, model_under_test, refuse_unpriced, role_models
+from assay.evaluation.models import UNDER_TEST, check_roles, labels, model_under_test, refuse_unpriced, role_models
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.outcome import outcome
 from assay.evaluation.record import config_section, facts, helper_digests, remembered, run_section, spec, task_facts
@@ -131,6 +131,7 @@ class Run:
     def _execute(self) -> dict[str, Any]:
         models = {UNDER_TEST: self.ready_model(), **role_models(self.config, self.roles, self._wanted_models())}
         check_model(self.ready_model(), [run.runnable for run in self.tasks])
+        check_roles(models, self._scorers())
         self._check_counting()
         refuse_unpriced(models, self.config.max_cost)
         for model in models.values():

@@ -1,6 +1,6 @@
 """The models of a run: the one under test, and those that have a role beside it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from assay.config.arguments import parse_arguments
@@ -8,6 +8,8 @@ from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.models.load import backend, load_model, parameters
 from assay.models.protocol import AnyModel, Remote
+from assay.scorers.scorer import Scorer
+from assay.tasks.preflight import MEANING
 
 UNDER_TEST = "model"
 
@@ -58,6 +60,16 @@ def role_models(config: RunConfig, given: Mapping[str, AnyModel], wanted: Mappin
         if role not in found:
             found[role] = load_model(*parse_role(told, role))
     return found
+
+
+def check_roles(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> None:
+    """Refuse models that cannot do what the scorers ask of their role."""
+    for scorer in scorers:
+        for role in () if scorer.members else scorer.models():
+            if not getattr(models[role].can, scorer.asks_for):
+                what = f"scorer {scorer.name!r} needs a model that can {MEANING[scorer.asks_for]}"
+                fix = f"give the role {role!r} another model than {models[role].name!r}"
+                raise ConfigError([Problem(Place(f"model_role.{role}"), what, fix)])
 
 
 def labels(models: Mapping[str, AnyModel]) -> dict[str, str]:

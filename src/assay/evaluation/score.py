@@ -75,6 +75,7 @@ def score(paths: str | Path | Sequence[str | Path], wanted: Wanted | None = None
     refuse_unsafe(found.tasks.values(), confirmed=wanted.confirm_run_unsafe_code)
     tasks = {name: altered(task, filters, metrics) for name, task in found.tasks.items()}
     runs, broken, _ = ready(answers, found._replace(tasks=tasks), config)
+    _refuse_stale(answers, runs)
     remarks = [*_remarks(answers, found, runs), *(f"not scored: {name}: {why}" for name, why in broken.items())]
     target = Path(wanted.output_path) if wanted.output_path is not None else answers.folder
     with new_version(target) as part:
@@ -198,6 +199,19 @@ def _remarks(answers: Answers, found: Definitions, runs: Sequence[TaskRun]) -> l
             name = run.runnable.task.name
             said.append(f"{name}: {', '.join(asked)} changed since the run: the answers are to what it said then")
     return said
+
+
+def _refuse_stale(answers: Answers, runs: Sequence[TaskRun]) -> None:
+    """Verdicts are on the answers that filters left then: what judges were not asked about cannot be scored without them."""
+    for run in runs:
+        if not any(scorer.asks for scorer in run.runnable.scorers()):
+            continue
+        changed = changed_keys(answers, run) if isinstance(answers, StoredRun) else ["scorer"]
+        stale = [key for key in ("filter_list", "scorer") if key in changed]
+        if stale:
+            what = f"a scorer asks other models, which were not asked about this: {' and '.join(stale)} changed"
+            fix = "run it again, with --use_cache DIR for what was asked before"
+            raise ConfigError([Problem(Place(f"task {run.runnable.task.name!r}"), what, fix)])
 
 
 def changed_keys(answers: Answers, run: TaskRun) -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -236,10 +236,11 @@ class Served:
 
 
 def messages_of(prompt: str) -> list[Message]:
-    """The conversation that a prompt is; a bare text is what the user says."""
+    """The conversation that a prompt is; a bare text is what the user says, also one that only begins like a conversation."""
     if prompt.startswith(MESSAGES):
-        found: list[Message] = json.loads(prompt)
-        return found
+        with suppress(ValueError):
+            found: list[Message] = json.loads(prompt)
+            return found
     return [{"role": "user", "content": prompt}]
 
 

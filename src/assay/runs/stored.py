@@ -164,12 +164,15 @@ def _responses(
         return [Likelihood(value if value is not None else _LEAST, greedy) for value, greedy in raw]
     told: Sequence[Mapping[str, Any]] = replies if replies is not None else [{}] * len(raw)
     own = [_response(*each) for each in zip(requests, raw, told[: len(raw)], strict=bool(raw))]
-    return [*own, *(_said(reply) for reply in told[len(raw) :])]
+    return [*own, *map(_verdict, told[len(raw) :])]
 
 
-def _said(reply: Mapping[str, Any]) -> Response:
-    """What a scorer was told about the answers."""
-    return Failed(reply["failed"]) if "failed" in reply else _response(None, reply["verdict"], reply)
+def _verdict(reply: Mapping[str, Any]) -> Response:
+    """What a scorer was told about an answer."""
+    if "failed" in reply:
+        return Failed(reply["failed"])
+    said = reply["verdict"]
+    return _response(None, said if isinstance(said, str) else (said, False), reply)
 
 
 def _failure(reply: Mapping[str, Any]) -> Response:

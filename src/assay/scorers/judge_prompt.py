@@ -8,10 +8,9 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from assay.errors import did_you_mean
 from assay.scorers.scorer import Unscored
+from assay.scorers.verdicts import plain
 
 _ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
-CONVERSATION = '[{"role"'
-"""How a prompt begins that models take for a conversation: an answer must not begin one."""
 SHARED = ("question", "reference", "references", "rubric", "doc", "id", "low", "high")
 
 _SCENE = """
@@ -67,7 +66,6 @@ class JudgePrompt:
         whole = text if text is not None else (GRADING if grading else COMPARING)
         if "id" not in used:
             whole = f"{whole.rstrip()}\n{SCORE if grading else WINNER}"
-        self._opens_conversation = whole.lstrip().startswith(CONVERSATION)
         self._template = _ENVIRONMENT.from_string(whole)
 
     def filled(self, **values: Any) -> str:
@@ -75,9 +73,7 @@ class JudgePrompt:
             made = self._template.render(values)
         except (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             raise Unscored(f"judge: the prompt cannot be filled: {error}") from None
-        if made.startswith(CONVERSATION) and not self._opens_conversation:
-            return f"\n{made}"
-        return made
+        return plain(made)
 
 
 def _variables(text: str) -> set[str]:

@@ -22,6 +22,7 @@ class RewardModelScorer(GenerationScorer):
 
     name = "reward"
     asks = True
+    asks_for = "loglikelihood"
     gives = ("reward",)
 
     def __init__(

@@ -45,6 +45,8 @@ class Scorer:
     output_types: ClassVar[tuple[str, ...]] = (GENERATE, CHOICE, LIKELIHOOD, ROLLING)
     asks: bool = False
     """Whether it asks other models."""
+    asks_for: ClassVar[str] = "generate"
+    """What those models must be able to do: generate, loglikelihood or rolling."""
     cached: ClassVar[bool] = False
     """Whether its scores are kept beside the run by what they depend on, and not computed again: for what takes long."""
     version: ClassVar[object] = 1
