@@ -69,9 +69,11 @@ MAY_CATCH_ANYTHING = {
     "aggregate/estimate.py": "an aggregation may be anybody's code",
     "groups/aggregators.py": "an aggregation may be anybody's code",
     "compat/class_task.py": "a class is anybody's code",
+    "engine/calls.py": "calls are anybody's code",
     "engine/lanes.py": "whatever a model raises, its requests failed",
     "models/litellm.py": "its errors are those of a hundred libraries",
     "models/scripted.py": "a script stands for a model",
+    "plans/graph.py": "nodes are anybody's code",
     "scorers/loop.py": "filters and metrics may be anybody's code",
     "cli/show.py": "--render runs helper code",
 }

@@ -167,6 +167,7 @@ def _plain(response: Response) -> Any:
     if isinstance(response, Text):
         more = {"finish": response.finish, "reasoning": response.reasoning}
         return {"text": response.text, **{name: value for name, value in more.items() if value}}
+    assert isinstance(response, Failed), "nothing else is written down"
     return {"failed": response.reason}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from assay.aggregate.board import Board
 from assay.filters.step import INVALID, contains
 from assay.filters.step import UNFINISHED as UNFINISHED_MARK
-from assay.records import UNFINISHED, Failed, FilterScores, Response, Sample, Text
+from assay.records import UNFINISHED, Failed, FilterScores, Outcome, Response, Sample, Text
 from assay.runs.samples import Kept, replies
 from assay.scorers.loop import Document
 from assay.tasks.runnable import Runnable
@@ -75,7 +75,7 @@ class TaskRun:
         if failure is not None or sample.problem:
             self._fail(sample, failure.reason if failure is not None else sample.problem, told=told)
             return
-        self._notice(sample, responses[: len(sample.requests)])
+        self._notice(sample, responses[: len(sample.requests)] or responses)  # a graph's are all its own
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
             self._together.append((document, told))
@@ -111,6 +111,8 @@ class TaskRun:
                     noticed[UNFINISHED_THINKING] += 1
                 elif not response.text.strip():
                     noticed["empty"] += 1
+            if isinstance(response, Outcome):
+                noticed.update(response.noticed)
             if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
                 noticed[SHORTENED] += 1
 
