@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
@@ -63,8 +63,8 @@ class SamplerNode:
         }
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        raise NotImplementedError("a sampler asks nobody")
-        yield
+        yield ()
+        return self.apply(state, walk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +114,24 @@ def _filled(parts: Sequence[Mapping[str, Any]], state: State) -> list[dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A model of a node: whom to ask, with which parameters, and how messages become a prompt for it."""
+    """A model of a node: whom to ask, and how messages become a prompt for it.
+
+    `params` ask a server for the structure, where it `takes` a JSON Schema; `plain` are those without, for a model that is
+    told in words.
+    """
 
     role: str
     params: Mapping[str, object]
+    plain: Mapping[str, object]
     write: Callable[[list[Message]], str]
     structure: Structure | None = None
-    plain: Mapping[str, object] = field(default_factory=dict)
-    """The parameters without what asks the server for structured output."""
+    takes: Callable[[], bool] = lambda: True
 
     def ask(self, messages: list[Message], walk: Walk) -> "Attempt":
-        asked = messages
-        if self.structure is not None and self.params is self.plain:  # the model is told in words
-            asked = self.structure.asked_in(messages)
-        return Attempt(self, messages, walk.generate(self.role, self.write(asked), self.params))
+        if self.structure is None or self.takes():
+            return Attempt(self, messages, walk.generate(self.role, self.write(messages), self.params))
+        words = self.write(self.structure.asked_in(messages))
+        return Attempt(self, messages, walk.generate(self.role, words, self.plain))
 
 
 class Attempt(NamedTuple):

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.registry import library_problem
 from assay.scorers.metrics import DEFAULTS, METRICS, Declared, Metric, Repeated, pair
 from assay.scorers.reduce import ADDED, PLAIN, Reductions, read_reductions
 from assay.scorers.results import GENERATE, GenResult
@@ -20,9 +20,6 @@ from assay.tasks.settings import Helpers
 
 OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
-PACKAGES = {"sklearn": "scikit-learn", "rouge_score": "rouge-score", "math_verify": "math-verify"}
-EXTRAS = {"math_verify": "math"}
-"""The extra that brings a library, where it is not `metrics`."""
 
 
 class Binder:
@@ -212,9 +209,9 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _need(module: str | None, place: Place, what: str) -> None:
-    if module is not None and find_spec(module) is None:
-        fix = f"pip install 'assay[{EXTRAS.get(module, 'metrics')}]'"
-        raise ConfigError([Problem(place, f"{what} needs {PACKAGES.get(module, module)}, which is not installed", fix)])
+    problem = library_problem(module, what, place)
+    if problem is not None:
+        raise ConfigError([problem])
 
 
 def _never(result: Any) -> Any:  # noqa: ARG001

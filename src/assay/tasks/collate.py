@@ -1,0 +1,275 @@
+"""The report of a graph evaluation: aggregator metrics over the unit results of all records, read once.
+
+A record without a unit result is not counted as wrong: it is counted, told, and makes the report incomplete. An aggregator
+that fails is told where its number would stand; the others are not lost.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from assay.aggregate.collected import AggregatorMetric, Tally
+from assay.aggregate.collected_table import make_aggregator
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.scorers.unit import UnitMetricResult, finite
+from assay.tasks.graph_parts import GraphPostProcessor as GraphPostProcessor
+from assay.tasks.unit_metrics import UnitMetrics as UnitMetrics
+from assay.tasks.unit_metrics import check_unit_metrics as check_unit_metrics
+
+ENTRY_KEYS = ("name", "params", "unit_metrics_results", "metadata", "as")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of the records that were asked for."""
+
+    requested: int
+    ok: int
+    failed: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One number of the report: an aggregator metric over a column of unit results.
+
+    `key` is what it is called there; `metadata` takes columns of the record into the unit results' metadata.
+    """
+
+    key: str
+    name: str
+    column: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_entries(
+    written: Sequence[Mapping[str, Any]], *, like_sygra: bool = False, field_names: bool = False
+) -> Iterator[Entry]:
+    """The entries of an `aggregator_metrics_map`: one for every column. With `field_names`, keys name the column, too."""
+    for each in written:
+        columns = each.get("unit_metrics_results") or ()
+        several = [columns] if isinstance(columns, str) else list(columns)
+        if like_sygra:
+            several = several[:1]
+        for column in several:
+            name = str(each.get("name"))
+            key = f"{column}-{name}" if field_names or len(several) > 1 else name
+            key = str(each["as"]) if each.get("as") and len(several) == 1 else key
+            yield Entry(key, name, str(column), each.get("params") or {}, each.get("metadata") or {})
+
+
+class Collected:
+    """An entry at work: what it has found so far, what it missed, and what went wrong."""
+
+    def __init__(self, entry: Entry, *, like_sygra: bool) -> None:
+        self.entry = entry
+        self.missing = 0
+        self.error = ""
+        self._seen = False
+        self._tally: Tally | None = None
+        try:
+            metric = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra)
+            self._columns = _metadata_columns(entry, metric)
+            self._tally = metric.tally()
+        except Exception as error:  # noqa: BLE001  # a metric may be anybody's code: told, and the others stand
+            self.error = _told(error)
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Look at one record."""
+        cell = record.get(self.entry.column)
+        self._seen = self._seen or self.entry.column in record
+        if cell is None:
+            self.missing += 1
+        if cell is None or self._tally is None or self.error:
+            return
+        try:
+            self._tally.add(_with_columns(_result(cell, self.entry.column), record, self._columns))
+        except Exception as error:  # noqa: BLE001  # as above
+            self.error = _told(error)
+
+    def value(self, columns: Sequence[str]) -> dict[str, Any]:
+        """What the report says; where that cannot be said, why."""
+        if not self._seen and not self.error:
+            known = ", ".join(map(str, columns))
+            self.error = f"Missing unit metric results field {self.entry.column!r} in data. Available columns: {known}"
+        if not self.error and self._tally is not None:
+            try:
+                found: dict[str, Any] = finite(self._tally.value())
+                return found
+            except Exception as error:  # noqa: BLE001  # as above
+                self.error = _told(error)
+        return {"error": self.error}
+
+
+def _result(cell: Any, column: str) -> UnitMetricResult:
+    if isinstance(cell, UnitMetricResult):
+        return cell
+    if not isinstance(cell, Mapping) or "correct" not in cell:
+        raise ValueError(f"{column!r} holds something else than results of a unit metric: {cell!r:.60}")
+    return UnitMetricResult.from_dict(cell)
+
+
+def _with_columns(result: UnitMetricResult, record: Mapping[str, Any], columns: Mapping[str, str]) -> UnitMetricResult:
+    more = {key: record[column] for key, column in columns.items() if column in record}
+    return replace(result, metadata={**result.metadata, **more}) if more else result
+
+
+def _metadata_columns(entry: Entry, metric: AggregatorMetric) -> dict[str, str]:
+    """By key of the metadata, the column of the record that it comes from."""
+    return {**{column: column for column in metric.columns}, **entry.metadata}
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ConfigError):
+        return "; ".join(f"{problem.what} — {problem.fix}" for problem in error.problems)
+    return f"{type(error).__name__}: {error}"
+
+
+def collate(
+    records: Iterable[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, Any]],
+    counts: Counts | None = None,
+    *,
+    like_sygra: bool = False,
+    field_names: bool = False,
+) -> list[dict[str, Any]]:
+    """The report: a list of one object with `evaluation_summary` and `results`. Records are looked at once, in order."""
+    read = read_entries(entries, like_sygra=like_sygra, field_names=field_names)
+    collected = [Collected(entry, like_sygra=like_sygra) for entry in read]
+    columns: Sequence[str] = ()
+    total = unscored = 0
+    for record in records:
+        columns = columns or tuple(record)
+        total += 1
+        for each in collected:
+            each.take(record)
+        unscored += any(record.get(each.entry.column) is None for each in collected)
+    if not total:
+        return [{"evaluation_summary": _summary(total, "no_data", counts, like_sygra=like_sygra), "results": {}}]
+    results = {each.entry.key: each.value(columns) for each in collected}
+    if like_sygra:
+        return [_sygra_report(total, collected, results)]
+    known = counts or Counts(total, total - unscored, unscored)
+    return [_report(total, collected, results, known)]
+
+
+def _report(total: int, collected: Sequence[Collected], results: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
+    errors = {each.entry.key: each.error for each in collected if each.error}
+    without = {each.entry.key: each.missing for each in collected if each.missing and not each.error}
+    if errors and len(errors) == len(collected):
+        status = "fatal_error"
+    else:
+        status = "incomplete" if errors or without or counts.failed else "success"
+    summary = _summary(total, status, counts, like_sygra=False)
+    if without:
+        summary["without_result"] = without
+    if errors:
+        summary["error"] = "; ".join(f"{key}: {error}" for key, error in errors.items())
+    return {"evaluation_summary": summary, "results": dict(results)}
+
+
+def _sygra_report(total: int, collected: Sequence[Collected], results: Mapping[str, Any]) -> dict[str, Any]:
+    """As SyGra tells it: the first error discards everything, and records without a result are not mentioned."""
+    for each in collected:
+        if each.error:
+            summary = {"total_records": total, "status": "fatal_error", "error": each.error}
+            return {"evaluation_summary": summary, "results": {}}
+    return {"evaluation_summary": {"total_records": total, "status": "success"}, "results": dict(results)}
+
+
+def _summary(total: int, status: str, counts: Counts | None, *, like_sygra: bool) -> dict[str, Any]:
+    told = {} if like_sygra else asdict(counts or Counts(total, total))
+    return {"total_records": total, "status": status, **told}
+
+
+class MetricCollatorPostProcessor(GraphPostProcessor):
+    """The post-processor that makes the report. Its parameters are those of the YAML file.
+
+    `unit_metrics_results` is the column of entries that name none. Of the metadata that `process` is given it looks at
+    `counts`, a Counts, and at `compat`: with "sygra" the report is SyGra's.
+    """
+
+    def __init__(
+        self,
+        aggregator_metrics_map: list[dict[str, Any]] | None = None,
+        *,
+        unit_metrics_results: str | None = None,
+        field_names: bool = False,
+        use_previous_output: bool = False,
+    ) -> None:
+        own = {"unit_metrics_results": unit_metrics_results} if unit_metrics_results else {}
+        self.aggregator_metrics_map = [{**own, **entry} for entry in aggregator_metrics_map or ()]
+        self.field_names = field_names
+        self.use_previous_output = use_previous_output
+
+    def process(self, data: Iterable[Mapping[str, Any]], metadata: dict[str, Any]) -> list[Any]:
+        like_sygra = metadata.get("compat") == "sygra"
+        return collate(
+            data,
+            self.aggregator_metrics_map,
+            metadata.get("counts"),
+            like_sygra=like_sygra,
+            field_names=self.field_names,
+        )
+
+
+def check_aggregators(
+    entries: Sequence[Mapping[str, Any]],
+    produced_columns: Collection[str] | None,
+    place: Place,
+    *,
+    like_sygra: bool = False,
+    field_names: bool = False,
+) -> list[Problem]:
+    """All that is wrong with an `aggregator_metrics_map`: unknown metrics, parameters and columns, and names that clash.
+
+    `produced_columns` are the columns of the records; None where they are only known from the data.
+    """
+    problems = [problem for number, each in enumerate(entries) for problem in _shape_problems(each, number, place)]
+    if problems:
+        return problems
+    read = list(read_entries(entries, like_sygra=like_sygra, field_names=field_names))
+    for entry in read:
+        problems += _entry_problems(entry, produced_columns, place, like_sygra=like_sygra)
+    keys = [entry.key for entry in read]
+    return problems + [
+        Problem(place, f"two aggregators are called {key!r} in the report", "give one another name with `as:`")
+        for key in dict.fromkeys(keys)
+        if keys.count(key) > 1 and not like_sygra
+    ]
+
+
+def _shape_problems(written: Any, number: int, place: Place) -> Iterator[Problem]:
+    if not isinstance(written, Mapping) or not isinstance(written.get("name"), str):
+        what = f"entry {number + 1} of aggregator_metrics_map names no metric"
+        yield Problem(place, what, "write `- name: accuracy`")
+        return
+    named = f"aggregator {written['name']!r}"
+    for key in written:
+        if key not in ENTRY_KEYS:
+            yield Problem(place, f"{named} has an unknown key {key!r}", did_you_mean(str(key), ENTRY_KEYS))
+    for key in ("params", "metadata"):
+        if written.get(key) is not None and not isinstance(written[key], Mapping):
+            yield Problem(place, f"{named}: {key!r} must be a mapping", f"write `{key}:` with a key a line")
+    columns = written.get("unit_metrics_results")
+    if not (columns and isinstance(columns, str | list)):
+        fix = "add `unit_metrics_results:` with a column of unit results, such as exact_match_result"
+        yield Problem(place, f"{named} aggregates nothing", fix)
+
+
+def _entry_problems(entry: Entry, produced: Collection[str] | None, place: Place, *, like_sygra: bool) -> list[Problem]:
+    try:
+        metric = make_aggregator(entry.name, entry.params, place, like_sygra=like_sygra)
+    except ConfigError as error:
+        return list(error.problems)
+    named, found = f"aggregator {entry.name!r}", []
+    wanted = {**dict.fromkeys(_metadata_columns(entry, metric).values(), "looks at"), entry.column: "aggregates"}
+    for column, does in wanted.items():
+        if produced is not None and column not in produced:
+            fix = f"{did_you_mean(column, produced)}; a value of the state must stand in output_map"
+            found.append(Problem(place, f"{named} {does} {column!r}, which the records do not have", fix))
+    lacking = metric.lacks(entry.metadata)
+    if lacking is not None:
+        found.append(Problem(place, f"{named} {lacking[0]}", lacking[1]))
+    return found

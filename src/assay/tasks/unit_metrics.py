@@ -1,0 +1,166 @@
+"""The lambda node that scores a record with unit metrics, and what can be wrong with it before anything runs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.scorers.unit import UnitMetric, UnitMetricResult
+from assay.scorers.unit_table import UnitMetricRegistry
+from assay.tasks.graph_parts import LambdaFunction
+
+ENTRY_KEYS = ("name", "params", "as")
+NODE_KEYS = ("golden_key", "predicted_key", "unit_metrics_map")
+"""The keys of the node that are its own, beside those that every lambda node has."""
+
+
+class UnitMetrics(LambdaFunction):
+    """Scores a record: golden and predicted values of the state to a field for every unit metric.
+
+    A metric `m` writes `m_result`; where the node declares `m` among its `output_keys` and not `m_result`, as newer
+    versions of SyGra do, it writes `m`; an entry's `as` says another name. A value that is a mapping is compared as it is,
+    any other as `{"text": value}`. With `compat: sygra` in the node, everything is wrapped, and what cannot be compared is
+    wrong; else that is an error, and the record failed.
+    """
+
+    @staticmethod
+    def apply(lambda_node_dict: dict[str, Any], state: Any) -> dict[str, Any]:
+        """The state with the results."""
+        node, like_sygra = lambda_node_dict, lambda_node_dict.get("compat") == "sygra"
+        right, given = (_side(node, state, key, like_sygra=like_sygra) for key in ("golden_key", "predicted_key"))
+        found = {}
+        for entry in _entries(node):
+            metric = _metric(entry, like_sygra=like_sygra)
+            found[result_field(entry, node)] = _scored(metric, entry["name"], right, given).to_dict()
+        return {**state, **found}
+
+
+def _side(node: Mapping[str, Any], state: Mapping[str, Any], key: str, *, like_sygra: bool) -> dict[str, Any]:
+    """A value of the state as metrics take it."""
+    name = node[key]
+    if name not in state:
+        raise KeyError(f"{key} is {name!r}, and the state has no such value: it has {', '.join(map(str, state))}")
+    value = state[name]
+    return dict(value) if isinstance(value, Mapping) and not like_sygra else {"text": value}
+
+
+def _scored(metric: UnitMetric, name: str, right: dict[str, Any], given: dict[str, Any]) -> UnitMetricResult:
+    try:
+        results = metric.evaluate([right], [given])
+    except Exception as error:
+        if not metric.like_sygra:
+            raise
+        return UnitMetricResult(False, right, given, {"validator": name, "error": str(error)})
+    if len(results) != 1:
+        raise ValueError(f"unit metric {name!r} gave {len(results)} results for one record")
+    return results[0]
+
+
+def _metric(entry: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
+    """The metric of an entry, made once for all records that have the same."""
+    name, params = str(entry["name"]), entry.get("params") or {}
+    try:
+        written = json.dumps(params, sort_keys=True)
+    except TypeError:  # a value that JSON does not have: then it is made anew
+        return _new(name, params, like_sygra=like_sygra)
+    return _made(UnitMetricRegistry.get_metric_class(name), name, written, like_sygra)
+
+
+@lru_cache(maxsize=256)
+def _made(kind: Any, name: str, params: str, like_sygra: bool) -> UnitMetric:  # `kind`: a name may get another meaning
+    del kind
+    return _new(name, json.loads(params), like_sygra=like_sygra)
+
+
+def _new(name: str, params: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
+    made = UnitMetricRegistry.make(name, params, Place(f"unit metric {name!r}"))
+    made.like_sygra = like_sygra
+    return made
+
+
+def _entries(node: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return node.get("unit_metrics_map") or ()
+
+
+def result_field(entry: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+    """The field that an entry of `unit_metrics_map` writes."""
+    if entry.get("as"):
+        return str(entry["as"])
+    name, declared = str(entry.get("name")), _declared(node)
+    return name if name in declared and f"{name}_result" not in declared else f"{name}_result"
+
+
+def _declared(node: Mapping[str, Any]) -> Sequence[str]:
+    written = node.get("output_keys") or ()
+    return (written,) if isinstance(written, str) else tuple(written)
+
+
+def unit_metric_fields(node: Mapping[str, Any]) -> list[str]:
+    """All fields that the node writes."""
+    return [result_field(entry, node) for entry in _entries(node)]
+
+
+def runs_code(node: Mapping[str, Any]) -> bool:
+    """Whether one of the node's metrics executes what the model wrote."""
+    known = [str(entry["name"]) for entry in _entries(node) if UnitMetricRegistry.has_metric(str(entry.get("name")))]
+    return any(UnitMetricRegistry.get_metric_class(name).runs_code for name in known)
+
+
+def check_unit_metrics(node_config: Mapping[str, Any], place: Place) -> list[Problem]:
+    """All that is wrong with the node: what it lacks, unknown metrics and parameters, fields that clash."""
+    problems = [
+        Problem(place, f"UnitMetrics needs {key!r}", f"add `{key}:` with a key of the state")
+        for key in ("golden_key", "predicted_key")
+        if not isinstance(node_config.get(key), str) or not node_config[key]
+    ]
+    entries = node_config.get("unit_metrics_map")
+    if not isinstance(entries, list) or not entries:
+        fix = "add `unit_metrics_map:` with a list of `name:` and `params:`"
+        return [*problems, Problem(place, "UnitMetrics has no unit metrics", fix)]
+    for number, entry in enumerate(entries):
+        problems += _entry_problems(entry, number, place)
+    if problems:
+        return problems
+    return _field_problems(node_config, place)
+
+
+def _entry_problems(entry: Any, number: int, place: Place) -> list[Problem]:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+        return [
+            Problem(place, f"entry {number + 1} of unit_metrics_map names no metric", "write `- name: exact_match`")
+        ]
+    unknown = [key for key in entry if key not in ENTRY_KEYS]
+    if unknown:
+        what = f"unit_metrics_map: {entry['name']!r} has an unknown key {unknown[0]!r}"
+        return [Problem(place, what, did_you_mean(str(unknown[0]), ENTRY_KEYS))]
+    params = entry.get("params") or {}
+    if not isinstance(params, Mapping):
+        return [Problem(place, f"params of {entry['name']!r} must be a mapping", "write `params: {key: text}`")]
+    try:
+        UnitMetricRegistry.make(entry["name"], params, place)
+    except ConfigError as error:
+        return list(error.problems)
+    return []
+
+
+def _field_problems(node: Mapping[str, Any], place: Place) -> list[Problem]:
+    fields, declared = unit_metric_fields(node), _declared(node)
+    problems = [
+        Problem(place, f"two unit metrics write {field!r}", "give one of them another name with `as:`")
+        for field in dict.fromkeys(each for each in fields if fields.count(each) > 1)
+    ]
+    if declared:
+        problems += [
+            Problem(
+                place, f"UnitMetrics writes {field!r}, which is none of its output_keys", "add it to `output_keys:`"
+            )
+            for field in dict.fromkeys(fields)
+            if field not in declared
+        ]
+        problems += [
+            Problem(place, f"no unit metric writes the output key {key!r}", did_you_mean(str(key), fields))
+            for key in declared
+            if key not in fields
+        ]
+    return problems
