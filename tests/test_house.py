@@ -73,12 +73,9 @@ MAY_CATCH_ANYTHING = {
     "engine/lanes.py": "whatever a model raises, its requests failed",
     "models/litellm.py": "its errors are those of a hundred libraries",
     "models/scripted.py": "a script stands for a model",
-<<<<<<< HEAD
     "plans/graph.py": "nodes are anybody's code",
-=======
     "tasks/collate.py": "an aggregator may be anybody's code",
     "tasks/unit_metrics.py": "with --compat sygra, what a unit metric raises is a wrong answer",
->>>>>>> unit
     "scorers/loop.py": "filters and metrics may be anybody's code",
     "cli/show.py": "--render runs helper code",
 }

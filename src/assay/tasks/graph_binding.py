@@ -59,8 +59,9 @@ class Binder:
             except ConfigError as error:
                 self.problems += error.problems
                 continue
-            paths = {said: str(target) for said, target in (edge.path_map or {}).items()}
-            forks.append(Fork(condition, {"__end__" if said == END else said: to for said, to in paths.items()} | paths))
+            paths: dict[object, str] = {said: str(target) for said, target in (edge.path_map or {}).items()}
+            ends = {"__end__": paths[END]} if END in paths else {}
+            forks.append(Fork(condition, {**ends, **paths}))
         return Way(tuple(always), tuple(forks))
 
     def function(self, name: str, place: Place, *counts: int) -> Callable[..., Any]:
@@ -77,9 +78,8 @@ class Binder:
         if isinstance(node, LambdaNode):
             place = self.file.node_place(name, "lambda")
             function = self.function(node.function, place, 2)
-            raw = self.file.config.graph_config.nodes[name]
-            assert isinstance(raw, Mapping)
-            return plans.LambdaNode(name, function, dict(raw), inspect.iscoroutinefunction(function))
+            told = self.told(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
+            return plans.LambdaNode(name, function, told, inspect.iscoroutinefunction(function))
         if isinstance(node, SamplerNode):
             drawn = {key: (each.values, each.weights) for key, each in self.file.attributes[name].items()}
             return plans.SamplerNode(name, drawn)
@@ -87,15 +87,18 @@ class Binder:
             return self._subgraph(name, node)
         return self._asking(name, node)
 
+    def told(self, name: str) -> dict[str, Any]:
+        """A node as its file writes it, for the functions that are told all of it."""
+        raw = self.file.config.graph_config.nodes[name]
+        return dict(raw) if isinstance(raw, Mapping) else {}
+
     def _asking(self, name: str, node: LlmNode | MultiLlmNode) -> Node:
-        raw: Any = self.file.config.graph_config.nodes[name]
-        renamed = raw.get("prompt_placeholder_map")
         pre = node.pre_process
         told = self.file.config.graph_config.graph_properties
         multiturn = told.chat_conversation == "multiturn"
         shared: dict[str, Any] = {
             "name": name,
-            "prompt": plans.Prompt.of(node.prompt, renamed),
+            "prompt": plans.Prompt.of(node.prompt),
             "input_key": node.input_key,
             "pre": self.function(pre, self.file.node_place(name, "pre_process"), 1) if pre is not None else None,
             "history": (told.chat_history_window_size if multiturn else 0) if node.chat_history else None,
