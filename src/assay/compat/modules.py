@@ -1,9 +1,10 @@
 """Helper code: modules beside task files, loaded with an `import` of their own.
 
-Inside a helper module, `import lm_eval`, `import datasets` and `import evaluate` find what assay supplies, whether or
-not those are installed; every other import is the usual one. With ASSAY_DATASETS=real in the environment, `datasets` is
-the installed library, and rows are handed over as its data sets. Nothing outside the module sees a difference: no entry in
-`sys.modules`, no path. The modules of one HelperCode are loaded once, so a fresh one means fresh modules.
+Inside a helper module, `import lm_eval`, `import datasets`, `import evaluate` and `import sygra` find what assay
+supplies, whether or not those are installed, and so does `import tasks.eval.utils` unless the user has it; every other
+import is the usual one. With ASSAY_DATASETS=real in the environment, `datasets` is the installed library, and rows are
+handed over as its data sets. Nothing outside the module sees a difference: no entry in `sys.modules`, no path. The
+modules of one HelperCode are loaded once, so a fresh one means fresh modules.
 """
 
 import builtins
@@ -20,6 +21,7 @@ from assay.catalog.functions import check_function, module_file
 from assay.compat.dataset import Dataset
 from assay.compat.names import provided_modules
 from assay.compat.registered import Registered
+from assay.compat.sygra_names import TASK_UTILITIES
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function
@@ -100,7 +102,9 @@ class HelperCode:
             if level > 0:
                 return self._relative(folder, name, fromlist or (), level)
             root = name.partition(".")[0]
-            if root in ("lm_eval", "datasets", "evaluate") or name in self._provided:
+            if root == "tasks":
+                return self._tasks_import(name, globals, fromlist or (), folder)
+            if root in ("lm_eval", "datasets", "evaluate", "sygra") or name in self._provided:
                 return self._provided_import(name, fromlist or (), folder)
             if name == "transformers.data" and "metrics" in (fromlist or ()):
                 return self._provided_import(name, fromlist, folder)
@@ -126,6 +130,38 @@ class HelperCode:
             setattr(package, wanted, self.load(target / f"{wanted}.py"))
         return package
 
+    def _tasks_import(self, name: str, globals: Any, fromlist: Sequence[str], folder: Path) -> ModuleType:
+        """A module of the user's own `tasks` package, or what assay supplies of SyGra's, or else an installed one."""
+        inner = [name, *(f"{name}.{wanted}" for wanted in fromlist)]
+        if any(each == TASK_UTILITIES or task_file(each, folder) for each in inner):
+            return self._provided_import(name, fromlist, folder)
+        return builtins.__import__(name, globals, None, fromlist, 0)
+
+    def find_module(self, name: str, folder: str | None) -> ModuleType | None:
+        """The module that a dotted name in a file of `folder` means, or None; this runs it."""
+        here = Path(folder) if folder is not None else Path.cwd()
+        for top in dict.fromkeys((here, Path.cwd())):
+            file = Path(top, *name.split(".")).with_suffix(".py")
+            if file.is_file():
+                return self.load(file)
+        found = self._find_or_none(name, here)
+        if found is not None:
+            return found
+        spec = _spec(name)
+        if spec is None:
+            return None
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("sygra", "tasks") or not spec.origin:
+                raise
+            return self.load(Path(spec.origin))  # written for SyGra: with our import, it finds its names
+
+    def module_names(self, folder: str | None) -> list[str]:
+        """The modules that a dotted name may mean without anything installed."""
+        beside = [path.stem for path in Path(folder).glob("*.py")] if folder is not None else []
+        return [*beside, *self._provided]
+
     def _provided_import(self, name: str, fromlist: Sequence[str], folder: Path) -> ModuleType:
         """A module we supply: the last of a dotted name for `from` imports, else the first with the rest hung on it."""
         module = self._find(name, folder)
@@ -150,11 +186,16 @@ class HelperCode:
         return found
 
     def _find_or_none(self, name: str, folder: Path) -> ModuleType | None:
+        own = task_file(name, folder) if name.partition(".")[0] == "tasks" else None
+        if own is not None:
+            return self.load(own) if own.is_file() else ModuleType(name)
         if name in self._provided:
             return self._provided[name]
         if name.startswith("lm_eval.tasks."):
             return self._task_module(name.split(".")[2:], folder)
-        if name.partition(".")[0] in ("datasets", "evaluate") and importlib.util.find_spec(name.partition(".")[0]):
+        if name.partition(".")[0] in ("datasets", "evaluate", "sygra") and importlib.util.find_spec(
+            name.partition(".")[0]
+        ):
             return importlib.import_module(name)  # a part that we do not supply, of a library that is installed
         return None
 
@@ -172,6 +213,23 @@ class HelperCode:
                 return self.load(target / "__init__.py")
             if target.is_dir():
                 return ModuleType(".".join(("lm_eval", "tasks", *parts)))
+        return None
+
+
+def task_file(name: str, folder: Path) -> Path | None:
+    """The file of a module of the user's `tasks` package, the one that `folder` lies in or one on the path; or its folder."""
+    around = [top for top in folder.parents if folder.is_relative_to(top / "tasks")]
+    targets = [Path(top, *name.split(".")) for top in (*around, Path.cwd(), *map(Path, sys.path))]
+    files = [file for target in targets for file in (target.with_suffix(".py"), target / "__init__.py")]
+    found = next((file for file in files if file.is_file()), None)
+    return found or next((target for target in targets if target.is_dir()), None)
+
+
+def _spec(name: str) -> Any:
+    """Where an installed module is; None where there is none. Packages around it are imported."""
+    try:
+        return importlib.util.find_spec(name)
+    except (ModuleNotFoundError, ValueError):
         return None
 
 

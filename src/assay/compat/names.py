@@ -1,4 +1,4 @@
-"""The modules that helper code finds under the names of lm_eval, datasets, evaluate and transformers' SQuAD metrics."""
+"""The modules that helper code finds under the names of lm_eval, datasets, evaluate, transformers' SQuAD metrics and sygra."""
 
 import fnmatch
 import logging
@@ -17,6 +17,7 @@ from assay.compat.older_tasks import MULTIPLE_CHOICE, PERPLEXITY
 from assay.compat.registered import Registered, handed_on
 from assay.compat.samplers import ContextSampler, FirstNSampler
 from assay.compat.splits import NamedSplit, Split
+from assay.compat.sygra_names import sygra_modules
 from assay.compat.task_base import Instance
 from assay.config.source import Source
 from assay.config.task import TaskConfig
@@ -38,6 +39,7 @@ def provided_modules(registered: Registered, data_dir: str | None) -> dict[str, 
         "transformers.data.metrics.squad_metrics": vars(squad),
         "transformers.data.metrics": {},
         "transformers.data": {},
+        **sygra_modules(),
     }
     modules = {}
     for name, values in contents.items():

@@ -64,12 +64,12 @@ def _metric(entry: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
         written = json.dumps(params, sort_keys=True)
     except TypeError:  # a value that JSON does not have: then it is made anew
         return _new(name, params, like_sygra=like_sygra)
-    return _made(UnitMetricRegistry.get_metric_class(name), name, written, like_sygra)
+    return _made(id(UnitMetricRegistry.get_metric_class(name)), name, written, like_sygra)
 
 
 @lru_cache(maxsize=256)
-def _made(kind: Any, name: str, params: str, like_sygra: bool) -> UnitMetric:  # `kind`: a name may get another meaning
-    del kind
+def _made(kind: int, name: str, params: str, like_sygra: bool) -> UnitMetric:
+    del kind  # tells apart what a name meant before it was registered again
     return _new(name, json.loads(params), like_sygra=like_sygra)
 
 

@@ -1,0 +1,38 @@
+"""What a dotted name in a graph file means: an object of a module beside it, of its `tasks` package, of SyGra's names that
+assay supplies, or of an installed package. Finding it runs the module."""
+
+from typing import Any
+
+from assay.compat.modules import HelperCode
+from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
+
+
+def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Place | None = None) -> Any:
+    """The object, or the module, that a dotted name means. `folder` is that of the file which says it, at `place`."""
+    where = place or Place(str(path))
+    module_name, _, name = str(path).rpartition(".")
+    if not module_name or not all(part.isidentifier() for part in str(path).split(".")):
+        raise _problem(where, f"{path!r} is no dotted name", "write module.Name")
+    try:
+        module = helper.find_module(module_name, folder)
+        if module is not None and hasattr(module, name):
+            return getattr(module, name)
+        whole = helper.find_module(path, folder)
+    except ImportError as error:
+        fix = f"pip install {error.name.partition('.')[0]}" if error.name else "install what it imports"
+        raise _problem(where, f"{path}: the module cannot be loaded: {error}", fix) from error
+    except Exception as error:
+        what = f"{path}: the module cannot be loaded: {type(error).__name__}: {error}"
+        raise _problem(where, what, "correct the module") from error
+    if whole is not None:
+        return whole
+    if module is not None:
+        public = [each for each in vars(module) if not each.startswith("_")]
+        raise _problem(where, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
+    near = nearest(module_name, helper.module_names(folder), count=1)
+    fix = f"did you mean {near[0]!r}?" if near else "write the module beside the graph file, or install its package"
+    raise _problem(where, f"{path}: there is no module {module_name!r}", fix)
+
+
+def _problem(place: Place, what: str, fix: str) -> ConfigError:
+    return ConfigError([Problem(place, what, fix)])

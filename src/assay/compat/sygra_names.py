@@ -1,0 +1,96 @@
+"""The modules that helper code finds under the names of SyGra, and of its `tasks.eval.utils`, by dotted name."""
+
+import logging
+from typing import Any
+
+from assay.aggregate import attempts, collected, collected_table, labels
+from assay.samples import transforms
+from assay.scorers import unit, unit_metrics, unit_table
+from assay.tasks import collate, graph_parts
+
+TASK_UTILITIES = "tasks.eval.utils"
+"""SyGra's module of an evaluation task's nodes. A user who has one himself gets his own."""
+
+_CONSTANTS = {
+    "SYGRA_START": "__start__", "SYGRA_END": "__end__", "START": "START", "END": "END", "BACKEND": "langgraph",
+    "ERROR_PREFIX": "###SERVER_ERROR###", "GRAPH_OUTPUT_KEY": "output_keys", "HF_TOKEN": "HF_TOKEN",
+    "CHAT_CONVERSATION_MULTITURN": "multiturn", "CHAT_CONVERSATION_SINGLETURN": "singleturn",
+    "VAR_CHAT_HISTORY": "__chat_history__", "VAR_REQUESTS": "__requests__", "VAR_RESPONSES": "__responses__",
+    "VAR_LAST_NODES": "__last_node__", "KEY_NAME": "name", "KEY_REQUEST": "request", "KEY_RESPONSE": "response",
+    "LIST_SEPARATOR": "|", "DEFAULT_TIMEOUT": 120, "RETRYABLE_HTTP_ERROR": [408, 429, 599, 444],
+    "SERVER_DOWN_ERROR_CODE": [404, 500, 501, 502, 503],
+}  # fmt: skip
+
+
+def sygra_modules() -> dict[str, dict[str, Any]]:
+    """By dotted name of a module, what it holds; packages hold nothing of their own."""
+    parts = vars(graph_parts)
+    contents = {
+        **_metrics(),
+        "sygra.core.graph.functions.node_processor": _some(
+            parts, "NodePreProcessor", "NodePostProcessor", "NodePostProcessorWithState", "SygraMessage", "SygraState"
+        ),
+        "sygra.core.graph.functions.lambda_function": _some(
+            parts, "LambdaFunction", "AsyncLambdaFunction", "SygraState"
+        ),
+        "sygra.core.graph.functions.edge_condition": _some(parts, "EdgeCondition", "SygraState"),
+        "sygra.core.graph.sygra_message": _some(parts, "SygraMessage"),
+        "sygra.core.graph.sygra_state": _some(parts, "SygraState"),
+        "sygra.core.graph.graph_postprocessor": _some(parts, "GraphPostProcessor"),
+        "sygra.processors.output_record_generator": _some(parts, "BaseOutputGenerator"),
+        "sygra.processors.data_transform": {"DataTransform": transforms.DataTransform, **transforms.TRANSFORMS},
+        "sygra.utils.constants": dict(_CONSTANTS),
+        "sygra.logger.logger_config": {"logger": logging.getLogger("sygra")},
+        TASK_UTILITIES: {
+            "UnitMetrics": collate.UnitMetrics,
+            "MetricCollatorPostProcessor": collate.MetricCollatorPostProcessor,
+            "parse_response_as_json": graph_parts.parse_response_as_json,
+        },
+    }
+    packages = {
+        name[:at] for name in contents if name.startswith("sygra.") for at, sign in enumerate(name) if sign == "."
+    }
+    return {**{package: {} for package in sorted(packages)}, **contents}
+
+
+def _some(names: dict[str, Any], *wanted: str) -> dict[str, Any]:
+    return {name: names[name] for name in wanted}
+
+
+def _metrics() -> dict[str, dict[str, Any]]:
+    base = {"BaseUnitMetric": unit.UnitMetric, "BaseMetricMetadata": unit.MetricMetadata}
+    result = {"UnitMetricResult": unit.UnitMetricResult}
+    unit_names = {"UnitMetricRegistry": unit_table.UnitMetricRegistry, "unit_metric": unit_table.unit_metric}
+    aggregator_base = {"BaseAggregatorMetric": collected.AggregatorMetric, **result}
+    aggregator_names = {
+        "AggregatorMetricRegistry": collected_table.AggregatorMetricRegistry,
+        "aggregator_metric": collected_table.aggregator_metric,
+    }
+    units = {
+        "exact_match": "ExactMatchMetric",
+        "fuzzy_match": "FuzzyMatchMetric",
+        "action_within_bbox": "ActionWithinBboxMetric",
+        "typed_value_match": "TypedValueMatchMetric",
+        "scroll_direction": "ScrollDirectionMetric",
+        "scroll_amount": "ScrollAmountMetric",
+    }
+    aggregators: dict[str, type[collected.AggregatorMetric]] = {
+        "accuracy": collected.AccuracyMetric,
+        "precision": labels.PrecisionMetric,
+        "recall": labels.RecallMetric,
+        "f1_score": labels.F1ScoreMetric,
+        "pass_at_k": attempts.PassAtKMetric,
+        "pass_power_k": attempts.PassPowerKMetric,
+        "step_efficiency": attempts.StepEfficiencyMetric,
+    }
+    top = "sygra.core.eval.metrics"
+    return {
+        f"{top}.base_metric_metadata": {"BaseMetricMetadata": unit.MetricMetadata},
+        f"{top}.unit_metrics.unit_metric_result": result,
+        f"{top}.unit_metrics.base_unit_metric": {**base, **result},
+        f"{top}.unit_metrics.unit_metric_registry": {**unit_names, **base},
+        **{f"{top}.unit_metrics.{name}": {kind: getattr(unit_metrics, kind)} for name, kind in units.items()},
+        f"{top}.aggregator_metrics.base_aggregator_metric": aggregator_base,
+        f"{top}.aggregator_metrics.aggregator_metric_registry": {**aggregator_names, **aggregator_base},
+        **{f"{top}.aggregator_metrics.{name}": {kind.__name__: kind} for name, kind in aggregators.items()},
+    }
