@@ -10,8 +10,8 @@ from pathlib import Path
 
 from assay.catalog.entries import Entry
 from assay.catalog.examine import check_fields
-from assay.catalog.graphs import graph_file
 from assay.catalog.expand import Expander, Reference
+from assay.catalog.graphs import graph_file
 from assay.catalog.include import NO_FIELDS
 from assay.catalog.nodes import GroupNode, Node, Settings
 from assay.config.fields import Fields, Origin

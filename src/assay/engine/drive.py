@@ -74,7 +74,8 @@ class _Plan:
 class Engine:
     """Drives plans to their ends. Identical requests are sent once; what is in the memory is not sent at all.
 
-    `models` are by role; `most` is how many plans are at work at a time, where there is such a limit. When the budget is over nothing more is sent: what is under way lands, the rest stays undone.
+    `models` are by role; `most` is how many plans are at work at a time, where there is such a limit. When the budget is
+    over nothing more is sent: what is under way lands, the rest stays undone.
     """
 
     def __init__(

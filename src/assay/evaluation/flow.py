@@ -18,6 +18,7 @@ from assay.engine import Budget, Counts, Ended, Engine, Memory, Started
 from assay.engine.patience import introduce
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.conduct import fewer_collections, run_async
+from assay.evaluation.graphs import graph_settings, label_of, read_inner
 from assay.evaluation.models import UNDER_TEST, labels, model_under_test, refuse_unpriced, role_models
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.record import config_section, facts, run_section, spec
@@ -25,13 +26,13 @@ from assay.groups.results import bottom_up, group_numbers
 from assay.models.protocol import AnyModel, Remote
 from assay.records import Estimate, ScoreKey
 from assay.runs.cache import Cache, Cached
-from assay.runs.folder import RunFolder, open_run
+from assay.runs.folder import RunFolder, Writer, open_run
 from assay.runs.journal import Journal
 from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results, troubles
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
 from assay.tasks import TaskManager
-from assay.tasks.preflight import check_model, check_samples, ready_groups, refuse_unsafe
+from assay.tasks.preflight import check_model, check_roles, check_samples, ready_groups, refuse_unsafe
 from assay.tasks.run import TaskRun
 from assay.tasks.settings import Settings
 
@@ -100,6 +101,7 @@ class Run:
     engine: Engine | None = None
     folder: RunFolder | None = None
     started: float = field(default_factory=time.time)
+    _models: dict[str, AnyModel] = field(default_factory=dict)
 
     @property
     def like_lm_eval(self) -> bool:
@@ -111,7 +113,9 @@ class Run:
         tasks = self.loaded["tasks"]
         refuse_unsafe(tasks.values(), confirmed=self.config.confirm_run_unsafe_code)
         check_samples(self.config.samples, tasks)
-        prepared, self.broken, self.helper_files, resolve = prepare_tasks(tasks.values(), self._settings(), self.config)
+        prepared, self.broken, self.helper_files, resolve = prepare_tasks(
+            tasks.values(), self._settings(), self.config, read_inner(self.manager)
+        )
         if not prepared:
             wrong = [Problem(Place(f"task {name!r}"), reason) for name, reason in self.broken.items()]
             raise ConfigError(wrong or [Problem(Place("tasks"), "there is no task in what was named", "name another")])
@@ -126,6 +130,8 @@ class Run:
         """Ask, score and count; the result is the content of results.json."""
         models = {UNDER_TEST: self.ready_model(), **role_models(self.config, self.roles, self._wanted_models())}
         check_model(self.ready_model(), [run.runnable for run in self.tasks])
+        check_roles(models, [run.runnable for run in self.tasks])
+        self._models.update(models)
         refuse_unpriced(models, self.config.max_cost)
         for model in models.values():
             if isinstance(model, Remote):
@@ -194,6 +200,8 @@ class Run:
             data_dir=config.data_dir,
             predict_only=config.predict_only,
             like_lm_eval=self.like_lm_eval,
+            start=config.start_index,
+            graphs=graph_settings(config, self._models, self.roles, whole=config.model_named or self.model is not None),
             fits=self._fits if config.over_length == "drop_shots" else None,
         )
 
@@ -225,7 +233,7 @@ class Run:
             run.end(number, sample, ended.responses)
 
         budget = Budget(self.config.max_cost, self.config.max_time, self.config.max_failures)
-        self.engine = Engine(models, memory, self._notice, budget)
+        self.engine = Engine(models, memory, self._notice, budget, self.config.records_at_once)
         await self.engine.run(plans(), end)
         for run in self.tasks:
             run.finish()
@@ -266,12 +274,15 @@ class Run:
         return TaskResult(
             name=task.name,
             alias=task.alias,
-            rows=run.board.estimates(
-                runnable.aggregation,
-                bootstrap_iters=iterations,
-                like_lm_eval=self.like_lm_eval,
-                source=runnable.source or task.name,
-            ),
+            rows={
+                **runnable.conclude(),
+                **run.board.estimates(
+                    runnable.aggregation,
+                    bootstrap_iters=iterations,
+                    like_lm_eval=self.like_lm_eval,
+                    source=runnable.source or task.name,
+                ),
+            },
             scored=run.board.scored,
             documents=run.board.documents,
             expected=runnable.size,
@@ -319,8 +330,22 @@ class Run:
             keeper = self.folder.keeper(name, self.config.log_samples, partial(self._logged_id, name))
             takers.append(keeper.add)
             run.ended = keeper.end
+        own = self._files(run)
+        if own is not None:
+            takers.append(own.add)
         if takers:
             run.keep = takers[0] if len(takers) == 1 else lambda each: [take(each) for take in takers]
+
+    def _files(self, run: TaskRun) -> Writer | None:
+        """The files that a task writes itself, in the folder of the run."""
+        several = sum(each.runnable.task.graph is not None for each in self.tasks) > 1
+        label = label_of(run, several, self.config.run_name)
+        if self.folder is None:
+            return run.runnable.files(None, self.started, label)
+        made = run.runnable.files(self.folder.path, self.folder.manifest["created"], label)
+        if made is not None:
+            self.folder.keepers.append(made)
+        return made
 
     def _sample_log(self, name: str, kept: Sequence[Kept]) -> list[dict[str, Any]]:
         """The samples of a task as lm-eval logs them: filter by filter."""

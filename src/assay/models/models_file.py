@@ -126,9 +126,13 @@ def read_models(files: Sequence[Path]) -> dict[str, Entry]:
         try:
             source = Source(str(file), file.read_bytes())
         except OSError as error:
-            raise ConfigError([Problem(Place(str(file)), f"cannot be read: {error.strerror}", "check the path")]) from None
+            raise ConfigError(
+                [Problem(Place(str(file)), f"cannot be read: {error.strerror}", "check the path")]
+            ) from None
         if source.problems or not isinstance(source.value, Mapping):
-            raise ConfigError(source.problems or [Problem(source.place(), "is no mapping of models", "write name: {…}")])
+            raise ConfigError(
+                source.problems or [Problem(source.place(), "is no mapping of models", "write name: {…}")]
+            )
         for name, keys in source.value.items():
             if not isinstance(keys, Mapping):
                 raise ConfigError([Problem(source.place((name,)), f"{name} must be a mapping", "write model_type: …")])
@@ -139,7 +143,7 @@ def read_models(files: Sequence[Path]) -> dict[str, Entry]:
 def _of_environment(name: str) -> dict[str, Any]:
     """What the environment says of a model; `|` stands between several values."""
     told: dict[str, Any] = {}
-    exact = f"SYGRA_{re.sub(r'\\s+', '_', name.upper())}_"
+    exact = "SYGRA_" + re.sub(r"\s+", "_", name.upper()) + "_"
     for start in (variable(name, ""), exact):
         for key, value in os.environ.items():
             if key.startswith(start):

@@ -140,7 +140,7 @@ class OpenAIChat(OpenAIServer):
         super().__init__(
             _named(model, pretrained), connection, n=n, likelihoods=Likelihoods(likelihoods, None, chat=True)
         )
-        self.can = Can(generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True)
+        self.can = Can(generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True, schema=True)
 
     def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
         return {"messages": messages_of(str(prompt))}

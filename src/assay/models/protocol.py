@@ -19,6 +19,8 @@ class Can:
     loglikelihood: bool = True
     rolling: bool = True
     chat: bool = False
+    schema: bool = False
+    """Whether it takes `response_format` with a JSON Schema."""
 
 
 class Described(Protocol):

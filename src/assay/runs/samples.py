@@ -56,7 +56,7 @@ def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
     }
     hashes = {
         "doc_hash": _hash(_indented(sample.doc)),
-        "prompt_hash": _hash(_prompt(sample.requests[0]).encode()),
+        "prompt_hash": _hash((_prompt(sample.requests[0]) if sample.requests else "").encode()),
         "target_hash": _hash(str(sample.target).encode()),
     }
     for name, answers, values, repeats in kept.scores:

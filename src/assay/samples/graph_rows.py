@@ -39,9 +39,8 @@ def graph_rows(
         for (rows, name), changes, source in zip(opened, transforms, config.source, strict=True)
     ]
     name = digest("\n".join(name for _, name in changed).encode())
-    if len(config.source) == 1:
-        rows = changed[0][0]
-    else:
+    rows = changed[0][0]
+    if len(config.source) > 1:
         rows = spilled(joined(config.source, [list(each) for each, _ in changed]))
     return Numbered(rows, config.id_column), name
 

@@ -12,7 +12,7 @@ from assay.config.graph_keys import has_hidden_keys, produced, undeclared
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.plans.graph import Graph
-from assay.records import Asking, Failed, FilterScores, Response, Sample, ScoreKey, Text
+from assay.records import Asking, Estimate, Failed, FilterScores, Response, Sample, ScoreKey, Text
 from assay.runs.redact import redacted
 from assay.samples.data import Split, columns_of
 from assay.samples.graph_rows import Transform, graph_rows
@@ -53,7 +53,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         problems += error.problems
     fields = _unit_fields(file, helpers, folder, problems)
     rows, name = _records(file, settings, helpers, folder, problems)
-    problems += undeclared(file, columns_of(rows))
+    problems += [*undeclared(file, columns_of(rows)), *_lacking_sides(file, columns_of(rows))]
     problems += _aggregator_problems(file, processors or (), columns_of(rows), settings)
     if problems or graph is None or processors is None:
         raise ConfigError(problems)
@@ -79,12 +79,20 @@ def _unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems
             raw: Any = file.config.graph_config.nodes[name]
             problems += check_unit_metrics(raw, file.node_place(name))
             found += unit_metric_fields(raw)
-            known = produced(file)
-            key = raw.get("predicted_key")
-            if isinstance(key, str) and not has_hidden_keys(file) and key not in known and file.config.data_config.source is None:
-                what = f"nothing produces {key!r}"
-                problems.append(Problem(file.node_place(name, "predicted_key"), what, did_you_mean(key, known)))
     return found
+
+
+def _lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
+    """Unit metrics that compare what is never there."""
+    known = {*columns, *produced(file)}
+    for name, node in file.nodes.items():
+        for key in (
+            ("golden_key", "predicted_key") if isinstance(node, LambdaNode) and not has_hidden_keys(file) else ()
+        ):
+            wanted = node.settings.get(key)
+            if isinstance(wanted, str) and "unit_metrics_map" in node.settings and wanted not in known:
+                what = f"nothing produces {wanted!r}: no column of the records, no output_keys"
+                yield Problem(file.node_place(name, key), what, did_you_mean(wanted, known))
 
 
 def _records(
@@ -103,7 +111,8 @@ def _records(
 def _transforms(
     file: GraphFile, source: SourceConfig, number: int, helpers: Helpers, folder: str | None, problems: list[Problem]
 ) -> list[Transform]:
-    several = isinstance((file.fields.get("data_config") or {}).get("source"), list)  # type: ignore[union-attr]
+    written: Any = file.fields["data_config"]
+    several = isinstance(written["source"], list)
     at: tuple[str | int, ...] = ("data_config", "source", *([number] if several else []), "transformations")
     made: list[Transform] = []
     for index, each in enumerate(source.transformations):
@@ -116,7 +125,10 @@ def _transforms(
         if not isinstance(kind, type) or not hasattr(kind, "transform"):
             problems.append(Problem(place, f"{each.transform} has no `transform`", "derive it from DataTransform"))
             continue
-        made.append(_transform(kind(), dict(each.params)))
+        change = kind()
+        if hasattr(change, "problems"):
+            problems += change.problems(each.params, file.place(*at, index))
+        made.append(_transform(change, dict(each.params)))
     return made
 
 
@@ -244,6 +256,6 @@ class GraphTask:
         self._files = GraphFiles(folder, created, self.processors, form, self.size, label, compat)
         return self._files
 
-    def conclude(self) -> Mapping[ScoreKey, Any]:
+    def conclude(self) -> Mapping[ScoreKey, Estimate]:
         """The numbers of all records together."""
         return self._files.conclude() if self._files is not None else {}

@@ -60,7 +60,7 @@ class Binder:
                 self.problems += error.problems
                 continue
             paths: dict[object, str] = {said: str(target) for said, target in (edge.path_map or {}).items()}
-            ends = {"__end__": paths[END]} if END in paths else {}
+            ends: dict[object, str] = {"__end__": paths[END]} if END in paths else {}
             forks.append(Fork(condition, {**ends, **paths}))
         return Way(tuple(always), tuple(forks))
 
@@ -69,7 +69,11 @@ class Binder:
         found = self.helpers.dotted(name, self.folder, place)
         made = _callable(found, name, place)
         taken = _arguments(made)
-        if taken is not None and counts and not any(least <= count <= most for count in counts for least, most in [taken]):
+        if (
+            taken is not None
+            and counts
+            and not any(least <= count <= most for count in counts for least, most in [taken])
+        ):
             what = f"{name} takes {taken[0]} arguments, and is called with {' or '.join(map(str, counts))}"
             raise ConfigError([Problem(place, what, "change its parameters")])
         return made
@@ -142,7 +146,13 @@ class Binder:
         changed = changed_nodes(found, node.node_config_map, self.file.node_place(name, "node_config_map"))
         folder = found.fields.origin("graph_config").folder
         models = GraphModels(
-            changed, self.models.settings, self.helpers, self.models.gen_kwargs, folder, self.models.wanted, self.models.used
+            changed,
+            self.models.settings,
+            self.helpers,
+            self.models.gen_kwargs,
+            folder,
+            self.models.wanted,
+            self.models.used,
         )
         below = Binder(changed, models, self.helpers, folder, self.inner, (*self.trail, node.subgraph))
         return plans.SubgraphNode(name, below.bind())
@@ -160,7 +170,8 @@ def changed_nodes(graph: GraphFile, changes: Mapping[str, object], place: Place)
         what = f"the subgraph has no node {unknown[0]!r}" if unknown else "changes must be mappings of keys"
         raise ConfigError([Problem(place, what, f"its nodes are: {', '.join(graph.nodes)}")])
     shape: Any = graph.fields["graph_config"]
-    renamed = {name: each.pop("prompt_placeholder_map", None) for name, each in (copies := _copies(changes)).items()}
+    copies = _copies(changes)
+    renamed = {name: each.pop("prompt_placeholder_map", None) for name, each in copies.items()}
     nodes = {name: {**node, **copies.get(name, {})} for name, node in shape["nodes"].items()}
     for name, names in renamed.items():
         if names and "prompt" in nodes[name]:

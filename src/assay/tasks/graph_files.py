@@ -40,7 +40,8 @@ class Processor:
 
 def make_processors(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Processor]:
     """The post-processors of a graph; what they cannot be made with is refused."""
-    found, problems = [], []
+    found: list[Processor] = []
+    problems: list[Problem] = []
     for number, each in enumerate(graph.config.processors):
         place = graph.place("graph_post_process", number)
         try:

@@ -42,12 +42,14 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
         if not sources:
             return lambda state: {key: value for key, value in state.items() if not key.startswith("__")}
         return lambda state: {
-            name: constants[name] if name in constants else state.get(source) for name, source in sources.items()
+            name: constants[name] if name in constants else state.get(str(source)) for name, source in sources.items()
         }
     place = graph.place("output_config", "generator")
     kind = helpers.dotted(config.generator, folder, place)
     if not hasattr(kind, "generate"):
-        raise ConfigError([Problem(place, f"{config.generator} has no `generate`", "derive it from BaseOutputGenerator")])
+        raise ConfigError(
+            [Problem(place, f"{config.generator} has no `generate`", "derive it from BaseOutputGenerator")]
+        )
     raw: Any = graph.fields["output_config"]
     for name, field in graph.outputs.items():
         if field.transform is not None and not hasattr(kind, field.transform):
@@ -122,7 +124,9 @@ def _schema(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Call
 def _check(field: SchemaField, classes: tuple[type, ...]) -> Callable[[State], None]:
     def check(state: State) -> None:
         value = state.get(field.name)
-        if not isinstance(value, classes) or (isinstance(value, bool) and bool not in classes and object not in classes):
+        if not isinstance(value, classes) or (
+            isinstance(value, bool) and bool not in classes and object not in classes
+        ):
             raise NodeFailed(f"the record does not fit the schema: {field.name} is {value!r:.60}, no {field.type}")
         for rule, holds in (
             ("is_greater_than", field.is_greater_than is None or value > field.is_greater_than),  # type: ignore[operator]

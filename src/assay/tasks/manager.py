@@ -170,7 +170,9 @@ class _Builder:
     def _graph(self, node: TaskNode, meaning: Meaning) -> Task:
         if node.chosen_format is not None:
             what = f"a graph has no formats: {node.name}@{node.chosen_format}"
-            raise ConfigError([Problem(node.format_place or node.fields.place("graph_config"), what, "ask for it alone")])
+            raise ConfigError(
+                [Problem(node.format_place or node.fields.place("graph_config"), what, "ask for it alone")]
+            )
         task = Task.from_graph(node.fields, name=meaning.key)
         task.config = self._with_metadata(task.config)
         task.alias = _alias(meaning, "task_alias") or meaning.key

@@ -55,6 +55,15 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
         raise ConfigError(problems)
 
 
+def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> None:
+    """Refuse models of graphs that cannot be asked in conversations."""
+    for task in tasks:
+        for role in task.models() if task.task.graph is not None else ():
+            if not (models[role].can.generate and models[role].can.chat):
+                what = f"task {task.task.name!r} asks {role!r} in conversations, and {models[role].name!r} has none"
+                raise ConfigError([Problem(Place(f"model_role.{role}"), what, "choose another model")])
+
+
 def ready_groups(groups: Iterable[Group[Any]], tasks: Sequence[Runnable], resolve: Resolve, *, lenient: bool) -> None:
     """Give every group what computes its numbers, and refuse what cannot be computed; all problems at once."""
     known = {task.task.name: task.rows() for task in tasks}

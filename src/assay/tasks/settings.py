@@ -58,7 +58,7 @@ class GraphSettings:
     """
 
     write: Callable[[str, Messages], str] = _as_json
-    takes_schema: Callable[[str], bool] = lambda role: False  # noqa: ARG005, E731
+    takes_schema: Callable[[str], bool] = lambda role: False  # noqa: ARG005
     roles: frozenset[str] = frozenset()
     whole: bool = False
     models_file: str | None = None

@@ -8,6 +8,12 @@ from assay.config.graph_reading import GRAPH_KEYS, GraphFile, read_graph
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem
 from assay.groups import Group, TagGroup
+from assay.tasks.unit_metrics import runs_code
+
+
+def _runs_code(node: object) -> bool:
+    """Whether a node scores by executing what the model wrote."""
+    return isinstance(node, Mapping) and isinstance(node.get("unit_metrics_map"), list) and runs_code(node)
 
 
 class Task:
@@ -49,7 +55,7 @@ class Task:
         told = graph.config
         config = TaskConfig(
             task=told.task or name, task_alias=told.task_alias, tag=told.tag, metadata=told.metadata,
-            cluster_by=told.cluster_by,
+            cluster_by=told.cluster_by, unsafe_code=any(map(_runs_code, told.graph_config.nodes.values())),
         )  # fmt: skip
         made = cls(config, name=name, fields=fields)
         made.graph = graph

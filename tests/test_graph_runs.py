@@ -1,0 +1,81 @@
+"""Graph evaluations over HTTP: SyGra's files, run unchanged, with every record accounted for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import assay
+from graph_world import RECORDS, said, the_file, write_graph
+from serving import TALKING, Servers, fetched
+
+
+@pytest.fixture
+def talking() -> Iterator[str]:
+    servers = Servers()
+    yield servers(script=TALKING)
+    servers.end()
+
+
+def model(url: str) -> dict[str, object]:
+    return {"model": "openai-chat", "model_args": f"model=m,base_url={url},max_retries=1"}
+
+
+def test_a_graph_of_sygra_runs_and_leaves_its_output_and_its_report(tmp_path: Path, talking: str) -> None:
+    folder = write_graph(tmp_path, RECORDS)
+    found = assay.simple_evaluate(**model(talking), tasks=[str(folder)], output_path=str(tmp_path / "run"))
+    row = found["results"]["eval.question_answering.simpleqa"]
+    assert row["exact_match,none"] == 0.75
+    assert row["exact_match_stderr,none"] == pytest.approx(0.25)
+    assert row["accuracy,none"] == 0.75
+    assert found["assay"]["status"] == "complete"
+    output = the_file(tmp_path / "run", "output_*.json")
+    assert [record["original_index"] for record in output] == [7, 8, 9, 10]
+    assert [record["exact_match_result"]["correct"] for record in output] == [True, True, False, True]
+    assert list(output[0]) == ["original_index", "problem", "answer", "predicted_answer", "exact_match_result"]
+    [report] = the_file(tmp_path / "run", "MetricCollatorPostProcessor_*.json")
+    assert report["evaluation_summary"] == {
+        "total_records": 4, "status": "success", "requested": 4, "ok": 4, "failed": 0, "skipped": 0,
+    }  # fmt: skip
+    assert report["results"] == {"accuracy": {"accuracy": 0.75}}
+    bodies = [each["body"] for each in fetched(talking, "/log")][1:]  # the first is the greeting
+    assert [message["role"] for message in bodies[0]["messages"]] == ["system", "user"]
+    assert bodies[0]["temperature"] == 0.1
+    assert bodies[0]["response_format"]["json_schema"]["schema"]["required"] == ["predicted_answer"]
+    assert len(bodies) == 4
+
+
+def test_a_record_whose_request_fails_for_good_is_counted_and_is_no_wrong_answer(tmp_path: Path, talking: str) -> None:
+    failing = {"task_id": 11, "problem": '{"status": 500}', "answer": "x"}
+    folder = write_graph(tmp_path, [*RECORDS[:2], failing, *RECORDS[2:]])
+    found = assay.simple_evaluate(**model(talking), tasks=[str(folder)], output_path=str(tmp_path / "run"))
+    assert found["results"]["eval.question_answering.simpleqa"]["exact_match,none"] == 0.75
+    account = found["assay"]["tasks"]["eval.question_answering.simpleqa"]
+    assert found["assay"]["status"] == "incomplete"
+    assert account["failed"] == 1
+    assert [record["original_index"] for record in the_file(tmp_path / "run", "output_*.json")] == [7, 8, 9, 10]
+    [report] = the_file(tmp_path / "run", "MetricCollatorPostProcessor_*.json")
+    assert report["evaluation_summary"]["status"] == "incomplete"
+    assert report["evaluation_summary"]["failed"] == 1
+
+
+def test_an_answer_without_its_fields_is_asked_for_once_more_and_counted(tmp_path: Path, talking: str) -> None:
+    folder = write_graph(tmp_path, [{"task_id": 1, "problem": '{"say": "just words"}', "answer": "x"}, *RECORDS])
+    found = assay.simple_evaluate(**model(talking), tasks=[str(folder)])
+    assert len(fetched(talking, "/log")) == 1 + 5 + 1
+    noticed = found["assay"]["tasks"]["eval.question_answering.simpleqa"]["noticed"]
+    assert noticed["asked again for structured output"] == 1
+    assert noticed["without the structured output asked for"] == 1
+    assert found["results"]["eval.question_answering.simpleqa"]["exact_match,none"] == pytest.approx(0.6)
+
+
+def test_a_second_run_asks_nothing_and_leaves_the_same_files(tmp_path: Path, talking: str) -> None:
+    folder = write_graph(tmp_path, [*RECORDS, {"task_id": 3, "problem": said("Rom"), "answer": "Rom"}])
+    options = {**model(talking), "tasks": [str(folder)], "output_path": str(tmp_path / "run")}
+    assay.simple_evaluate(**options)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*_20*")}
+    asked = len(fetched(talking, "/log"))
+    assay.simple_evaluate(**options)
+    assert len(fetched(talking, "/log")) == asked + 1  # the greeting
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*_20*")} == before
+    assert len(before) == 2
