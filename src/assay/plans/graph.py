@@ -70,7 +70,8 @@ class Fork:
         if found is None and said in ENDS:
             found = END
         if found is None:
-            raise NodeFailed(f"a condition said {said!r:.60}, and path_map has: {', '.join(map(str, self.paths))}")
+            known = ", ".join(str(path) for path in self.paths if path != "__end__")
+            raise NodeFailed(f"a condition said {said!r:.60}, and path_map has: {known}")
         return found
 
 
