@@ -79,3 +79,15 @@ def test_a_second_run_asks_nothing_and_leaves_the_same_files(tmp_path: Path, tal
     assert len(fetched(talking, "/log")) == asked + 1  # the greeting
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*_20*")} == before
     assert len(before) == 2
+
+
+def test_the_bundled_graphs_run_on_the_embedded_model(tmp_path: Path) -> None:
+    found = assay.simple_evaluate("embedded", tasks=["tag:first_steps_graphs"], output_path=str(tmp_path / "run"))
+    assert found["assay"]["status"] == "complete"
+    assert len(found["results"]) == 3
+    tries = the_file(tmp_path / "run", "first_steps_graph_tries_output_*.json")
+    assert {record["tries"] for record in tries} >= {1, 3}  # some went through the loop
+    for record in tries:
+        assert record["exact_match_result"]["correct"] == (record["answer"] == record["predicted"])
+    [report] = the_file(tmp_path / "run", "first_steps_graph_classes_MetricCollatorPostProcessor_*.json")
+    assert set(report["results"]["f1_score"]["f1_score_per_class"]) >= {"noun", "verb", "adjective"}
