@@ -48,7 +48,11 @@ def run_bare(options: argparse.Namespace) -> int:
 
 def body_of(record: dict[str, Any]) -> dict[str, Any]:
     """What the graph asks about a record."""
-    schema = {"type": "object", "properties": {"predicted_answer": {"type": "string"}}, "required": ["predicted_answer"]}
+    schema = {
+        "type": "object",
+        "properties": {"predicted_answer": {"type": "string"}},
+        "required": ["predicted_answer"],
+    }
     told = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     messages = [{"role": "system", "content": "Answer."}, {"role": "user", "content": record["problem"] + "\n"}]
     return {"model": "stub", "messages": messages, "temperature": 0.1, "max_tokens": 2048, "response_format": told}

@@ -90,7 +90,9 @@ def _records(folder: Path, count: int, *, fail: int) -> None:
 
 def client(python: Path, *arguments: object) -> dict[str, float]:
     command = [str(python), "-m", "bench.graph_client", *map(str, arguments)]
-    ended = subprocess.run(command, cwd=ROOT, env=bare_environment() | _path(), check=True, capture_output=True, text=True)
+    ended = subprocess.run(
+        command, cwd=ROOT, env=bare_environment() | _path(), check=True, capture_output=True, text=True
+    )
     found: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
     return found
 

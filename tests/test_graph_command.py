@@ -122,3 +122,31 @@ def test_a_graph_stands_in_a_group_beside_another_task(tmp_path: Path, talking: 
     assert found["results"]["both"]["exact_match,none"] == pytest.approx(0.375)
     shown = run_assay("show", "tag:graphs", "--include_path", folder)
     assert "my_graph" in shown.stdout
+
+
+def test_show_draws_a_graph_for_the_terminal_and_for_mermaid(run_assay: Run) -> None:
+    drawn = run_assay("show", "first_steps_graph_tries").stdout
+    lines = drawn.splitlines()
+    start = lines.index("START")
+    assert lines[start : start + 13] == [
+        "START",
+        "  └─► begin",
+        "begin  lambda begin → examples, tries",
+        "  └─► answer",
+        "answer  llm model_under_test → predicted",
+        "  └─► look",
+        "look  lambda look → is_done",
+        "  ├─ done ─► verdict",
+        "  └─ again ─► answer  ↺",
+        "verdict  lambda UnitMetrics → exact_match_result",
+        "  └─► END",
+        "END",
+        "",
+    ]
+    mermaid = run_assay("show", "first_steps_graph_tries", "--mermaid").stdout.splitlines()
+    assert mermaid[0] == "flowchart TD"
+    assert "    n0([START])" in mermaid
+    assert '    n3 -->|"again"| n2' in mermaid
+    refused = run_assay("show", "first_steps_sums", "--mermaid")
+    assert refused.returncode == 2
+    assert "--mermaid is for graphs" in refused.stderr

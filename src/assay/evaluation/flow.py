@@ -18,7 +18,7 @@ from assay.engine import Budget, Counts, Ended, Engine, Memory, Started
 from assay.engine.patience import introduce
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.conduct import fewer_collections, run_async
-from assay.evaluation.graphs import graph_settings, label_of, read_inner
+from assay.evaluation.graphs import graph_settings, label_of, nobody, read_inner
 from assay.evaluation.models import UNDER_TEST, labels, model_under_test, refuse_unpriced, role_models
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.record import config_section, facts, run_section, spec
@@ -174,7 +174,7 @@ class Run:
 
     def ready_model(self) -> AnyModel:
         if self.model is None:
-            self.model = model_under_test(self.config)
+            self.model = nobody(self.config, self.tasks) or model_under_test(self.config)
         return self.model
 
     @property

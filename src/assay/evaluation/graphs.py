@@ -1,6 +1,6 @@
 """What a run supplies to graphs: conversations as the models want them, and graphs within graphs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from assay.catalog.graphs import FILE, graph_file
 from assay.config.graph_reading import GraphFile
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
+from assay.models.dummy import Nobody
 from assay.models.protocol import AnyModel
 from assay.runs.parquet import file_name
 from assay.tasks import TaskManager
@@ -28,6 +29,14 @@ def graph_settings(
 
     named = frozenset({**(config.model_role or {}), **roles})
     return GraphSettings(write, takes_schema, named, whole, config.models_file, config.compat == "sygra")
+
+
+def nobody(config: RunConfig, runs: Sequence[TaskRun]) -> AnyModel | None:
+    """What stands for the model under test where no task asks it and nobody named it."""
+    if config.model_named or not runs or any(run.runnable.needs for run in runs):
+        return None
+    roles = sorted({role for run in runs for role in run.runnable.models()})
+    return Nobody(" and ".join(roles) or "no model")
 
 
 def label_of(run: TaskRun, several: bool, run_name: str | None) -> str:
