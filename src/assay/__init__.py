@@ -52,6 +52,16 @@ _HOME = {
     "MultipleChoiceTask": "assay.tasks.instances",
     "FilterConfig": "assay.config.task",
     "MetricConfig": "assay.config.task",
+    "UnitMetric": "assay.scorers.unit",
+    "UnitMetricResult": "assay.scorers.unit",
+    "UnitMetricRegistry": "assay.scorers.unit_table",
+    "unit_metric": "assay.scorers.unit_table",
+    "AggregatorMetric": "assay.aggregate.collected",
+    "AggregatorMetricRegistry": "assay.aggregate.collected_table",
+    "aggregator_metric": "assay.aggregate.collected_table",
+    "UnitMetrics": "assay.tasks.collate",
+    "MetricCollatorPostProcessor": "assay.tasks.collate",
+    "GraphPostProcessor": "assay.tasks.collate",
     "simple_evaluate": "assay.evaluation",
     "evaluate": "assay.evaluation",
     "Task": "assay.tasks",
@@ -61,6 +71,9 @@ _HOME = {
 __all__ = ["__version__", *sorted(_HOME)]
 
 if TYPE_CHECKING:
+    from assay.aggregate.collected import AggregatorMetric as AggregatorMetric
+    from assay.aggregate.collected_table import AggregatorMetricRegistry as AggregatorMetricRegistry
+    from assay.aggregate.collected_table import aggregator_metric as aggregator_metric
     from assay.config.format import FormatConfig as FormatConfig
     from assay.config.group import AggMetricConfig as AggMetricConfig
     from assay.config.group import GroupConfig as GroupConfig
@@ -104,8 +117,15 @@ if TYPE_CHECKING:
     from assay.scorers.scorer import PerplexityScorer as PerplexityScorer
     from assay.scorers.scorer import ProcessResultsScorer as ProcessResultsScorer
     from assay.scorers.scorer import Scorer as Scorer
+    from assay.scorers.unit import UnitMetric as UnitMetric
+    from assay.scorers.unit import UnitMetricResult as UnitMetricResult
+    from assay.scorers.unit_table import UnitMetricRegistry as UnitMetricRegistry
+    from assay.scorers.unit_table import unit_metric as unit_metric
     from assay.tasks import Task as Task
     from assay.tasks import TaskManager as TaskManager
+    from assay.tasks.collate import GraphPostProcessor as GraphPostProcessor
+    from assay.tasks.collate import MetricCollatorPostProcessor as MetricCollatorPostProcessor
+    from assay.tasks.collate import UnitMetrics as UnitMetrics
     from assay.tasks.instances import GenerateTask as GenerateTask
     from assay.tasks.instances import MultipleChoiceTask as MultipleChoiceTask
     from assay.tasks.scorers import ScorerFactory as ScorerFactory

@@ -16,36 +16,36 @@ from assay.aggregate.collected import AggregatorMetric, NoResults, Tally, UnitRe
 class ClassTally:
     """How often each class was right, was given, and was found, in the order in which classes are first right."""
 
-    def __init__(self, name: str, golden_key: str, predicted_key: str, labels: Sequence[Any] | None) -> None:
-        self._name, self._golden_key, self._predicted_key, self._labels = name, golden_key, predicted_key, labels
+    def __init__(self, name: str, golden_key: str | None, predicted_key: str, labels: Sequence[Any] | None) -> None:
+        self._name, self._predicted_key, self._labels = name, predicted_key, labels
+        self._golden_key, self._must_be_right = golden_key or predicted_key, golden_key is not None
         self._right, self._given, self._found = Counter[str](), Counter[str](), Counter[str]()
         self._spelled: dict[str, str] = {}
         self._counts: Mapping[str, Any] = {}
 
     def add(self, result: UnitResult) -> None:
         self._counts = result.metadata
-        right = self._class(result.golden.get(self._golden_key))
-        if right is None:
+        right, given = result.golden.get(self._golden_key), result.predicted.get(self._predicted_key)
+        if right is None and (self._must_be_right or given is None):
             raise ValueError(f"a golden value has no {self._golden_key!r}: {dict(result.golden)!r:.80}")
-        if right not in self._right:
-            self._spelled[right] = str(result.golden[self._golden_key])
-        given = right if result.correct else self._class(result.predicted.get(self._predicted_key))
-        self._right[right] += 1
-        self._found[right] += bool(result.correct)
-        if given is not None:
-            self._spelled.setdefault(given, str(result.predicted.get(self._predicted_key)))
-            self._given[given] += 1
+        if right is not None and self._class(right) not in self._right:
+            self._spelled[self._class(right)] = str(right)
+        if right is not None:
+            self._right[self._class(right)] += 1
+        answered = right if result.correct and right is not None else given
+        if answered is not None:
+            self._spelled.setdefault(self._class(answered), str(answered))
+            self._given[self._class(answered)] += 1
+            self._found[self._class(answered)] += bool(result.correct)
 
-    def _class(self, value: Any) -> str | None:
-        if value is None:
-            return None
+    def _class(self, value: Any) -> str:
         text = str(value)
         if self._counts.get("normalize_whitespace") is not False:
             text = " ".join(text.split())
         return text if self._counts.get("case_sensitive") else text.lower()
 
     def value(self) -> dict[str, Any]:
-        if not self._right:
+        if not self._spelled:
             raise NoResults
         scores = {spelled: self._score(label) for label, spelled in self._classes().items()}
         return {
@@ -56,7 +56,7 @@ class ClassTally:
     def _classes(self) -> dict[str, str]:
         """The classes that count, each as it is spelled: those that were right, then those that were only given."""
         if self._labels is not None:
-            return {str(self._class(label)): str(label) for label in self._labels}
+            return {self._class(label): str(label) for label in self._labels}
         return {label: self._spelled[label] for label in dict.fromkeys([*self._right, *self._given])}
 
     def _score(self, label: str) -> float:
@@ -77,7 +77,10 @@ def _check(labels: list[Any] | None, **keys: str | None) -> None:
 
 @dataclass(kw_only=True)
 class PrecisionMetric(AggregatorMetric):
-    """Of the answers of each class, the share that is correct. `labels` are the classes that count, else all that occur."""
+    """Of the answers of each class, the share that is correct. `labels` are the classes that count, else all that occur.
+
+    Without `golden_key`, the classes of golden values are looked for under the same key, and may be missing.
+    """
 
     predicted_key: str
     golden_key: str | None = None
@@ -87,7 +90,7 @@ class PrecisionMetric(AggregatorMetric):
         _check(self.labels, predicted_key=self.predicted_key, golden_key=self.golden_key)
 
     def tally(self) -> Tally:
-        return ClassTally("precision", self.golden_key or self.predicted_key, self.predicted_key, self.labels)
+        return ClassTally("precision", self.golden_key, self.predicted_key, self.labels)
 
 
 @dataclass(kw_only=True)

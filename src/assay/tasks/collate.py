@@ -11,6 +11,7 @@ from typing import Any
 from assay.aggregate.collected import AggregatorMetric, Tally
 from assay.aggregate.collected_table import make_aggregator
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.registry import parameter_problems
 from assay.scorers.unit import UnitMetricResult, finite
 from assay.tasks.graph_parts import GraphPostProcessor as GraphPostProcessor
 from assay.tasks.unit_metrics import UnitMetrics as UnitMetrics
@@ -199,7 +200,8 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         use_previous_output: bool = False,
     ) -> None:
         own = {"unit_metrics_results": unit_metrics_results} if unit_metrics_results else {}
-        self.aggregator_metrics_map = [{**own, **entry} for entry in aggregator_metrics_map or ()]
+        written = aggregator_metrics_map or []
+        self.aggregator_metrics_map = [{**own, **each} if isinstance(each, Mapping) else each for each in written]
         self.field_names = field_names
         self.use_previous_output = use_previous_output
 
@@ -211,6 +213,26 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
             metadata.get("counts"),
             like_sygra=like_sygra,
             field_names=self.field_names,
+        )
+
+    @classmethod
+    def problems(
+        cls,
+        params: Mapping[str, Any],
+        produced_columns: Collection[str] | None,
+        place: Place,
+        *,
+        like_sygra: bool = False,
+    ) -> list[Problem]:
+        """All that is wrong with its parameters, its entries among them, before anything runs."""
+        wrong = parameter_problems(cls, params, cls.__name__, place)
+        if wrong:
+            return wrong
+        made = cls(**params)
+        if not made.aggregator_metrics_map:
+            return [Problem(place, f"{cls.__name__} aggregates nothing", "add `aggregator_metrics_map:`")]
+        return check_aggregators(
+            made.aggregator_metrics_map, produced_columns, place, like_sygra=like_sygra, field_names=made.field_names
         )
 
 

@@ -1,0 +1,470 @@
+"""Aggregator metrics and the report, as seed 003 has it: by hand, by scikit-learn, and by trying all subsets."""
+
+import itertools
+import json
+import math
+import random
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score, precision_score, recall_score
+
+from assay import (
+    AggregatorMetric,
+    AggregatorMetricRegistry,
+    MetricCollatorPostProcessor,
+    UnitMetricResult,
+    UnitMetrics,
+    aggregator_metric,
+)
+from assay.aggregate.collected_table import make_aggregator
+from assay.aggregate.functions import AGGREGATIONS
+from assay.errors import ConfigError, Place
+from assay.tasks.collate import Counts, check_aggregators, collate
+
+HERE = Place("graph_config.yaml", 40, 5)
+BOTH = {"golden_key": "text", "predicted_key": "text"}
+PARAMS = {"precision": {"predicted_key": "text"}, "recall": {"golden_key": "text"}, "f1_score": BOTH}
+AVERAGES = {"precision": "average_precision", "recall": "average_recall", "f1_score": "average_f1_score"}
+COLUMN = "exact_match_result"
+
+
+@pytest.fixture(autouse=True)
+def own_registry() -> Any:
+    """What a test registers is forgotten after it."""
+    yield
+    AggregatorMetricRegistry.clear()
+
+
+def results(golds: Any, answers: Any, **metadata: Any) -> list[UnitMetricResult]:
+    return [UnitMetricResult(g == a, {"text": g}, {"text": a}, metadata) for g, a in zip(golds, answers, strict=True)]
+
+
+def attempts(**problems: str) -> list[UnitMetricResult]:
+    """One result for every letter of a problem: + is correct."""
+    return [
+        UnitMetricResult(sign == "+", {}, {}, {"problem": name}) for name, signs in problems.items() for sign in signs
+    ]
+
+
+def found(name: str, given_results: Any, *, like_sygra: bool = False, **params: Any) -> dict[str, Any]:
+    return make_aggregator(name, params, HERE, like_sygra=like_sygra).calculate(given_results)
+
+
+# --- classes ------------------------------------------------------------------------------------------------------------
+
+
+def test_accuracy_is_the_share_of_correct_records() -> None:
+    assert found("accuracy", results("aabb", "abbb"), key="text") == {"accuracy": 0.75}
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), min_size=1, max_size=60))
+def test_precision_recall_and_f1_are_those_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
+    golds, answers = zip(*pairs, strict=True)
+    labels = sorted({*golds, *answers})
+    for name, oracle in (("precision", precision_score), ("recall", recall_score), ("f1_score", f1_score)):
+        ours = found(name, results(golds, answers), **PARAMS[name])
+        by_class = oracle(golds, answers, labels=labels, average=None, zero_division=0)
+        assert ours[f"{name}_per_class"] == pytest.approx(dict(zip(labels, by_class, strict=True)))
+        expected = oracle(golds, answers, average="macro", zero_division=0)
+        assert ours[AVERAGES[name]] == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_constant_answer_over_five_classes_gives_sygras_numbers_only_as_sygra_has_them() -> None:
+    constant = results([*"abcde"] * 10, "a" * 50)
+    for name in PARAMS:
+        assert found(name, constant, like_sygra=True, **PARAMS[name])[AVERAGES[name]] == pytest.approx(0.20)
+    assert found("f1_score", constant, **BOTH)["average_f1_score"] == pytest.approx(1 / 15)
+    assert found("precision", constant, predicted_key="text")["average_precision"] == pytest.approx(0.04)
+    assert found("recall", constant, golden_key="text")["average_recall"] == pytest.approx(0.20)
+    assert found("pass@k", constant, like_sygra=True, k=3)["pass@3"] == pytest.approx(
+        1 - (40 * 39 * 38) / (50 * 49 * 48)
+    )
+    steps = found("step_efficiency", constant, like_sygra=True)
+    assert (steps["step_efficiency"], steps["total_steps"]) == (1.0, 1)
+
+
+def test_classes_are_told_apart_as_the_unit_metric_tells_texts_apart() -> None:
+    node = {
+        "golden_key": "g",
+        "predicted_key": "p",
+        "unit_metrics_map": [{"name": "exact_match", "params": {"key": "text"}}],
+    }
+    pairs = [("Music", "music"), ("Art", "MUSIC "), ("Art", "Art")]
+    made = [
+        UnitMetricResult.from_dict(UnitMetrics.apply(node, {"g": g, "p": p})["exact_match_result"]) for g, p in pairs
+    ]
+    # Music: given twice and right once; Art: given once and right twice
+    assert found("precision", made, predicted_key="text")["precision_per_class"] == {"Music": 0.5, "Art": 1.0}
+    assert found("recall", made, golden_key="text")["recall_per_class"] == {"Music": 1.0, "Art": 0.5}
+    apart = found("precision", made, like_sygra=True, predicted_key="text")["precision_per_class"]
+    assert apart == {"music": 1.0, "MUSIC ": 0.0, "Art": 1.0}
+
+
+def test_case_tells_classes_apart_where_the_unit_metric_says_so() -> None:
+    made = results(["US", "us"], ["us", "us"], case_sensitive=True)
+    assert found("precision", made, predicted_key="text")["precision_per_class"] == {"US": 0.0, "us": 0.5}
+
+
+def test_labels_say_which_classes_count() -> None:
+    made = results("aabb", "ab?b")
+    oracle = f1_score([*"aabb"], [*"ab?b"], labels=["a", "b"], average="macro", zero_division=0)
+    assert found("f1_score", made, **BOTH, labels=["a", "b"])["average_f1_score"] == pytest.approx(oracle)
+    assert set(found("f1_score", made, **BOTH)["f1_score_per_class"]) == {"a", "b", "?"}
+
+
+def test_an_answer_without_a_class_is_of_none_and_a_record_without_one_is_an_error() -> None:
+    made = [UnitMetricResult(True, {"text": "a"}, {"text": "a"}), UnitMetricResult(False, {"text": "a"}, {})]
+    assert found("precision", made, predicted_key="text") == {
+        "average_precision": 1.0,
+        "precision_per_class": {"a": 1.0},
+    }
+    assert found("recall", made, golden_key="text")["average_recall"] == 0.5
+    with pytest.raises(ValueError, match="golden value has no 'topic'"):
+        found("recall", made, golden_key="topic")
+
+
+def test_precision_needs_no_golden_classes_where_none_are_named() -> None:
+    made = [
+        UnitMetricResult(correct, {"bbox": 1}, {"tool": tool})
+        for tool, correct in (("click", True), ("click", False), ("type", True))
+    ]
+    expected = {"average_precision": 0.75, "precision_per_class": {"click": 0.5, "type": 1.0}}
+    assert found("precision", made, predicted_key="tool") == expected
+    with pytest.raises(ValueError, match="golden value has no 'tool'"):
+        found("precision", made, predicted_key="tool", golden_key="tool")
+
+
+# --- attempts -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=6), min_size=1, max_size=5), st.integers(1, 3))
+def test_pass_at_k_and_pass_to_the_k_are_means_over_all_ways_to_draw_k_attempts(
+    problems: list[list[bool]], k: int
+) -> None:
+    made = [
+        UnitMetricResult(correct, {}, {}, {"id": number}) for number, each in enumerate(problems) for correct in each
+    ]
+    random.Random(0).shuffle(made)
+    subsets = [list(itertools.combinations(each, k)) for each in problems]
+    one = [sum(map(any, several)) / len(several) for several in subsets]
+    every = [sum(map(all, several)) / len(several) for several in subsets]
+    assert found("pass@k", made, k=k, group_by="id")[f"pass@{k}"] == pytest.approx(sum(one) / len(one))
+    assert found("pass^k", made, k=k, group_by=["id"])[f"pass^{k}"] == pytest.approx(sum(every) / len(every))
+
+
+def test_pass_at_k_is_counted_for_every_number_up_to_k() -> None:
+    made = attempts(first="+--", second="++-")
+    # of three attempts: one correct gives 1/3, 2/3, 1; two give 2/3, 1, 1
+    expected = {"pass@1": pytest.approx(1 / 2), "pass@2": pytest.approx(5 / 6), "pass@3": 1.0}
+    assert found("pass_at_k", made, k=3, group_by="problem") == expected
+    # all correct: 1/3, 0, 0 and 2/3, 1/3, 0
+    powers = {"success_rate": 0.5, "pass^1": pytest.approx(1 / 2), "pass^2": pytest.approx(1 / 6), "pass^3": 0.0}
+    assert found("pass^k", made, k=3, group_by="problem") == powers
+    assert found("pass^k", made, like_sygra=True, k=2) == {"success_rate": 0.5, "pass^1": 0.5, "pass^2": 0.25}
+
+
+def test_a_problem_with_too_few_attempts_is_told_and_no_number_is_made_up() -> None:
+    made = attempts(first="+-", second="+--")
+    assert found("pass@k", made, k=3, group_by="problem") == {
+        "pass@1": pytest.approx(5 / 12), "pass@2": pytest.approx(5 / 6), "pass@3": None, "note": "1 of 2 problems have fewer than 3 attempts",
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="pass@4 needs 4 attempts"):
+        found("pass@k", made, k=4, group_by="problem")
+
+
+def test_questions_are_not_taken_for_attempts_at_one_problem() -> None:
+    made = attempts(first="+", second="-")
+    with pytest.raises(ValueError, match="add `group_by:`"):
+        found("pass@k", made, k=2)
+    assert found("pass@k", made, k=1) == {"pass@1": 0.5}
+    with pytest.raises(ValueError, match="no 'question' in its metadata"):
+        found("pass@k", made, k=1, group_by="question")
+
+
+def test_step_efficiency_takes_off_for_every_retry() -> None:
+    def attempt(step: int, retry: str, correct: bool) -> UnitMetricResult:
+        return UnitMetricResult(correct, {}, {}, {"mission_id": "m", "step_id": step, "retry_id": retry})
+
+    made = [
+        attempt(1, "retry_0", True), attempt(1, "retry_1", True),
+        attempt(2, "retry_2", True), attempt(2, "retry_0", False), attempt(2, "retry_1", True),
+        attempt(3, "retry_0", False), attempt(3, "retry_1", False),
+    ]  # fmt: skip
+    assert found("step_efficiency", made) == {  # 1, 1 - 0.2 and 0
+        "step_efficiency": pytest.approx(0.6), "total_steps": 3, "first_attempt_correct": 1, "retry_correct": 1, "never_correct": 1, "avg_retries_when_correct": 0.5,
+    }  # fmt: skip
+    assert found("step_efficiency", made, penalty_per_retry=0.5)["step_efficiency"] == pytest.approx(0.5)
+
+
+def test_steps_without_a_name_are_not_thrown_together() -> None:
+    with pytest.raises(ValueError, match="no 'mission_id'"):
+        found("step_efficiency", attempts(first="+-"))
+
+
+def test_attempts_without_a_number_are_counted_in_their_order() -> None:
+    made = found("step_efficiency", attempts(first="-+", second="+-"), group_by="problem")
+    assert (made["step_efficiency"], made["first_attempt_correct"], made["retry_correct"]) == (pytest.approx(0.9), 1, 1)
+
+
+# --- names --------------------------------------------------------------------------------------------------------------------
+
+
+def test_aggregations_of_assay_are_aggregator_metrics_by_name() -> None:
+    scores = [UnitMetricResult(False, {}, {}, {"weight": n + 1}, n / 4) for n in range(5)]
+    assert found("mean", scores) == {"mean": 0.5}
+    assert found("perplexity", scores) == {"perplexity": pytest.approx(math.exp(-0.5))}
+    # the sum of scores over the sum of weights: 2.5 / 15
+    assert found("weighted_perplexity", scores) == {"weighted_perplexity": pytest.approx(math.exp(-2.5 / 15))}
+    made = results("aabbc", "abbbc")
+    oracle = f1_score([*"aabbc"], [*"abbbc"], average="weighted")
+    assert found("weighted_f1", made) == {"weighted_f1": pytest.approx(oracle)}
+    assert found("class_recall", made, label="a") == {"class_recall": 0.5}
+    assert set(AGGREGATIONS) <= set(AggregatorMetricRegistry.list_metrics())
+
+
+def test_a_class_and_a_function_of_the_user_are_aggregator_metrics() -> None:
+    @aggregator_metric("wrong")
+    class Wrong(AggregatorMetric):
+        def __init__(self, **config: Any) -> None:
+            super().__init__(**config)
+
+        def calculate(self, results: Any) -> dict[str, Any]:
+            return {"wrong": self._safe_divide(len(results) - self._count_correct(results), len(results))}
+
+    @aggregator_metric("above")
+    def above(results: list[UnitMetricResult], *, bar: float) -> float:
+        return sum(each.score > bar for each in results) / len(results)
+
+    assert found("wrong", results("ab", "aa")) == {"wrong": 0.5}
+    assert found("above", results("aba", "aab"), bar=0.5) == {"above": pytest.approx(1 / 3)}
+    with pytest.raises(ConfigError, match="needs the parameter 'bar'"):
+        AggregatorMetricRegistry.get_metric("above")
+    with pytest.raises(TypeError, match="no aggregator metric"):
+        aggregator_metric("mine")(dict)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "told"),
+    [
+        ("acuracy", {}, "no aggregator metric is called 'acuracy' — did you mean 'accuracy'?"),
+        ("precision", {}, "needs the parameter 'predicted_key'"),
+        ("precision", {"predicted_key": ""}, "predicted_key is empty"),
+        ("f1_score", {**BOTH, "label": ["a"]}, "did you mean 'labels'?"),
+        ("pass@k", {"k": 0}, "k must be at least 1"),
+        ("pass@k", {"k": "3"}, "'k' cannot be '3'"),
+        ("step_efficiency", {"penalty_per_retry": 2}, "must lie between 0 and 1"),
+    ],
+)
+def test_wrong_names_and_parameters_are_refused_with_a_remedy(name: str, params: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        AggregatorMetricRegistry.get_metric(name, **params)
+    assert told in str(refused.value)
+
+
+def test_of_nothing_there_is_no_number_but_sygras_zero() -> None:
+    for name, params in {"accuracy": {}, **PARAMS, "pass@k": {"k": 1}, "mean": {}}.items():
+        with pytest.raises(ValueError, match="no unit results"):
+            found(name, [], **params)
+    assert found("accuracy", [], like_sygra=True) == {"accuracy": 0.0}
+    assert found("precision", [], like_sygra=True, predicted_key="text") == {
+        "average_precision": 0.0,
+        "precision_per_class": {},
+    }
+
+
+# --- the report ---------------------------------------------------------------------------------------------------------------
+
+
+def entry(name: str, column: str = COLUMN, **more: Any) -> dict[str, Any]:
+    return {"name": name, "params": PARAMS.get(name, {}), "unit_metrics_results": [column], **more}
+
+
+FOUR = [entry("accuracy", params={"key": "text"}), entry("precision"), entry("recall"), entry("f1_score")]
+
+
+def records(golds: str, answers: str) -> list[dict[str, Any]]:
+    return [{"topic": each.golden["text"], COLUMN: each.to_dict()} for each in results(golds, answers)]
+
+
+def test_the_report_has_the_shape_of_the_seed() -> None:
+    report = MetricCollatorPostProcessor(aggregator_metrics_map=FOUR).process(records("mmpo", "mppp"), {})
+    # m: given once, right twice, found once; p: given three times, right once, found once; o: never given
+    assert json.loads(json.dumps(report, allow_nan=False)) == [
+        {
+            "evaluation_summary": {"total_records": 4, "status": "success", "requested": 4, "ok": 4, "failed": 0, "skipped": 0},
+            "results": {
+                "accuracy": {"accuracy": 0.5},
+                "precision": {"average_precision": pytest.approx(4 / 9), "precision_per_class": {"m": 1.0, "p": pytest.approx(1 / 3), "o": 0.0}},
+                "recall": {"average_recall": 0.5, "recall_per_class": {"m": 0.5, "p": 1.0, "o": 0.0}},
+                "f1_score": {
+                    "average_f1_score": pytest.approx((2 / 3 + 1 / 2) / 3),
+                    "f1_score_per_class": {"m": pytest.approx(2 / 3), "p": 0.5, "o": 0.0},
+                },
+            },
+        }
+    ]  # fmt: skip
+
+
+def test_sygras_report_has_its_two_counts_and_its_averages() -> None:
+    [report] = MetricCollatorPostProcessor(FOUR).process(records("mmpo", "mppp"), {"compat": "sygra"})
+    assert report["evaluation_summary"] == {"total_records": 4, "status": "success"}
+    # precision over m and p, recall over m, p and o: 2/3 and 1/2, whose harmonic mean is 4/7
+    assert report["results"]["precision"]["average_precision"] == pytest.approx(2 / 3)
+    assert report["results"]["f1_score"]["average_f1_score"] == pytest.approx(4 / 7)
+
+
+def test_without_records_the_report_says_so() -> None:
+    expected = {"total_records": 0, "status": "no_data", "requested": 3, "ok": 0, "failed": 3, "skipped": 0}
+    assert collate([], FOUR, Counts(3, 0, 3)) == [{"evaluation_summary": expected, "results": {}}]
+    assert collate([], FOUR, like_sygra=True) == [
+        {"evaluation_summary": {"total_records": 0, "status": "no_data"}, "results": {}}
+    ]
+
+
+def test_records_that_failed_are_not_wrong_answers_and_make_the_report_incomplete() -> None:
+    rows = [*records("ab", "ab"), {"topic": "c", COLUMN: None}]
+    [report] = collate(rows, [entry("accuracy")], Counts(4, 2, 1, 1))
+    assert report["results"] == {"accuracy": {"accuracy": 1.0}}
+    assert report["evaluation_summary"] == {
+        "total_records": 3, "status": "incomplete", "requested": 4, "ok": 2, "failed": 1, "skipped": 1, "without_result": {"accuracy": 1},
+    }  # fmt: skip
+    [counted] = collate(rows, [entry("accuracy")])
+    assert (counted["evaluation_summary"]["ok"], counted["evaluation_summary"]["failed"]) == (2, 1)
+    [theirs] = collate(rows, [entry("accuracy")], like_sygra=True)
+    assert theirs["evaluation_summary"] == {"total_records": 3, "status": "success"}
+
+
+def test_one_failing_aggregator_does_not_discard_the_others() -> None:
+    @aggregator_metric("broken")
+    def broken(results: Any) -> float:
+        return 1 / 0
+
+    [report] = collate(records("ab", "aa"), [entry("broken"), entry("accuracy"), entry("acuracy")])
+    assert report["results"]["accuracy"] == {"accuracy": 0.5}
+    assert report["results"]["broken"] == {"error": "ZeroDivisionError: division by zero"}
+    assert "did you mean 'accuracy'?" in report["results"]["acuracy"]["error"]
+    assert report["evaluation_summary"]["status"] == "incomplete"
+    assert "broken: ZeroDivisionError" in report["evaluation_summary"]["error"]
+    [theirs] = collate(records("ab", "aa"), [entry("accuracy"), entry("broken")], like_sygra=True)
+    assert theirs["results"] == {}
+    assert theirs["evaluation_summary"]["status"] == "fatal_error"
+
+
+def test_a_column_that_is_not_there_is_told_with_those_that_are() -> None:
+    [report] = collate(records("ab", "aa"), [entry("accuracy", "exact_match")])
+    assert report["evaluation_summary"]["status"] == "fatal_error"
+    assert f"'exact_match' in data. Available columns: topic, {COLUMN}" in report["evaluation_summary"]["error"]
+    [other] = collate(records("ab", "aa"), [entry("accuracy", "topic")])
+    assert "holds something else than results of a unit metric" in other["results"]["accuracy"]["error"]
+
+
+def test_infinities_of_an_aggregator_never_reach_json() -> None:
+    @aggregator_metric("endless")
+    def endless(results: Any) -> dict[str, float]:
+        return {"endless": math.inf}
+
+    report = collate(records("a", "a"), [entry("endless")])
+    assert json.loads(json.dumps(report, allow_nan=False))[0]["results"] == {"endless": {"endless": None}}
+
+
+def test_numbers_can_be_named_by_column_by_as_and_by_default_by_the_metric() -> None:
+    rows = [{**row, "fuzzy": row[COLUMN]} for row in records("ab", "aa")]
+    two = [entry("accuracy"), entry("accuracy", "fuzzy", **{"as": "near"})]
+    assert list(collate(rows, two)[0]["results"]) == ["accuracy", "near"]
+    assert list(collate(rows, [entry("accuracy")], field_names=True)[0]["results"]) == [f"{COLUMN}-accuracy"]
+    several = [{"name": "accuracy", "unit_metrics_results": [COLUMN, "fuzzy"]}]
+    assert list(collate(rows, several)[0]["results"]) == [f"{COLUMN}-accuracy", "fuzzy-accuracy"]
+    assert list(MetricCollatorPostProcessor([{"name": "accuracy"}], unit_metrics_results="fuzzy", field_names=True).process(rows, {})[0]["results"]) == ["fuzzy-accuracy"]  # fmt: skip
+
+
+def test_columns_of_the_records_reach_the_aggregators() -> None:
+    rows = [{COLUMN: UnitMetricResult(turn < 2, {}, {}), "mission": 1, "turn": turn, "retry_id": f"retry_{retry}"} for turn in (1, 2) for retry in (0, 1)]  # fmt: skip
+    metadata = {"mission_id": "mission", "step_id": "turn", "retry_id": "retry_id"}
+    entries = [
+        entry("pass@k", params={"k": 2}, metadata=metadata),
+        entry("step_efficiency", metadata=metadata),
+        entry("pass^k", params={"k": 2, "group_by": "turn"}),
+    ]
+    assert check_aggregators(entries, rows[0], HERE) == []
+    [report] = collate(rows, entries)
+    assert report["results"]["pass@k"] == {"pass@1": 0.5, "pass@2": 0.5}
+    assert report["results"]["step_efficiency"]["step_efficiency"] == 0.5
+    assert report["results"]["pass^k"]["pass^2"] == 0.5
+
+
+def test_records_are_read_once_and_not_kept() -> None:
+    def stream(count: int) -> Iterator[dict[str, Any]]:
+        for number in range(count):
+            label = "abcd"[number % 4]
+            yield {
+                "long": "x" * 2000,
+                COLUMN: UnitMetricResult(
+                    number % 2 == 0, {"text": label}, {"text": "a"}, {"long": "y" * 2000}
+                ).to_dict(),
+            }
+
+    collate(stream(10), FOUR)
+    tracemalloc.start()
+    [report] = collate(stream(20_000), FOUR)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert report["evaluation_summary"]["total_records"] == 20_000
+    assert peak < 2_000_000  # the records together are eighty
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([entry("acuracy")], "did you mean 'accuracy'?"),
+        ([entry("accuracy", "exact_match")], "aggregates 'exact_match', which the records do not have — did you mean 'exact_match_result'?"),
+        ([entry("precision", params={})], "needs the parameter 'predicted_key'"),
+        ([entry("accuracy", parms={})], "unknown key 'parms' — did you mean 'params'?"),
+        ([{"name": "accuracy"}], "'accuracy' aggregates nothing"),
+        ([{"params": {}}], "entry 1 of aggregator_metrics_map names no metric"),
+        ([entry("accuracy"), entry("accuracy")], "two aggregators are called 'accuracy'"),
+        ([entry("pass@k", params={"k": 2})], "must know which records are attempts at the same problem — add `group_by:`"),
+        ([entry("pass@k", params={"k": 2, "group_by": "topik"})], "looks at 'topik', which the records do not have — did you mean 'topic'?"),
+        ([entry("accuracy", metadata={"id": "nr"})], "looks at 'nr', which the records do not have"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_the_aggregators_is_found_before_the_run(entries: list[Any], expected: str) -> None:
+    assert check_aggregators(FOUR, ["topic", COLUMN], HERE) == []
+    problems = check_aggregators(entries, ["topic", COLUMN], HERE)
+    assert expected in "\n".join(map(str, problems))
+    assert all(problem.place == HERE and problem.fix for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        (
+            {"agregator_metrics_map": []},
+            "no parameter 'agregator_metrics_map' — did you mean 'aggregator_metrics_map'?",
+        ),
+        ({"aggregator_metrics_map": {}}, "'aggregator_metrics_map' cannot be {}"),
+        ({}, "MetricCollatorPostProcessor aggregates nothing"),
+        ({"aggregator_metrics_map": ["accuracy"]}, "entry 1 of aggregator_metrics_map names no metric"),
+        ({"aggregator_metrics_map": [{"name": "accuracy"}], "unit_metrics_results": "topics"}, "aggregates 'topics'"),
+    ],
+)
+def test_what_is_wrong_with_the_post_processor_is_found_before_the_run(params: dict[str, Any], expected: str) -> None:
+    assert (
+        MetricCollatorPostProcessor.problems(
+            {"aggregator_metrics_map": FOUR, "use_previous_output": True}, [COLUMN], HERE
+        )
+        == []
+    )
+    problems = MetricCollatorPostProcessor.problems(params, [COLUMN], HERE)
+    assert expected in "\n".join(map(str, problems))
+
+
+def test_repeated_names_overwrite_each_other_only_as_sygra_has_it() -> None:
+    twice = [entry("accuracy"), entry("accuracy", "other")]
+    rows = [{**row, "other": UnitMetricResult(False, {}, {}).to_dict()} for row in records("ab", "ab")]
+    assert check_aggregators(twice, rows[0], HERE, like_sygra=True) == []
+    assert collate(rows, twice, like_sygra=True)[0]["results"] == {"accuracy": {"accuracy": 0.0}}
