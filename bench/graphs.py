@@ -142,7 +142,8 @@ def failing(python: Path) -> Said:
     account = json.loads((WORLD / "failing/results.json").read_text())["assay"]
     [report] = (WORLD / "failing").glob("MetricCollatorPostProcessor_*.json")
     summary = json.loads(report.read_text())[0]["evaluation_summary"]
-    text = f"exit {ended.returncode}, {account['status']}; report: {summary['status']}, {summary['ok']} ok, {summary['failed']} failed"
+    told = f"{summary['status']}, {summary['ok']} ok, {summary['failed']} failed"
+    text = f"exit {ended.returncode}, {account['status']}; report: {told}"
     return Said("10 % of 500 records always HTTP 500", text, "finishes, counted, exit 1 (SyGra: success over 100 rows)")
 
 

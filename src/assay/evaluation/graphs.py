@@ -1,5 +1,6 @@
 """What a run supplies to graphs: conversations as the models want them, and graphs within graphs."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ def graph_settings(
     """How the graphs of a run are set up. `models` is filled before they are asked; `roles` were handed over."""
 
     def write(role: str, messages: list[dict[str, Any]]) -> str:
+        if role not in models:  # a dry run has none
+            return json.dumps(messages, ensure_ascii=False)
         return models[role].chat_template(messages, True)
 
     def takes_schema(role: str) -> bool:
-        return models[role].can.schema
+        return role not in models or models[role].can.schema
 
     named = frozenset({**(config.model_role or {}), **roles})
     return GraphSettings(write, takes_schema, named, whole, config.models_file, config.compat == "sygra")
