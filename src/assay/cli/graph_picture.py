@@ -67,7 +67,7 @@ def _order(graph: GraphFile) -> list[str]:
 def _about(graph: GraphFile, name: str) -> str:
     """What a node is, whom or what it asks, and what it writes."""
     node = graph.nodes[name]
-    told = node.node_type
+    told = str(node.node_type)
     if isinstance(node, Asking):
         told += " " + ", ".join(model.name for model in graph.models[name].values())
     elif isinstance(node, LambdaNode):
