@@ -6,7 +6,7 @@ The last user message, or the prompt, is a JSON object of what to do, all of it 
   say, think: texts; pieces: how many a stream comes in; finish: the reason; pause: seconds between pieces; break_at: close the
   connection after so many pieces; error: send an error event after so many pieces; plain: do not stream although asked to;
   tags: the thinking stands in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
-  times to refuse (status 503) before answering; drip: send comments instead of data, for ever; reset: close at once.
+  times to refuse (status 503) before answering; calls: [[tool, arguments]] that it wants; drip: send comments instead of data, for ever; reset: close at once.
 Anything else is answered with "hello". GET /log: every body, path and headers that came.
 """
 
@@ -74,6 +74,11 @@ def openai_whole(asked: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     finish = asked.get("finish", "stop")
     count = 1 if asked.get("ignores_n") else body.get("n", 1)
     message = {"role": "assistant", "content": text or None, **({"reasoning_content": thought} if thought else {})}
+    if asked.get("calls"):
+        message |= {"content": None, "tool_calls": [
+            {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for n, (name, arguments) in enumerate(asked["calls"])
+        ]}  # fmt: skip
     several = [
         {"index": n, "finish_reason": finish, **({"message": message} if "messages" in body else {"text": text})}
         for n in range(count)

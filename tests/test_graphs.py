@@ -404,8 +404,8 @@ def test_a_slip_in_a_graph_is_refused_before_any_request_with_place_and_remedy(t
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        ("node_type: agent", "nodes of the type 'agent' are not supported"),
-        ("node_type: llm\n      tools: [a.b]", "tools is not supported"),
+        ("node_type: agent", "an agent needs tools"),
+        ("node_type: llm\n      tools: [tasks.eval.utils.parse_response_as_json]", "needs a model that can call tools"),
         ("node_type: llm\n      chat_history: true", "chat_history needs a chat_conversation"),
     ],
 )

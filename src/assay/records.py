@@ -105,12 +105,14 @@ UNFINISHED = "thinking"
 
 
 class Text(NamedTuple):
-    """What a model generated; `finish` says why it ended, where the model tells. What it thought first stands apart."""
+    """What a model generated; `finish` says why it ended, where the model tells. What it thought first stands apart, and so
+    do the `calls` of tools that it wants, in the words of OpenAI's protocol."""
 
     text: str
     finish: str | None = None
     reasoning: str | None = None
     usage: Usage | None = None
+    calls: Sequence[Mapping[str, Any]] = ()
 
 
 class Likelihood(NamedTuple):

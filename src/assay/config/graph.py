@@ -107,7 +107,7 @@ class ModelConfig:
 class NodeConfig:
     """What every node may say."""
 
-    node_type: str = option("llm, multi_llm, lambda, weighted_sampler or subgraph.")
+    node_type: str = option("llm, agent, multi_llm, lambda, weighted_sampler or subgraph.")
     node_state: Literal["active", "idle"] = option("An idle node is not part of the graph.", "active")
 
 
@@ -121,8 +121,8 @@ class Asking(NodeConfig):
     output_role: str = option("The role of the answer among `messages`.", "assistant")
     pre_process: str | None = option("A function of the state, or a NodePreProcessor, before asking.", None)
     chat_history: bool = option("Whether earlier turns are asked along.", False)
-    tools: object = option("Functions that the model may call.", None, check=_not_yet("call them in a lambda node"))
-    tool_choice: str | None = option("Whether it must.", None, check=_not_yet("leave it out"))
+    tools: tuple[str, ...] = option("Functions that the model may call: dotted names of them, classes, modules.", ())
+    tool_choice: str | Mapping[str, object] | None = option("Whether it must: auto, none, required, or which.", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +131,16 @@ class LlmNode(Asking):
 
     model: ModelConfig = option("The model.")
     post_process: str | None = option("A function of the answer, or a NodePostProcessor.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentNode(LlmNode):
+    """A node that asks one model, calls the tools that it wants, and asks again, until it wants none."""
+
+    inject_system_messages: tuple[Mapping[object, str], ...] = option(
+        "Messages to the model, by turn: `- 2: text`.", ()
+    )
+    max_turns: int = option("How often it is asked at most.", 25, check=_positive)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +185,12 @@ class SubgraphNode(NodeConfig):
 
 NODE_TYPES: dict[str, type[NodeConfig]] = {
     "llm": LlmNode,
+    "agent": AgentNode,
     "multi_llm": MultiLlmNode,
     "lambda": LambdaNode,
     "weighted_sampler": SamplerNode,
     "subgraph": SubgraphNode,
 }
-UNSUPPORTED = {"agent": "ask in an llm node and call tools in a lambda node, with an edge back"}
-"""Node types of SyGra's that are refused, each with what to do instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

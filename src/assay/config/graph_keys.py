@@ -7,7 +7,7 @@ from assay.config.graph import Asking, LambdaNode, SubgraphNode
 from assay.config.graph_reading import GraphFile, texts_of
 from assay.errors import Place, Problem, did_you_mean
 
-ALWAYS = ("id", "messages", "__chat_history__")
+ALWAYS = ("id", "messages", "tool_calls", "__chat_history__")
 """Keys of every state."""
 
 

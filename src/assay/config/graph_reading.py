@@ -10,7 +10,7 @@ from assay.config.graph import (
     END,
     NODE_TYPES,
     START,
-    UNSUPPORTED,
+    AgentNode,
     AnyNode,
     Asking,
     Attribute,
@@ -98,10 +98,6 @@ def _node(name: str, written: object, fields: Fields, problems: list[Problem]) -
         problems.append(Problem(fields.place(*path, key=True), f"{name} is no name for a node", "call it otherwise"))
         return None
     kind = written.get("node_type") if isinstance(written, Mapping) else None
-    if kind in UNSUPPORTED:
-        what = f"nodes of the type {kind!r} are not supported"
-        problems.append(Problem(fields.place(*path, "node_type"), what, UNSUPPORTED[str(kind)]))
-        return None
     if isinstance(written, Mapping) and "node_type" in written and kind not in NODE_TYPES:
         fix = did_you_mean(str(kind), NODE_TYPES)
         problems.append(Problem(fields.place(*path, "node_type"), f"no type of node is called {kind!r}", fix))
@@ -149,6 +145,11 @@ def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
                 what = f"the nodes {written[key]!r} and {name!r} both write {key!r}"
                 yield Problem(graph.node_place(name, "output_keys"), what, "give one of them another name")
             written.setdefault(key, name)
+        if isinstance(node, MultiLlmNode) and node.tools:
+            place = graph.node_place(name, "tools")
+            yield Problem(place, "a node that asks several models has no tools", "use an llm or agent node for each")
+        if isinstance(node, AgentNode) and not node.tools:
+            yield Problem(graph.node_place(name), "an agent needs tools", "add tools:, or make it an llm node")
         if isinstance(node, Asking):
             yield from _check_prompt(graph, name, node)
             conversation = graph.config.graph_config.graph_properties.chat_conversation

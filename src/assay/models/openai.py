@@ -66,7 +66,7 @@ class OpenAIServer(Served):
             return [prompt] * len(requests)
         body = {"model": self.model, **self._asked(prompt), **self._parameters(requests, limit, stops)}
         drafts = [Draft(stops, self.tags) for _ in requests]
-        if self.is_streamed(limit):
+        if self.is_streamed(limit) and "tools" not in params:
             await self._stream(body, drafts)
         else:
             _fill(drafts, await self.http.post(self.path, body))
@@ -140,7 +140,9 @@ class OpenAIChat(OpenAIServer):
         super().__init__(
             _named(model, pretrained), connection, n=n, likelihoods=Likelihoods(likelihoods, None, chat=True)
         )
-        self.can = Can(generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True, schema=True)
+        self.can = Can(
+            generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True, schema=True, tools=True
+        )
 
     def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
         return {"messages": messages_of(str(prompt))}
@@ -258,7 +260,8 @@ def _fill(drafts: Sequence[Draft], answer: Any) -> None:
     for draft, choice in zip(drafts, answer["choices"], strict=False):
         message = choice.get("message") or choice
         text, thought = message.get("content", message.get("text")), _thought(message)
-        if text is None and thought is None:
+        draft.calls = message.get("tool_calls") or ()
+        if text is None and thought is None and not draft.calls:
             raise Refused(f"the server answered without a text (finish_reason: {choice.get('finish_reason')})")
         draft.add(text, thought)
         draft.finish, draft.usage = choice.get("finish_reason"), Usage()

@@ -21,6 +21,8 @@ class Can:
     chat: bool = False
     schema: bool = False
     """Whether it takes `response_format` with a JSON Schema."""
+    tools: bool = False
+    """Whether it takes `tools`, and says which it wants called."""
 
 
 class Described(Protocol):

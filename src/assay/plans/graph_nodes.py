@@ -1,8 +1,10 @@
 """The nodes of graphs: lambdas, samplers, models, graphs within graphs."""
 
+import inspect
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
@@ -12,6 +14,7 @@ from assay.records import Call, Failed, Request, Response, Returned, Text
 
 Message = dict[str, Any]
 HISTORY = "__chat_history__"
+BROKEN_CALLS = "with calls of tools that failed"
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
 
 
@@ -20,6 +23,7 @@ class Reply(NamedTuple):
 
     content: str
     reasoning: str | None = None
+    tool_calls: Sequence[Mapping[str, Any]] = ()
     type: str = "ai"
 
 
@@ -144,7 +148,7 @@ class Attempt(NamedTuple):
     def again(self, response: Response, walk: Walk) -> Request | None:
         """What to ask once more, where the answer is not of the structure asked for: in words, as SyGra does."""
         structure = self.asked.structure
-        if structure is None or not isinstance(response, Text) or structure.fits(response.text):
+        if structure is None or not isinstance(response, Text) or response.calls or structure.fits(response.text):
             return None
         walk.noticed[AGAIN] += 1
         words = self.asked.write(structure.asked_in(self.messages))
@@ -210,16 +214,90 @@ class LlmNode(AskingNode):
 
     model: Asked
     post: Callable[[Reply, State], Any]
+    tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
         if self.pre is not None:
             state = _after(self.pre(state), state)
         messages = self.conversation(state)
         [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
-        updates = self.post(Reply(response.text, response.reasoning), state)
+        return self.updates(response, state, messages)
+
+    def updates(self, response: Text, state: State, messages: list[Message]) -> Updates:
+        """What the state gets of an answer."""
+        calls = [_told(call) for call in response.calls]
+        if self.tools:
+            state["tool_calls"] = calls
+        updates = self.post(Reply(response.text, response.reasoning, calls), state)
         if not isinstance(updates, Mapping):
             raise NodeFailed(f"post_process of {self.name!r} gave {type(updates).__name__}, and must give a mapping")
-        return {**updates, **self.remembered(state, messages, response.text)}
+        told = {"tool_calls": calls} if self.tools else {}
+        return {**updates, **told, **self.remembered(state, messages, response.text)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentNode(LlmNode):
+    """Asks a model, calls the tools that it wants, and asks again with what they gave, until it wants none."""
+
+    max_turns: int
+    injected: Mapping[int, str]
+    """What the model is told before some turns, counted from 1."""
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        if self.pre is not None:
+            state = _after(self.pre(state), state)
+        messages = begun = self.conversation(state)
+        for turn in range(1, self.max_turns + 1):
+            if turn in self.injected:
+                messages = [*messages, {"role": "system", "content": self.injected[turn]}]
+            [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
+            if not response.calls:
+                return self.updates(response, state, begun)
+            asked = {"role": "assistant", "content": response.text or None, "tool_calls": list(response.calls)}
+            messages = [*messages, asked, *(yield from self._called(response.calls, walk))]
+        raise NodeFailed(f"the agent {self.name!r} still wanted tools after {self.max_turns} turns")
+
+    def _called(self, calls: Sequence[Mapping[str, Any]], walk: Walk) -> Any:
+        """What the tools gave, as messages; a tool that is not there, or raises, says so to the model."""
+        told = [_told(call) for call in calls]
+        known = [each for each in told if each["name"] in self.tools and isinstance(each["args"], dict)]
+        given = iter(
+            (yield [Call(_with_names(self.tools[each["name"]]), (each["args"],)) for each in known]) if known else ()
+        )
+        made: list[Message] = []
+        for each in told:
+            answer = (
+                next(given)
+                if each in known
+                else Failed(f"there is no such tool, or its arguments cannot be read: {each['name']}")
+            )
+            if isinstance(answer, Failed):
+                walk.noticed[BROKEN_CALLS] += 1
+            said = f"Error: {answer.reason}" if isinstance(answer, Failed) else answer.value
+            text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+            made.append({"role": "tool", "tool_call_id": each["id"], "content": text})
+        return made
+
+
+def _with_names(tool: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """A tool as a function of its arguments by name; one that waits still waits."""
+    if inspect.iscoroutinefunction(tool):
+
+        async def waiting(arguments: Mapping[str, Any]) -> Any:
+            return await tool(**arguments)
+
+        return waiting
+    return lambda arguments: tool(**arguments)
+
+
+def _told(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call of a tool as post-processors know it: name, args, id."""
+    function = call.get("function") or {}
+    try:
+        arguments = json.loads(function.get("arguments") or "{}")
+    except ValueError:
+        arguments = function.get("arguments")
+    return {"name": function.get("name", ""), "args": arguments, "id": call.get("id", ""), "type": "tool_call"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

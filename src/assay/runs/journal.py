@@ -165,7 +165,7 @@ def _plain(response: Response) -> Any:
     if isinstance(response, Likelihood):
         return (response.value, response.greedy)
     if isinstance(response, Text):
-        more = {"finish": response.finish, "reasoning": response.reasoning}
+        more = {"finish": response.finish, "reasoning": response.reasoning, "calls": list(response.calls)}
         return {"text": response.text, **{name: value for name, value in more.items() if value}}
     assert isinstance(response, Failed), "nothing else is written down"
     return {"failed": response.reason}
@@ -177,7 +177,7 @@ def _response(plain: Any) -> Response:
         case [float() | int() as value, bool() as greedy] if not isinstance(value, bool):
             return Likelihood(value, greedy)
         case {"text": str() as text}:
-            return Text(text, plain.get("finish"), plain.get("reasoning"))
+            return Text(text, plain.get("finish"), plain.get("reasoning"), calls=plain.get("calls") or ())
         case {"failed": str() as reason}:
             return Failed(reason)
     raise ValueError("no response is written like this")

@@ -199,7 +199,12 @@ class GraphTask:
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset({"generate", "chat"} if UNDER_TEST in self.graph_models.used else ())
+        return self.needs_of(UNDER_TEST)
+
+    def needs_of(self, role: str) -> frozenset[str]:
+        """What the model of a role must be able to do."""
+        tools = {"tools"} if role in self.graph_models.with_tools else set()
+        return frozenset({"generate", "chat", *tools} if role in self.graph_models.used else ())
 
     @property
     def version(self) -> object:

@@ -5,13 +5,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.config.graph import END, START, Asking, LambdaNode, LlmNode, MultiLlmNode, SamplerNode, SubgraphNode
+from assay.config.graph import (
+    END,
+    START,
+    AgentNode,
+    Asking,
+    LambdaNode,
+    LlmNode,
+    MultiLlmNode,
+    SamplerNode,
+    SubgraphNode,
+)
 from assay.config.graph_keys import output_keys
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
 from assay.plans import graph_nodes as plans
 from assay.plans.graph import Fork, Graph, Node, Way
 from assay.tasks.graph_models import GraphModels
+from assay.tasks.graph_tools import find_tools, parameters
 from assay.tasks.settings import Helpers
 
 MESSAGE = "sygra.core.graph.sygra_message.SygraMessage"
@@ -98,21 +109,32 @@ class Binder:
 
     def _asking(self, name: str, node: LlmNode | MultiLlmNode) -> Node:
         pre = node.pre_process
-        told = self.file.config.graph_config.graph_properties
-        multiturn = told.chat_conversation == "multiturn"
+        properties = self.file.config.graph_config.graph_properties
+        multiturn = properties.chat_conversation == "multiturn"
         shared: dict[str, Any] = {
             "name": name,
             "prompt": plans.Prompt.of(node.prompt),
             "input_key": node.input_key,
             "pre": self.function(pre, self.file.node_place(name, "pre_process"), 1) if pre is not None else None,
-            "history": (told.chat_history_window_size if multiturn else 0) if node.chat_history else None,
+            "history": (properties.chat_history_window_size if multiturn else 0) if node.chat_history else None,
         }
         places = {label: self.file.node_place(name, "models", label) for label in self.file.models[name]}
         if isinstance(node, LlmNode):
             places[""] = self.file.node_place(name, "model")
-        models = {label: self.models.asked(model, places[label]) for label, model in self.file.models[name].items()}
+        tools = (
+            find_tools(node.tools, self.helpers, self.folder, self.file.node_place(name, "tools")) if node.tools else {}
+        )
+        told = parameters(tools, node.tool_choice) if tools else None
+        models = {
+            label: self.models.asked(model, places[label], told) for label, model in self.file.models[name].items()
+        }
         if isinstance(node, LlmNode):
-            return plans.LlmNode(**shared, model=models[""], post=self._post(name, node))
+            functions = {key: tool.function for key, tool in tools.items()}
+            shared |= {"model": models[""], "post": self._post(name, node), "tools": functions}
+            if not isinstance(node, AgentNode):
+                return plans.LlmNode(**shared)
+            injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
+            return plans.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
         return plans.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
 
     def _post(self, name: str, node: LlmNode) -> Callable[[plans.Reply, dict[str, Any]], Any]:
@@ -153,6 +175,7 @@ class Binder:
             folder,
             self.models.wanted,
             self.models.used,
+            self.models.with_tools,
         )
         below = Binder(changed, models, self.helpers, folder, self.inner, (*self.trail, node.subgraph))
         return plans.SubgraphNode(name, below.bind())

@@ -32,15 +32,19 @@ class GraphModels:
     folder: str | None
     wanted: dict[str, object] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    with_tools: set[str] = field(default_factory=set)
 
     @cached_property
     def _entries(self) -> dict[str, Entry]:
         return read_models(find_models_file(self.settings.models_file, self.folder))
 
-    def asked(self, model: ModelConfig, place: Place) -> Asked:
+    def asked(self, model: ModelConfig, place: Place, tools: Mapping[str, object] | None = None) -> Asked:
+        """Whom a node asks, and how; `tools` are the parameters that tell of them."""
         role, parameters = self._role(model, place)
         self.used.add(role)
-        params: dict[str, object] = {**parameters, **model.parameters, **self.gen_kwargs}
+        if tools:
+            self.with_tools.add(role)
+        params: dict[str, object] = {**parameters, **model.parameters, **self.gen_kwargs, **(tools or {})}
         params.setdefault("until", params.pop("stop", None) or [])
         if not any(key in params for key in LIMITS):
             params["max_tokens"] = MAX_TOKENS

@@ -109,7 +109,7 @@ class TaskRun:
                     noticed[TRUNCATED] += 1
                 if response.finish == UNFINISHED:
                     noticed[UNFINISHED_THINKING] += 1
-                elif not response.text.strip():
+                elif not response.text.strip() and not response.calls:
                     noticed["empty"] += 1
             if isinstance(response, Outcome):
                 noticed.update(response.noticed)
