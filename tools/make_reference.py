@@ -13,6 +13,7 @@ from pathlib import Path
 from assay.cli import COMMANDS
 from assay.config.format import FormatConfig
 from assay.config.graph import (
+    AgentNode,
     Attribute,
     DataConfig,
     EdgeConfig,
@@ -53,6 +54,7 @@ PAGES = {
             EdgeConfig,
             GraphProperties,
             LlmNode,
+            AgentNode,
             MultiLlmNode,
             ModelConfig,
             StructuredOutput,
