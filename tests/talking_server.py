@@ -8,7 +8,7 @@ The last user message, or the prompt, is a JSON object of what to do, all of it 
   tags: the thinking stands in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
   times to refuse (status 503) before answering; raw, raw_text, events: answer with just that; garbage: bytes that are no HTTP;
   refuses_n, ignores_n: several answers at once; drip: send comments instead of data, for ever; reset: close at once;
-  wait: seconds before an answer that comes at once.
+  calls: [[tool, arguments]] that it wants; wait: seconds before an answer that comes at once.
 A judge's prompt is answered with a verdict: the answer in its fence is such an object, too, with a `score`.
 Anything else is answered with "hello". GET /log: every body, path and headers that came.
 """
@@ -110,6 +110,11 @@ def openai_whole(asked: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     finish = asked.get("finish", "stop")
     count = 1 if asked.get("ignores_n") else body.get("n", 1)
     message = {"role": "assistant", "content": text or None, **({"reasoning_content": thought} if thought else {})}
+    if asked.get("calls"):
+        message |= {"content": None, "tool_calls": [
+            {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for n, (name, arguments) in enumerate(asked["calls"])
+        ]}  # fmt: skip
     several = [
         {"index": n, "finish_reason": finish, **({"message": message} if "messages" in body else {"text": text})}
         for n in range(count)

@@ -191,17 +191,19 @@ def test_schema_is_a_valid_json_schema(kind: str, run_assay: Run) -> None:
 
 
 def test_the_schema_accepts_what_we_accept_and_refuses_what_we_refuse(run_assay: Run) -> None:
-    schemas = {kind: json.loads(run_assay("schema", kind).stdout) for kind in ("task", "group")}
+    schemas = {kind: json.loads(run_assay("schema", kind).stdout) for kind in ("task", "group", "graph")}
     bundled = Path(__file__).parent.parent / "src/assay/bundled"
     checked = 0
     for path in bundled.rglob("*.yaml"):
         value = yaml.load(path.read_text(), _FunctionsAsText)  # a safe loader
-        for kind in ("group", "task"):
-            if kind in value:
+        for key, kind in (("graph_config", "graph"), ("group", "group"), ("task", "task")):
+            if key in value:
                 jsonschema.validate(value, schemas[kind])
                 checked += 1
                 break
     assert checked >= 4
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"graph_config": {"nodes": {}, "edges": [], "egdes": []}}, schemas["graph"])
     for wrong in ({"task": "t", "doc_to_txt": "q"}, {"task": "t", "num_fewshot": "five"}, {"doc_to_text": "q"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schemas["task"])

@@ -12,6 +12,29 @@ from pathlib import Path
 
 from assay.cli import COMMANDS
 from assay.config.format import FormatConfig
+from assay.config.graph import (
+    AgentNode,
+    Attribute,
+    DataConfig,
+    EdgeConfig,
+    GraphConfig,
+    GraphProperties,
+    GraphShape,
+    LambdaNode,
+    LlmNode,
+    ModelConfig,
+    MultiLlmNode,
+    OutputConfig,
+    OutputField,
+    PostProcess,
+    SamplerNode,
+    SchemaConfig,
+    SchemaField,
+    SourceConfig,
+    StructuredOutput,
+    SubgraphNode,
+    Transformation,
+)
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.config.option import yaml_fields
 from assay.config.run import RunConfig
@@ -20,6 +43,32 @@ from assay.config.task import FewshotConfig, FilterConfig, FilterStep, MetricCon
 PAGES = {
     "task": ("Keys of a task file", [TaskConfig, FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig]),
     "group": ("Keys of a group file", [GroupConfig, AggMetricConfig]),
+    "graph": (
+        "Keys of a graph file",
+        [
+            GraphConfig,
+            DataConfig,
+            SourceConfig,
+            Transformation,
+            GraphShape,
+            EdgeConfig,
+            GraphProperties,
+            LlmNode,
+            AgentNode,
+            MultiLlmNode,
+            ModelConfig,
+            StructuredOutput,
+            LambdaNode,
+            SamplerNode,
+            Attribute,
+            SubgraphNode,
+            OutputConfig,
+            OutputField,
+            SchemaConfig,
+            SchemaField,
+            PostProcess,
+        ],
+    ),
     "format": ("Keys of a format", [FormatConfig]),
     "run": ("Keys of a run", [RunConfig]),
 }
@@ -46,7 +95,7 @@ def row(item: "dataclasses.Field[object]") -> str:
     kind = getattr(item.type, "__name__", None) if isinstance(item.type, type) else str(item.type)
     shown = readable(str(kind))
     default = "required" if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING else ""
-    if item.default not in (dataclasses.MISSING, None, ()):
+    if item.default not in (dataclasses.MISSING, None, ()) and not dataclasses.is_dataclass(item.default):
         default = f"`{item.default!r}`".replace("|", "\\|")
     return f"| `{key}` | {shown} | {default} | {item.metadata['doc']} |"
 
@@ -55,7 +104,8 @@ def readable(kind: str) -> str:
     """A type in the words of YAML."""
     for old, new in (
         ("collections.abc.", ""), ("typing.", ""), ("assay.records.", ""), ("assay.config.task.", ""),
-        ("assay.config.group.", ""), ("Mapping[str, object]", "mapping"), ("tuple[object, ...]", "list"),
+        ("assay.config.group.", ""), ("assay.config.graph.", ""), ("Mapping[str, object]", "mapping"),
+        ("tuple[object, ...]", "list"),
         ("Function", "`!function`"), ("tuple[", "list of ["), (", ...]", "]"), (" | None", ""), ("NoneType", "null"),
     ):  # fmt: skip
         kind = kind.replace(old, new)

@@ -4,7 +4,7 @@ Those that are made for every request are named tuples: a hundred thousand of th
 """
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -70,6 +70,13 @@ class Rolling(NamedTuple):
 Request = Generate | Loglikelihood | Rolling
 
 
+class Call(NamedTuple):
+    """Code that waits: an async function, or one that runs beside the others. It is no model's, and nobody writes it down."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+
+
 def arguments(request: Request) -> tuple[Any, ...]:
     """What lm-eval calls the arguments of a request."""
     if isinstance(request, Loglikelihood):
@@ -98,12 +105,14 @@ UNFINISHED = "thinking"
 
 
 class Text(NamedTuple):
-    """What a model generated; `finish` says why it ended, where the model tells. What it thought first stands apart."""
+    """What a model generated; `finish` says why it ended, where the model tells. What it thought first stands apart, and so
+    do the `calls` of tools that it wants, in the words of OpenAI's protocol."""
 
     text: str
     finish: str | None = None
     reasoning: str | None = None
     usage: Usage | None = None
+    calls: Sequence[Mapping[str, Any]] = ()
 
 
 class Likelihood(NamedTuple):
@@ -120,7 +129,24 @@ class Failed(NamedTuple):
     reason: str
 
 
-Response = Text | Likelihood | Failed
+class Returned(NamedTuple):
+    """What a Call came to."""
+
+    value: Any
+    usage: Usage | None = None
+
+
+class Outcome(NamedTuple):
+    """What a graph came to, last among the responses of its plan: the record, what was asked on the way to it, and how
+    often something worth telling happened."""
+
+    record: Mapping[str, Any]
+    asked: Sequence[Request] = ()
+    noticed: Mapping[str, int] = MappingProxyType({})
+    usage: Usage | None = None
+
+
+Response = Text | Likelihood | Failed | Returned | Outcome
 
 
 class Trouble(Exception):
@@ -134,7 +160,7 @@ class Trouble(Exception):
         self.after, self.slow_down, self.gone = after, slow_down, gone
 
 
-Asking = Generator[Sequence[Request], Sequence[Response], Sequence[Response]]
+Asking = Generator[Sequence[Request | Call], Sequence[Response], Sequence[Response]]
 """A plan at work: it yields requests, is sent their responses, and returns those that its answer is made of."""
 
 

@@ -2,7 +2,8 @@
 
 from typing import Literal, NamedTuple
 
-Kind = Literal["task", "group", "format", "template", "broken"]
+Kind = Literal["task", "group", "format", "template", "broken", "graph"]
+"""A graph is a task; this kind is for one without a name, which is found by where it lies."""
 
 
 class Entry(NamedTuple):

@@ -8,6 +8,7 @@ from assay.catalog.include import Merged, Reader
 from assay.config.decode import check, decode
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
+from assay.config.graph_reading import GRAPH_KEYS, read_graph
 from assay.config.group import GroupConfig
 from assay.config.option import yaml_keys
 from assay.config.source import Source
@@ -29,16 +30,16 @@ def examine(path: str, reader: Reader, *, lenient: bool) -> tuple[Entry, Merged]
     found = dict.fromkeys((*merged.problems, *check_fields(fields, path)))
     serious = [problem for problem in found if problem.serious]
     kind, name = kind_of(fields, path), declared_name(fields)
-    if serious and (not name or name_problem(name)):
+    if serious and kind != "graph" and (not name or name_problem(name)):
         kind, name = "broken", path.rpartition("/")[2].rpartition(".")[0]
     more = f" (and {len(serious) - 1} more)" if len(serious) > 1 else ""
     entry = Entry(
         kind=kind,
         name=name,
         path=path,
-        tags=tuple(texts(fields.get("tag"))) if kind == "task" else (),
+        tags=tuple(texts(fields.get("tag"))) if kind in ("task", "graph") else (),
         members=tuple(member_names(fields.get("task"))) if kind == "group" else (),
-        output_type=str(fields.get("output_type", "generate_until")) if kind == "task" else "",
+        output_type=_output_type(fields) if kind in ("task", "graph") else "",
         error=f"{serious[0]}{more}" if serious else "",
     )
     return entry, merged
@@ -51,12 +52,23 @@ def kind_of(fields: Fields, path: str | None = None) -> Kind:
     """
     if "class" in fields or is_legacy_task(fields):
         return "task"
+    if is_graph(fields):
+        return "task" if "task" in fields else "graph"
     for kind in ("group", "task", "format"):
         if kind in fields:
             origin = fields.origin(kind)
             borrowed = path is not None and isinstance(origin.source, Source) and origin.source.file != path
             return "template" if borrowed and not origin.lenient else kind
     return "template"
+
+
+def is_graph(fields: Mapping[str, object]) -> bool:
+    """Whether a file is a graph: nodes and edges, as SyGra writes them."""
+    return "graph_config" in fields
+
+
+def _output_type(fields: Fields) -> str:
+    return "graph" if is_graph(fields) else str(fields.get("output_type", "generate_until"))
 
 
 def is_legacy_task(fields: Mapping[str, object]) -> bool:
@@ -67,15 +79,32 @@ def is_legacy_task(fields: Mapping[str, object]) -> bool:
 def declared_name(fields: Fields) -> str:
     """The name a file gives to what it holds, without a format; empty where it gives none."""
     kind = kind_of(fields)
-    name = fields.get(kind)
+    name = fields.get("task" if kind == "graph" else kind)
+    if kind == "graph" and name is None:
+        return graph_name(str(fields.place("graph_config").file))
     return name.partition("@")[0] if isinstance(name, str) else ""
+
+
+def graph_name(path: str) -> str:
+    """What a graph without a name is called: the way to its folder, from the nearest folder `tasks` on.
+
+    >>> graph_name("/home/me/tasks/eval/qa/graph_config.yaml"), graph_name("/home/me/qa/own.yaml")
+    ('eval.qa', 'own')
+    """
+    *folders, file = path.split("/")
+    if file.rpartition(".")[0] != "graph_config":
+        return file.rpartition(".")[0]
+    below = folders[len(folders) - folders[::-1].index("tasks") :] if "tasks" in folders else []
+    return ".".join(below or folders[-1:]) or "graph"
 
 
 def check_fields(fields: Fields, path: str | None = None) -> list[Problem]:
     """Everything wrong with the keys and values of one file, includes merged in."""
     problems: list[Problem] = []
     kind = kind_of(fields, path)
-    if kind == "task":
+    if is_graph(fields):
+        read_graph(fields, problems)
+    elif kind == "task":
         _check_task(fields, problems)
     elif kind == "group":
         check_group(fields, problems)
@@ -149,6 +178,10 @@ def _check_member(member: Fields, group: Fields, number: int, problems: list[Pro
 
 def _check_template(fields: Fields, problems: list[Problem]) -> None:
     """A file that is neither task nor group serves others; unless it looks like a task whose first word is misspelt."""
+    near_graph = [key for key in fields if key not in GRAPH_KEYS and nearest(str(key), ["graph_config"])]
+    if near_graph and ("output_config" in fields or "data_config" in fields):
+        place = fields.place(near_graph[0], key=True)
+        problems.append(Problem(place, f"unknown key {near_graph[0]!r}", "did you mean 'graph_config'?"))
     near = [
         key for key in fields if key not in TASK_KEYS and any(nearest(str(key), [kind]) for kind in ("task", "group"))
     ]

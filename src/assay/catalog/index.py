@@ -116,7 +116,7 @@ class Index:
         for entry in snapshot.entries:
             if entry.kind == "broken":
                 self.broken.append(entry)
-            elif entry.kind != "template":
+            elif entry.kind not in ("template", "graph"):
                 first = own.setdefault((entry.kind == "format", entry.name), entry)
                 if first is not entry:
                     self.clashes.append(Clash(first, entry, root.is_lenient(entry.path)))

@@ -11,6 +11,7 @@ from pathlib import Path
 from assay.catalog.entries import Entry
 from assay.catalog.examine import check_fields
 from assay.catalog.expand import Expander, Reference
+from assay.catalog.graphs import graph_file
 from assay.catalog.include import NO_FIELDS
 from assay.catalog.nodes import GroupNode, Node, Settings
 from assay.config.fields import Fields, Origin
@@ -125,11 +126,20 @@ class Selector:
             self.problems.append(Problem(TASKS, f"{spec!r} has no format after '@'", fix))
             return []
         settings = Settings(command=self._command(spec), commanded_format=asked or None)
+        graph = self._graph(base)
+        if graph is not None:
+            return self._file_or_folder(graph, settings)
         if looks_like_path(base):
             return self._path(base, settings)
         if "::" in base:
             return self._descend(base.split("::"), settings)
         return self._name(base, settings)
+
+    def _graph(self, base: str) -> Path | None:
+        """The graph file that SyGra's way of naming tasks means, where nothing else is called so."""
+        if base in self.index.named or base in self.index.tags or (looks_like_path(base) and _exists(base)):
+            return None
+        return graph_file(base, [root.path for root, _ in self.index.parts if root.origin == "include_path"])
 
     def _command(self, spec: str) -> Fields:
         if spec not in self._overrides:
@@ -220,7 +230,7 @@ class Selector:
         for entry in chosen:
             if entry.kind in ("broken", "format"):
                 expander.read(entry)  # for what is wrong with it
-        usable = [entry for entry in chosen if entry.kind in ("task", "group")]
+        usable = [entry for entry in chosen if entry.kind in ("task", "group", "graph")]
         if not chosen or (not usable and path.is_file() and chosen[0].kind == "template"):
             what = "the file holds no task or group" if path.is_file() else "no task or group in this folder"
             expander.problems.append(Problem(Place(str(path)), what, "give YAML files with `task` or `group`"))
@@ -243,7 +253,7 @@ def _tops(entries: list[Entry]) -> Iterator[Entry]:
     tops = [
         entry
         for entry in entries
-        if entry.kind in ("broken", "format") or (entry.name in named and entry.name not in members)
+        if entry.kind in ("broken", "format", "graph") or (entry.name in named and entry.name not in members)
     ]
     reached: set[str] = set()
     waiting = [entry.name for entry in tops if entry.name in named]

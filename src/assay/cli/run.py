@@ -5,9 +5,11 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.cli.graphs import define_graphs, with_graph_flags
 from assay.cli.output import say, tell
 from assay.cli.progress import Progress
 from assay.cli.write_out import write_out
@@ -40,6 +42,7 @@ def define(parser: argparse.ArgumentParser) -> None:
     _define_files(parser.add_argument_group("where things lie").add_argument)
     _define_limits(parser.add_argument_group("how much it may take (exit code 3 when it is reached)").add_argument)
     _define_numbers(parser.add_argument_group("numbers and display").add_argument)
+    define_graphs(parser.add_argument_group("graphs, by SyGra's flags").add_argument)
     for name in IGNORED:
         parser.add_argument(name, **MAYBE, help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
@@ -94,7 +97,7 @@ def _define_limits(add: Callable[..., object]) -> None:
 
 
 def _define_numbers(add: Callable[..., object]) -> None:
-    add("--compat", choices=["lm-eval"], help="reproduce lm-eval 0.4.13, also where it errs")
+    add("--compat", choices=["lm-eval", "sygra"], help="reproduce lm-eval 0.4.13, or SyGra, also where they err")
     add("--bootstrap_iters", type=int, metavar="N", help="draws of a bootstrap; 0 for no standard errors")
     add("--seed", metavar="N[,N,N,N]", help="seeds for python, numpy, torch and few-shot")
     add("--max_failed", type=float, metavar="SHARE", help="failed documents that make a row incomplete (0.01)")
@@ -108,7 +111,7 @@ def _define_numbers(add: Callable[..., object]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    config = run_config(_given(options))
+    config = replace(run_config(_given(options)), records_at_once=options.records_at_once)
     if config.output_path is None and (config.log_samples or config.predict_only) and not config.dry_run:
         what = f"{'log_samples' if config.log_samples else 'predict_only'} has nowhere to write"
         raise ConfigError([Problem(Place("output_path"), what, "give --output_path DIR")])
@@ -160,8 +163,9 @@ def _tell_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
 
 def _given(options: argparse.Namespace) -> dict[str, object]:
     """The options that were given: by flag, else by file."""
+    with_graph_flags(options)
     flags = {key: value for key, value in vars(options).items() if value is not None}
-    for key in ("config", "command", "run", "no_defaults", "depth", *NOWHERE):
+    for key in ("config", "command", "run", "no_defaults", "depth", "records_at_once", *NOWHERE):
         flags.pop(key, None)
     given: dict[str, object] = {**_from_file(options.config), **flags}
     for key in ("model_args", "gen_kwargs"):

@@ -4,6 +4,7 @@ import argparse
 
 from assay.cli.output import say_json
 from assay.config.format import FormatConfig
+from assay.config.graph import GraphConfig
 from assay.config.group import GroupConfig
 from assay.config.run import RunConfig
 from assay.config.schema import json_schema
@@ -11,14 +12,15 @@ from assay.config.task import TaskConfig
 
 
 def define(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=["task", "group", "format", "run"], help="the kind of file")
+    parser.add_argument("kind", choices=["task", "group", "graph", "format", "run"], help="the kind of file")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     # A group file may hold any key of a task: a default for its members.
     records: dict[str, tuple[type, ...]] = {
-        "task": (TaskConfig,), "group": (GroupConfig, TaskConfig), "format": (FormatConfig,), "run": (RunConfig,)
+        "task": (TaskConfig,), "group": (GroupConfig, TaskConfig), "graph": (GraphConfig,), "format": (FormatConfig,),
+        "run": (RunConfig,),
     }  # fmt: skip
     record, *more = records[options.kind]
     say_json(json_schema(record, f"assay {options.kind}", *more))

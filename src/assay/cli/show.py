@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from assay.catalog.functions import functions_in
+from assay.cli.graph_picture import drawn, mermaid
 from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import counted, plain, say, say_columns, say_json, tell
 from assay.config.fields import Fields
@@ -22,6 +23,7 @@ def define(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=int, metavar="N", help="how many levels of a group to draw")
     parser.add_argument("--render", action="store_true", help="run helper code: show its functions, and sample 0")
     parser.add_argument("--data_dir", metavar="DIR", help="with --render, where data is looked for first")
+    parser.add_argument("--mermaid", action="store_true", help="a graph in Mermaid's language")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_catalog_options(parser)
     parser.set_defaults(run=run)
@@ -37,7 +39,9 @@ def run(options: argparse.Namespace) -> int:
         tell(str(problem) if problem.serious else f"{problem} (note)")
     if serious and not loaded["tasks"] and not loaded["groups"]:
         return 2
-    if options.json:
+    if options.mermaid:
+        _show_mermaid(loaded)
+    elif options.json:
         say_json(_described(manager, options.name, loaded))
     else:
         _show_all(manager, loaded, options)
@@ -72,11 +76,25 @@ def _show_task(manager: TaskManager, task: Task) -> None:
             say(f"{title}: {', '.join(items)}")
     for note in task.notes:
         say(f"note: {note}")
+    if task.graph is not None:
+        say()
+        for line in drawn(task.graph):
+            say(line)
     _show_settings(task.fields)
     rewritten = [(key, _short(value), "format") for key, value in _rewritten(task)]
     if rewritten:
         say("\nrewritten by the format:")
         say_columns(("key", "value", "from"), rewritten)
+
+
+def _show_mermaid(loaded: Loaded) -> None:
+    graphs = [task.graph for task in loaded["tasks"].values() if task.graph is not None]
+    if not graphs:
+        fix = "name a graph_config.yaml, or a task that is a graph"
+        raise ConfigError([Problem(Place("show"), "--mermaid is for graphs", fix)])
+    for graph in graphs:
+        for line in mermaid(graph):
+            say(line)
 
 
 def _show_settings(fields: Fields) -> None:

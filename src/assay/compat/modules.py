@@ -51,8 +51,15 @@ class HelperCode:
         """What tasks need of helper code."""
         known = self.registered
         return Helpers(
-            self.resolve, self.as_dataset, known.find_metric, lambda: known.filters, known.metrics, known.aggregations
-        )
+            self.resolve, self.as_dataset, known.find_metric, lambda: known.filters, known.metrics, known.aggregations,
+            self.dotted,
+        )  # fmt: skip
+
+    def dotted(self, path: str, folder: str | None, place: Place) -> Any:
+        """The object that a dotted name of a graph file means. This runs its module."""
+        from assay.compat.dotted import resolve_dotted  # which needs this module
+
+        return resolve_dotted(path, folder, self, place)
 
     def resolve(self, function: Function) -> Any:
         """The object that a `!function` names. This runs its module."""

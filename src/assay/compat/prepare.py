@@ -7,17 +7,23 @@ from typing import Any, NamedTuple
 from assay.catalog.installed import installed_folders
 from assay.compat.class_task import ClassTask
 from assay.compat.modules import HelperCode
+from assay.config.graph_reading import GraphFile
 from assay.config.run import RunConfig
-from assay.errors import ConfigError, Problem
+from assay.errors import ConfigError, Place, Problem
 from assay.records import Function
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
 from assay.tasks import Task
+from assay.tasks.graph import ReadGraph, prepare_graph
 from assay.tasks.prepare import prepare
 from assay.tasks.randomness import preserved_random, seed_random
 from assay.tasks.rescore import TaskFacts, prepare_scoring
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Settings
+
+
+def no_graph(name: str, place: Place) -> GraphFile:
+    raise ConfigError([Problem(place, f"the graph {name} cannot be looked for here", "write its nodes in this file")])
 
 
 class Prepared(NamedTuple):
@@ -29,12 +35,13 @@ class Prepared(NamedTuple):
     resolve: Callable[[Function], Any]
 
 
-def prepare_tasks(tasks: Iterable[Task], settings: Settings, config: RunConfig) -> Prepared:
+def prepare_tasks(tasks: Iterable[Task], settings: Settings, config: RunConfig, read: ReadGraph = no_graph) -> Prepared:
     """Every task, ready to be run.
 
-    What a task's file says wrongly is raised, of all tasks together; data that is missing troubles its task alone.
+    `read` finds the graphs that others have within them. What a task's file says wrongly is raised, of all tasks together;
+    data that is missing troubles its task alone.
     """
-    return _each(tasks, settings, config, lambda task, helper: _bound(task, settings, helper))
+    return _each(tasks, settings, config, lambda task, helper: _bound(task, settings, helper, read))
 
 
 def prepare_to_score(
@@ -73,7 +80,9 @@ def _each(
     return Prepared(made, broken, helper.files, helper.resolve)
 
 
-def _bound(task: Task, settings: Settings, helper: HelperCode) -> Runnable:
+def _bound(task: Task, settings: Settings, helper: HelperCode, read: ReadGraph) -> Runnable:
+    if task.graph is not None:
+        return prepare_graph(task, settings, helper.helpers(), read)
     if task.config.class_ is None:
         return prepare(task, settings, helper.helpers())
     made = ClassTask.of(task, settings, helper.helpers())

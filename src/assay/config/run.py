@@ -30,6 +30,7 @@ class RunConfig:
     tasks: tuple[object, ...] = option("Names, globs, tags, groups, paths, files, folders.", (), many=True)
     model: str = option("The model's backend.", "embedded")
     model_args: str | Mapping[str, object] | None = option("Arguments of the backend.", None)
+    models_file: str | None = option("A models.yaml of SyGra's, for the models that graphs name.", None)
     model_role: Mapping[str, object] | None = option(
         "Further models by their role: {judge: {model:, model_args:}}.", None
     )
@@ -51,6 +52,7 @@ class RunConfig:
     limit: float | None = option(
         "The first so many documents of a task; below 1, a share of them.", None, check=_positive
     )
+    start_index: int = option("The first document that is evaluated, counted from 0.", 0, check=_count)
     sample: int | None = option("A random subset of so many documents, the same every time.", None, check=_positive)
     samples: Mapping[str, object] | None = option("Numbers of documents, by task.", None)
     shard: str | None = option(
@@ -61,6 +63,7 @@ class RunConfig:
     include_defaults: bool = option("Know the bundled tasks, lm_eval's and those of plug-ins.", True)
     data_dir: str | None = option("A folder where data sets are looked for first.", None)
     output_path: str | None = option("The folder of the run.", None)
+    run_name: str | None = option("Stands before the names of the files that graphs write.", None)
     force: bool = option("Move another run in that folder aside.", False)
     log_samples: bool = option("Write the samples in lm-eval's layout, too.", False)
     use_cache: str | None = option("A folder of responses that are kept across runs.", None)
@@ -70,7 +73,7 @@ class RunConfig:
     device: str | None = option("Where a local model runs.", None)
     trust_remote_code: bool = option("Run code that comes with a model.", False)
     # scoring
-    compat: Literal["lm-eval"] | None = option("Reproduce another system where it errs.", None)
+    compat: Literal["lm-eval", "sygra"] | None = option("Reproduce another system where it errs.", None)
     bootstrap_iters: int | None = option("Draws of a bootstrap; 0 for no standard errors.", 100_000, check=_count)
     predict_only: bool = option("Ask and write down, but do not score.", False)
     max_failed: float = option("The share of failed documents above which a row counts as incomplete.", 0.01)
@@ -94,3 +97,6 @@ class RunConfig:
     delete_requests_cache: bool = option("No effect.", False)
     check_integrity: bool = option("No effect: `assay validate` checks.", False)
     verbosity: str | None = option("No effect: configure logging.", None)
+    # not an option: whether somebody named the model, which then answers for all models of a graph
+    model_named: bool = False
+    records_at_once: int | None = None

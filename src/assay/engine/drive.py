@@ -5,17 +5,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from assay.engine.account import Account
 from assay.engine.budget import Budget
+from assay.engine.calls import Calls
 from assay.engine.lanes import Asked, Lane, RemoteLane, lane
 from assay.models.protocol import AnyModel, Remote
-from assay.records import Asking, Failed, Generate, Likelihood, Request, Response, Text
+from assay.records import Asking, Call, Failed, Generate, Likelihood, Request, Response, Text
 
 SYNC_SECONDS = 1.0
 NOTICE_SECONDS = 0.1
 TICK_SECONDS = 1.0
+CALLS = "(calls)"
+"""What the lane of calls is called: no role can have this name."""
 GRACE_SECONDS = 60.0
 """How long requests under way are waited for when the budget is over."""
 
@@ -71,7 +75,8 @@ class _Plan:
 class Engine:
     """Drives plans to their ends. Identical requests are sent once; what is in the memory is not sent at all.
 
-    `models` are by role. When the budget is over nothing more is sent: what is under way lands, the rest stays undone.
+    `models` are by role; `most` is how many plans are at work at a time, where there is such a limit. When the budget is
+    over nothing more is sent: what is under way lands, the rest stays undone.
     """
 
     def __init__(
@@ -80,7 +85,9 @@ class Engine:
         memory: Memory,
         notice: Callable[[], None] | None = None,
         budget: Budget | None = None,
+        most: int | None = None,
     ) -> None:
+        self._most, self._open = most, 0
         self.counts, self.account, self.budget = Counts(), Account(), budget or Budget()
         self._remote_models = {role: model for role, model in models.items() if isinstance(model, Remote)}
         self._memory, self._notice = memory, notice
@@ -89,6 +96,7 @@ class Engine:
             role: lane(role, model, self._land, self.budget, self._moved) for role, model in models.items()
         }
         self._ticking: asyncio.Task[None] | None = None
+        self._calls = self._lanes[CALLS] = Calls(self._moved)
         self._waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
         self._end: Callable[[Ended], None] = _nobody
         self._synced = self._noticed = time.monotonic()
@@ -118,13 +126,20 @@ class Engine:
             for started in plans:
                 if self.budget.is_over:
                     break
+                self._open += 1
                 self._step(_Plan(started), None)
-                while any(each.is_full for each in self._lanes.values()) and not self.budget.is_over:
+                while self._is_full and not self.budget.is_over:
                     await self._advance()
             await self._drain()
         self._memory.sync()
         if self._notice is not None:
             self._notice()
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether no further plan should begin now."""
+        many = self._most is not None and self._open >= self._most
+        return many or any(each.is_full for each in self._lanes.values())
 
     async def _drain(self) -> None:
         while any(each.is_busy for each in self._lanes.values()):
@@ -164,6 +179,7 @@ class Engine:
             try:
                 requests = next(plan.asking) if responses is None else plan.asking.send(responses)
             except StopIteration as stop:
+                self._open -= 1
                 self._end(Ended(plan.what, stop.value))
                 return
             self._ask(plan, requests)
@@ -171,12 +187,15 @@ class Engine:
                 return
             responses = plan.responses  # type: ignore[assignment]  # nothing is missing
 
-    def _ask(self, plan: _Plan, requests: Sequence[Request]) -> None:
+    def _ask(self, plan: _Plan, requests: Sequence[Request | Call]) -> None:
         plan.responses = [None] * len(requests)
         plan.missing = len(requests)
         self.counts.asked += len(requests)
         new: dict[str, list[Asked]] = {}
         for slot, request in enumerate(requests):
+            if isinstance(request, Call):
+                self._calls.begin(request, partial(self._deliver, plans=[(plan, slot)]))
+                continue
             if request.role not in self._lanes:
                 plan.responses[slot] = Failed(f"no model of this run has the role {request.role!r}")
                 plan.missing -= 1

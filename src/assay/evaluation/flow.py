@@ -17,14 +17,15 @@ from assay.engine import Budget, Counts, Ended, Engine, Memory, Started
 from assay.engine.patience import introduce
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.conduct import fewer_collections, run_async
-from assay.evaluation.models import UNDER_TEST, check_roles, labels, model_under_test, refuse_unpriced, role_models
+from assay.evaluation.graphs import graph_settings, label_of, nobody, read_inner
+from assay.evaluation.models import UNDER_TEST, check_scorers, labels, model_under_test, refuse_unpriced, role_models
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.outcome import outcome
 from assay.evaluation.record import config_section, facts, helper_digests, remembered, run_section, spec, task_facts
 from assay.evaluation.scoring import memories, processes
 from assay.models.protocol import AnyModel, Remote
 from assay.runs.cache import Cache, Cached
-from assay.runs.folder import RunFolder, open_run
+from assay.runs.folder import RunFolder, Writer, open_run
 from assay.runs.journal import Journal
 from assay.runs.results import troubles
 from assay.runs.samples import Kept, lm_eval_records
@@ -32,7 +33,7 @@ from assay.samples.prompt import Chat
 from assay.scorers.scorer import Scorer, models_of
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
-from assay.tasks.preflight import check_model, check_samples, ready_groups, refuse_unsafe
+from assay.tasks.preflight import check_model, check_roles, check_samples, ready_groups, refuse_unsafe
 from assay.tasks.run import TaskRun
 from assay.tasks.settings import Settings, Shard
 
@@ -101,6 +102,7 @@ class Run:
     engine: Engine | None = None
     folder: RunFolder | None = None
     started: float = field(default_factory=time.time)
+    _models: dict[str, AnyModel] = field(default_factory=dict)
 
     @property
     def like_lm_eval(self) -> bool:
@@ -112,7 +114,9 @@ class Run:
         tasks = self.loaded["tasks"]
         refuse_unsafe(tasks.values(), confirmed=self.config.confirm_run_unsafe_code)
         check_samples(self.config.samples, tasks)
-        prepared, self.broken, self.helper_files, resolve = prepare_tasks(tasks.values(), self._settings(), self.config)
+        prepared, self.broken, self.helper_files, resolve = prepare_tasks(
+            tasks.values(), self._settings(), self.config, read_inner(self.manager)
+        )
         if not prepared:
             wrong = [Problem(Place(f"task {name!r}"), reason) for name, reason in self.broken.items()]
             raise ConfigError(wrong or [Problem(Place("tasks"), "there is no task in what was named", "name another")])
@@ -131,8 +135,10 @@ class Run:
     def _execute(self) -> dict[str, Any]:
         models = {UNDER_TEST: self.ready_model(), **role_models(self.config, self.roles, self._wanted_models())}
         check_model(self.ready_model(), [run.runnable for run in self.tasks])
-        check_roles(models, self._scorers())
+        check_scorers(models, self._scorers())
+        check_roles(models, [run.runnable for run in self.tasks])
         self._check_counting()
+        self._models.update(models)
         refuse_unpriced(models, self.config.max_cost)
         for model in models.values():
             if isinstance(model, Remote):
@@ -192,7 +198,7 @@ class Run:
 
     def ready_model(self) -> AnyModel:
         if self.model is None:
-            self.model = model_under_test(self.config)
+            self.model = nobody(self.config, self.tasks) or model_under_test(self.config)
         return self.model
 
     @property
@@ -219,6 +225,8 @@ class Run:
             data_dir=config.data_dir,
             predict_only=config.predict_only,
             like_lm_eval=self.like_lm_eval,
+            start=config.start_index,
+            graphs=graph_settings(config, self._models, self.roles, whole=config.model_named or self.model is not None),
             fits=self._fits if config.over_length == "drop_shots" else None,
         )
 
@@ -250,7 +258,7 @@ class Run:
             run.end(number, sample, ended.responses)
 
         budget = Budget(self.config.max_cost, self.config.max_time, self.config.max_failures)
-        self.engine = Engine(models, memory, self._notice, budget)
+        self.engine = Engine(models, memory, self._notice, budget, self.config.records_at_once)
         await self.engine.run(plans(), end)
         for run in self.tasks:
             run.finish()
@@ -294,8 +302,22 @@ class Run:
             keeper = self.folder.keeper(name, self.config.log_samples, partial(self._logged_id, name))
             takers.append(keeper.add)
             run.ended = keeper.end
+        own = self._files(run)
+        if own is not None:
+            takers.append(own.add)
         if takers:
             run.keep = takers[0] if len(takers) == 1 else lambda each: [take(each) for take in takers]
+
+    def _files(self, run: TaskRun) -> Writer | None:
+        """The files that a task writes itself, in the folder of the run."""
+        several = sum(each.runnable.task.graph is not None for each in self.tasks) > 1
+        label = label_of(run, several, self.config.run_name)
+        if self.folder is None:
+            return run.runnable.files(None, self.started, label)
+        made = run.runnable.files(self.folder.path, self.folder.manifest["created"], label)
+        if made is not None:
+            self.folder.keepers.append(made)
+        return made
 
     def _sample_log(self, name: str, kept: Sequence[Kept]) -> list[dict[str, Any]]:
         """The samples of a task as lm-eval logs them: filter by filter."""

@@ -62,7 +62,7 @@ def role_models(config: RunConfig, given: Mapping[str, AnyModel], wanted: Mappin
     return found
 
 
-def check_roles(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> None:
+def check_scorers(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> None:
     """Refuse models that cannot do what the scorers ask of their role."""
     for scorer in scorers:
         for role in () if scorer.members else scorer.models():

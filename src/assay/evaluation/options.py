@@ -26,6 +26,7 @@ def run_config(options: Mapping[str, object]) -> RunConfig:
     config = decode(RunConfig, Fields.of(given, Origin("run")), problems)
     if config is None or problems:
         raise ConfigError(problems)
+    config = dataclasses.replace(config, model_named="model" in given)
     if not config.tasks:
         raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])
     problems = list(_wrong_values(config))

@@ -30,12 +30,15 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
     return TaskResult(
         name=task.name,
         alias=task.alias,
-        rows=run.board.estimates(
-            runnable.aggregation,
-            bootstrap_iters=bootstrap_iters,
-            like_lm_eval=like_lm_eval,
-            source=runnable.source or task.name,
-        ),
+        rows={
+            **runnable.conclude(),
+            **run.board.estimates(
+                runnable.aggregation,
+                bootstrap_iters=bootstrap_iters,
+                like_lm_eval=like_lm_eval,
+                source=runnable.source or task.name,
+            ),
+        },
         scored=run.board.scored,
         documents=run.board.documents,
         expected=runnable.size,

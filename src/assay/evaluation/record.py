@@ -23,7 +23,7 @@ from assay.tasks.runnable import Runnable
 NOT_SPEC = ("output_path", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks", "model_args", "include_path",
             "data_dir", "use_cache", "verbosity", "batch_size", "max_batch_size", "device", "max_failed", "include_defaults",
             "cache_requests", "rewrite_requests_cache", "delete_requests_cache", "check_integrity", "model", "model_role",
-            "max_cost", "max_time", "max_failures")  # fmt: skip
+            "max_cost", "max_time", "max_failures", "run_name", "models_file", "model_named", "records_at_once")  # fmt: skip
 """Options that results do not depend on, or that are told by what they led to."""
 
 

@@ -27,6 +27,16 @@ class Dummy:
         return len(text.split())
 
 
+class Nobody(Dummy):
+    """Stands for the model under test in a run that has none: its graphs ask their own models, or nobody."""
+
+    can = Can(generate=False, loglikelihood=False, rolling=False)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.identity = f"nobody {name}"
+
+
 def _respond(request: Request) -> Response:
     if isinstance(request, Generate):
         return Text("lol")

@@ -66,7 +66,7 @@ class OpenAIServer(Served):
             return [prompt] * len(requests)
         body = {"model": self.model, **self._asked(prompt), **self._parameters(requests, limit, stops)}
         drafts = [Draft(stops, self.tags) for _ in requests]
-        if self.is_streamed(limit):
+        if self.is_streamed(limit) and "tools" not in params:
             await self._stream(body, drafts)
         else:
             _fill(drafts, await self.http.post(self.path, body))
@@ -133,7 +133,9 @@ class OpenAIChat(OpenAIServer):
         super().__init__(
             _named(model, pretrained), connection, n=n, likelihoods=Likelihoods(likelihoods, None, chat=True)
         )
-        self.can = Can(generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True)
+        self.can = Can(
+            generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True, schema=True, tools=True
+        )
 
     def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
         return {"messages": messages_of(str(prompt))}
@@ -277,10 +279,12 @@ def _fill(drafts: Sequence[Draft], answer: Any) -> None:
         )
         if message.get("refusal"):
             raise Refused(f"the model refuses: {message['refusal']}"[:300])
-        if text is None and thought is None and finish != "length":
+        draft.calls = message.get("tool_calls") or ()
+        if text is None and thought is None and finish != "length" and not draft.calls:
             raise Refused(f"the server answered without a text (finish_reason: {finish})")
         draft.add(text, thought)
-        draft.finish, draft.usage = UNFINISHED if text is None and thought is None else finish, Usage()
+        is_silent = text is None and thought is None and not draft.calls
+        draft.finish, draft.usage = UNFINISHED if is_silent else finish, Usage()
     drafts[0].usage = _usage(answer.get("usage") or {})
 
 

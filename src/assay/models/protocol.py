@@ -19,6 +19,10 @@ class Can:
     loglikelihood: bool = True
     rolling: bool = True
     chat: bool = False
+    schema: bool = False
+    """Whether it takes `response_format` with a JSON Schema."""
+    tools: bool = False
+    """Whether it takes `tools`, and says which it wants called."""
 
 
 class Described(Protocol):

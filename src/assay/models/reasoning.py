@@ -1,6 +1,7 @@
 """What a model thinks, kept apart from what it answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from assay.models.tokens import cut_at_stop
 from assay.records import UNFINISHED, Text, Usage
@@ -29,7 +30,7 @@ class Draft:
     Thinking in the text itself stands between `tags`; stops are for the answer alone.
     """
 
-    __slots__ = ("_answer", "_seen", "_stops", "_tags", "_text", "_thoughts", "finish", "pieces", "usage")
+    __slots__ = ("_answer", "_seen", "_stops", "_tags", "_text", "_thoughts", "calls", "finish", "pieces", "usage")
 
     def __init__(self, stops: Sequence[str] = (), tags: tuple[str, str] | None = None) -> None:
         self._text, self._thoughts = bytearray(), bytearray()
@@ -38,6 +39,7 @@ class Draft:
         self.pieces = 0
         self.finish: str | None = None
         self.usage: Usage | None = None
+        self.calls: Sequence[Mapping[str, Any]] = ()
 
     def add(self, text: str | None, thought: str | None = None) -> bool:
         """Take a piece; whether the answer has come to a stop."""
@@ -80,4 +82,4 @@ class Draft:
                 thoughts, text, ended = text, "", False
         answer, stopped = cut_at_stop(text, self._stops)
         finish = UNFINISHED if not ended else "stop" if stopped else self.finish
-        return Text(answer, finish, thoughts, self.usage)
+        return Text(answer, finish, thoughts, self.usage, self.calls)

@@ -42,7 +42,7 @@ class RunFolder:
     journal: Journal
     manifest: dict[str, Any]
     resumed: bool = False
-    keepers: list["Keeper"] = field(default_factory=list)
+    keepers: list["Writer"] = field(default_factory=list)
 
     def keeper(self, task: str, log: bool, doc_ids: Callable[[int, int], int]) -> "Keeper":
         """What takes the samples of a task: into Parquet, and if asked into lm-eval's lines, too."""

@@ -216,8 +216,9 @@ def _plain(response: Response) -> Any:
     if isinstance(response, Likelihood):
         return (response.value, response.greedy)
     if isinstance(response, Text):
-        more = {"finish": response.finish, "reasoning": response.reasoning}
+        more = {"finish": response.finish, "reasoning": response.reasoning, "calls": list(response.calls)}
         return {"text": response.text, **{name: value for name, value in more.items() if value}}
+    assert isinstance(response, Failed), "nothing else is written down"
     return {"failed": response.reason}
 
 
@@ -229,7 +230,7 @@ def _response(plain: Any) -> Response:
         case [None, bool() as greedy]:  # minus infinity: JSON has no word for it
             return Likelihood(-math.inf, greedy)
         case {"text": str() as text}:
-            return Text(text, plain.get("finish"), plain.get("reasoning"))
+            return Text(text, plain.get("finish"), plain.get("reasoning"), calls=plain.get("calls") or ())
         case {"failed": str() as reason}:
             return Failed(reason)
     raise ValueError("no response is written like this")

@@ -35,9 +35,9 @@ def replies(responses: Sequence[Response], own: int) -> Sequence[Mapping[str, An
 
 
 def _verdict(response: Response) -> dict[str, Any]:
-    if isinstance(response, Failed):
-        return {}
-    return {"verdict": response.text if isinstance(response, Text) else response.value}
+    if isinstance(response, Text):
+        return {"verdict": response.text}
+    return {"verdict": response.value} if isinstance(response, Likelihood) else {}
 
 
 def _reply(response: Response) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
     verdicts = {"verdicts": asked} if asked else {}
     hashes = {
         "doc_hash": _hash(_indented(sample.doc)),
-        "prompt_hash": _hash(_prompt(sample.requests[0]).encode()),
+        "prompt_hash": _hash((_prompt(sample.requests[0]) if sample.requests else "").encode()),
         "target_hash": _hash(str(sample.target).encode()),
     }
     for name, answers, values, repeats in kept.scores:

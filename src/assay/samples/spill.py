@@ -3,7 +3,8 @@
 import tempfile
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import orjson
 
@@ -14,12 +15,13 @@ MANY = 1000
 
 
 class Spilled(Sequence[Row]):
-    """Rows in a file without a name, which is gone with the process."""
+    """Rows in a file: one of its own, or one without a name, which is gone with the process."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], path: Path | None = None) -> None:
         self.columns = tuple(columns)
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the rows
+        self._file: IO[bytes] = tempfile.TemporaryFile() if path is None else path.open("w+b")  # noqa: SIM115  # lives as long as the rows
         self._ends = array("q", [0])
+        self._at_end = True
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -30,14 +32,27 @@ class Spilled(Sequence[Row]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
-        number = range(len(self))[index]
+        return orjson.loads(self._line(range(len(self))[index]))
+
+    def _line(self, number: int) -> bytes:
+        self._at_end = False
         self._file.seek(self._ends[number])
-        return orjson.loads(self._file.read(self._ends[number + 1] - self._ends[number]))
+        return self._file.read(self._ends[number + 1] - self._ends[number])
+
+    def lines(self) -> Iterator[bytes]:
+        """The rows as they were put down."""
+        return (self._line(number) for number in range(len(self)))
 
     def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._file.close()
 
     def add(self, line: bytes) -> None:
+        if not self._at_end:
+            self._file.seek(0, 2)
+            self._at_end = True
         self._file.write(line)
         self._ends.append(self._ends[-1] + len(line))
 

@@ -94,7 +94,7 @@ def is_in(shard: Shard | None, number: int) -> bool:
 
 def _is_restricted(task: str, settings: Settings) -> bool:
     picked = settings.samples is not None and settings.samples.get(task) is not None
-    return picked or settings.limit is not None or settings.sample is not None
+    return picked or settings.limit is not None or settings.sample is not None or settings.start > 0
 
 
 def _wanted(n: int, task: str, settings: Settings) -> Sequence[int]:
@@ -105,9 +105,11 @@ def _wanted(n: int, task: str, settings: Settings) -> Sequence[int]:
         return numbers
     if settings.sample is not None:
         return sorted(random.Random(f"sample {task}").sample(range(n), min(settings.sample, n)))
+    first = min(settings.start, n)
     if settings.limit is None:
-        return range(n)
-    return range(min(n, math.ceil(n * settings.limit) if settings.limit < 1 else int(settings.limit)))
+        return range(first, n)
+    n -= first
+    return range(first, first + min(n, math.ceil(n * settings.limit) if settings.limit < 1 else int(settings.limit)))
 
 
 def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings) -> Examples:

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from assay.catalog.catalog import Catalog
 from assay.catalog.entries import Entry
-from assay.catalog.examine import GROUP_KEYS
+from assay.catalog.examine import GROUP_KEYS, is_graph
 from assay.catalog.nodes import GroupNode, Node, TaskNode
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Spec
@@ -167,7 +167,20 @@ class _Builder:
                 self.built[id(meaning)] = None
         return self.built[id(meaning)]
 
+    def _graph(self, node: TaskNode, meaning: Meaning) -> Task:
+        if node.chosen_format is not None:
+            what = f"a graph has no formats: {node.name}@{node.chosen_format}"
+            raise ConfigError(
+                [Problem(node.format_place or node.fields.place("graph_config"), what, "ask for it alone")]
+            )
+        task = Task.from_graph(node.fields, name=meaning.key)
+        task.config = self._with_metadata(task.config)
+        task.alias = _alias(meaning, "task_alias") or meaning.key
+        return task
+
     def _task(self, node: TaskNode, meaning: Meaning) -> Task | None:
+        if is_graph(node.fields):
+            return self._graph(node, meaning)
         wrong: list[Problem] = []
         config = decode(TaskConfig, node.fields, wrong, known=("group", "task_list", "include"))
         wrong += misspelt(node.fields)

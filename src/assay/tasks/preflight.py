@@ -14,6 +14,7 @@ from assay.models.protocol import AnyModel
 from assay.records import Function
 from assay.scorers.table import ALL_METRICS
 from assay.tasks.aggregates import doubled, lacking, place_in
+from assay.tasks.graph import GraphTask
 from assay.tasks.runnable import Runnable
 from assay.tasks.task import Task
 
@@ -23,6 +24,7 @@ MEANING = {
     "loglikelihood": "give log-likelihoods",
     "rolling": "give the log-likelihood of whole texts",
     "chat": "apply a chat template",
+    "tools": "call tools",
 }
 
 
@@ -53,6 +55,17 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
                 problems.append(Problem(Place("model"), what, way))
     if problems:
         raise ConfigError(problems)
+
+
+def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> None:
+    """Refuse models of graphs that cannot do what their nodes ask of them."""
+    for task in tasks:
+        for role in task.models() if task.task.graph is not None else ():
+            for need in sorted(task.needs_of(role)) if isinstance(task, GraphTask) else ():
+                if not getattr(models[role].can, need):
+                    what = f"task {task.task.name!r} needs a model {role!r} that can {MEANING[need]}"
+                    what += f", and {models[role].name!r} cannot"
+                    raise ConfigError([Problem(Place(f"model_role.{role}"), what, "choose another model")])
 
 
 def ready_groups(groups: Iterable[Group[Any]], tasks: Sequence[Runnable], resolve: Resolve, *, lenient: bool) -> None:

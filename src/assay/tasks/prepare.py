@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
@@ -25,6 +26,7 @@ from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     LIMITS,
     Asking,
+    Estimate,
     Failed,
     FilterScores,
     Loglikelihood,
@@ -33,6 +35,7 @@ from assay.records import (
     Sample,
     ScoreKey,
 )
+from assay.runs.folder import Writer
 from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question
 from assay.samples.rows import DataError
@@ -372,6 +375,12 @@ class PreparedTask:
         below = {name: known.get(parent) for name, parent in self.scoring.parents.items()}
         hidden = {*self.scoring.parents.values()} - {*below}
         return {**{name: better for name, better in known.items() if name not in hidden}, **below}
+
+    def files(self, folder: Path | None, created: float, label: str) -> Writer | None:  # noqa: ARG002  # the shape of a task
+        return None
+
+    def conclude(self) -> Mapping[ScoreKey, Estimate]:
+        return {}
 
     def described(self) -> Mapping[str, object]:
         """What the task says and what the run made of it, without what is absent."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from assay.aggregate.board import Board
 from assay.filters.step import INVALID, contains
 from assay.filters.step import UNFINISHED as UNFINISHED_MARK
-from assay.records import UNFINISHED, Failed, FilterScores, Response, Sample, Text
+from assay.records import UNFINISHED, Failed, FilterScores, Outcome, Response, Sample, Text
 from assay.runs.samples import Kept, replies
 from assay.scorers.loop import Document
 from assay.tasks.audit import Audit, kinds_of
@@ -76,7 +76,7 @@ class TaskRun:
     def _take(self, sample: Sample, responses: Sequence[Response]) -> None:
         self.board.documents += 1
         failure = next((response for response in responses if isinstance(response, Failed)), None)
-        own = len(sample.requests)
+        own = len(sample.requests) or len(responses)  # a graph's are all its own
         told = replies(responses, own)
         if failure is not None or sample.problem:
             answered = () if failure is None or failure in responses[:own] else responses[:own]
@@ -128,8 +128,10 @@ class TaskRun:
                     noticed[TRUNCATED] += 1
                 if response.finish == UNFINISHED:
                     noticed[UNFINISHED_THINKING] += 1
-                elif not response.text.strip():
+                elif not response.text.strip() and not response.calls:
                     noticed["empty"] += 1
+            if isinstance(response, Outcome):
+                noticed.update(response.noticed)
             if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
                 noticed[SHORTENED] += 1
 

@@ -1,10 +1,12 @@
 """What a task is to a run: documents, samples, scores."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from assay.aggregate.functions import Aggregation
-from assay.records import Asking, Failed, FilterScores, Response, Sample, ScoreKey
+from assay.records import Asking, Estimate, Failed, FilterScores, Response, Sample, ScoreKey
+from assay.runs.folder import Writer
 from assay.scorers.loop import Document
 from assay.scorers.scorer import Scorer
 from assay.tasks.task import Task
@@ -88,6 +90,14 @@ class Runnable(Protocol):
         ...
 
     def higher_is_better(self) -> Mapping[str, bool | None]: ...
+
+    def files(self, folder: Path | None, created: float, label: str) -> Writer | None:
+        """What takes its samples into files of its own; without a folder, what reads them when all are there."""
+        ...
+
+    def conclude(self) -> Mapping[ScoreKey, Estimate]:
+        """Further numbers, of all samples together, when all are there."""
+        ...
 
     def described(self) -> Mapping[str, object]:
         """Its configuration, for the record."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from assay.errors import ConfigError, Place, Problem
 from assay.records import Function
 from assay.samples.prompt import Chat
 
@@ -15,6 +16,10 @@ class RegisteredMetric:
     function: Callable[..., Any]
     aggregation: Callable[..., Any] | None
     higher_is_better: bool | None
+
+
+def no_dotted(name: str, folder: str | None, place: Place) -> Any:  # noqa: ARG001  # the shape of a resolver
+    raise ConfigError([Problem(place, f"{name} cannot be loaded here", "run the task with `assay run`")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,34 @@ class Helpers:
     filters: Callable[[], Mapping[str, Callable[..., Any]]]
     metrics: Mapping[str, RegisteredMetric] = field(default_factory=dict)
     aggregations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    dotted: Callable[[str, str | None, Place], Any] = no_dotted
+    """The object of a dotted name, as graph files have them; with the folder of the file, and where the name stands."""
+
+
+Messages = list[dict[str, Any]]
+
+
+def _as_json(role: str, messages: Messages) -> str:  # noqa: ARG001  # the shape of a writer
+    import json
+
+    return json.dumps(messages, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSettings:
+    """What a run says to graphs.
+
+    `write` makes a conversation a prompt for the model of a role, `takes_schema` says whether that model takes a JSON
+    Schema; both are for when the models are there. `roles` are those that the run names; `whole` says that the model under
+    test answers for every model of a graph. `models_file` is a models.yaml.
+    """
+
+    write: Callable[[str, Messages], str] = _as_json
+    takes_schema: Callable[[str], bool] = lambda role: False  # noqa: ARG005
+    roles: frozenset[str] = frozenset()
+    whole: bool = False
+    models_file: str | None = None
+    like_sygra: bool = False
 
 
 class Shard(NamedTuple):
@@ -55,5 +88,8 @@ class Settings:
     data_dir: str | None = None
     predict_only: bool = False
     like_lm_eval: bool = False
+    start: int = 0
+    """The first document that is evaluated."""
+    graphs: "GraphSettings" = field(default_factory=lambda: GraphSettings())
     fits: Callable[[Sequence[str], int], bool] | None = None
     """Whether prompts fit the model, with so many tokens to come; where it is given, examples are dropped until they do."""

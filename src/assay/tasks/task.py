@@ -4,9 +4,16 @@ from collections.abc import Mapping
 
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
+from assay.config.graph_reading import GRAPH_KEYS, GraphFile, read_graph
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem
 from assay.groups import Group, TagGroup
+from assay.tasks.unit_metrics import runs_code
+
+
+def _runs_code(node: object) -> bool:
+    """Whether a node scores by executing what the model wrote."""
+    return isinstance(node, Mapping) and isinstance(node.get("unit_metrics_map"), list) and runs_code(node)
 
 
 class Task:
@@ -18,6 +25,8 @@ class Task:
         self.alias = config.task_alias or self.name
         self.fields = fields if fields is not None else Fields({}, {})
         self.notes: tuple[str, ...] = ()
+        self.graph: GraphFile | None = None
+        """What it is, where it is a graph."""
         self._groups: list[Group[Task]] = []
         self._tags: list[str] = list(config.tag)
 
@@ -34,6 +43,25 @@ class Task:
             raise ConfigError(problems)
         return cls(config, name=name, fields=fields)
 
+    @classmethod
+    def from_graph(cls, fields: Fields, *, name: str) -> "Task":
+        """A task that is a graph. What groups say to all of their tasks and a graph has no use for is noted."""
+        problems: list[Problem] = []
+        own = fields.origin("graph_config").source
+        foreign = [key for key in fields if key not in GRAPH_KEYS and fields.origin(key).source is not own]
+        graph = read_graph(fields.without(*foreign), problems)
+        if graph is None:
+            raise ConfigError(problems)
+        told = graph.config
+        config = TaskConfig(
+            task=told.task or name, task_alias=told.task_alias, tag=told.tag, metadata=told.metadata,
+            cluster_by=told.cluster_by, unsafe_code=any(map(_runs_code, told.graph_config.nodes.values())),
+        )  # fmt: skip
+        made = cls(config, name=name, fields=fields)
+        made.graph = graph
+        made.notes = tuple(f"{key} has no effect on a graph" for key in foreign)
+        return made
+
     def __repr__(self) -> str:
         return f"Task({self.name!r})"
 
@@ -43,7 +71,7 @@ class Task:
 
     @property
     def output_type(self) -> str:
-        return self.config.output_type
+        return "graph" if self.graph is not None else self.config.output_type
 
     @property
     def version(self) -> str:

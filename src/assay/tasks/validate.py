@@ -54,6 +54,8 @@ def validate(manager: TaskManager, specs: object = None, find_metric: FindMetric
 
 def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: FindMetric) -> Iterator[Problem]:
     """What a task shows without being run."""
+    if task.graph is not None:
+        return  # its nodes and edges were looked at when it was read
     functions = list(functions_in(dict(task.fields)))
     broken = [problem for problem in map(check_function, functions) if problem is not None]
     yield from broken

@@ -1,0 +1,195 @@
+"""Graph evaluations: SyGra's own files, CPU and memory a record, kills, failures. SyGra's numbers are of reference/sygra.md."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.environments import HOME, ROOT, assay_python, bare_environment
+from bench.measure import Said
+from bench.servers import serving
+
+WORLD = HOME / "graphs"
+RECORDS, MANY, KILLS, SEED = 2000, 100_000, 20, 7
+ANSWER = json.dumps({"predicted_answer": "Paris"})
+ALWAYS = '"problem": "fail '
+
+
+def rows() -> Iterator[Said]:
+    python = assay_python()
+    yield from measured(python)
+
+
+def measured(python: Path) -> Iterator[Said]:
+    make_world()
+    yield three_nodes(python)
+    yield speed(python)
+    yield many(python)
+    yield failing(python)
+    yield kills(python)
+
+
+def make_world() -> None:
+    """The question-answering graph with records of which every second is right; and a graph that asks nobody."""
+    shutil.rmtree(WORLD, ignore_errors=True)
+    asked, alone = WORLD / "tasks/asked", WORLD / "tasks/alone"
+    for folder in (asked, alone):
+        folder.mkdir(parents=True)
+    source = (ROOT / "tests/graph_world.py").read_text()
+    names: dict[str, Any] = {}
+    exec(compile(source, "graph_world", "exec"), names)  # the graph of the tests, with its post-processor
+    graph = names["QUESTION_ANSWERING"].replace("tasks.eval.question_answering.simpleqa.", "")
+    (asked / "graph_config.yaml").write_text(graph)
+    (asked / "task_executor.py").write_text(_dedent(names["EXECUTOR"]))
+    _records(asked, RECORDS, fail=0)
+    (alone / "graph_config.yaml").write_text(ALONE + graph[graph.index("output_config:") :])
+    _records(alone, MANY, fail=0)
+
+
+ALONE = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    unit_metrics:
+      node_type: lambda
+      lambda: tasks.eval.utils.UnitMetrics
+      golden_key: answer
+      predicted_key: predicted_answer
+      unit_metrics_map: [{name: exact_match, params: {key: text}}]
+      output_keys: [exact_match_result]
+  edges: [{from: START, to: unit_metrics}, {from: unit_metrics, to: END}]
+"""
+
+
+def _dedent(text: str) -> str:
+    from textwrap import dedent
+
+    return dedent(text)
+
+
+def _records(folder: Path, count: int, *, fail: int) -> None:
+    """Records; every `fail`th has a question that the server always refuses."""
+    with (folder / "records.jsonl").open("w") as out:
+        for number in range(count):
+            word = "fail" if fail and number % fail == 0 else "Which city is this,"
+            record = {
+                "task_id": number,
+                "original_index": number,
+                "problem": f"{word} number {number}?",
+                "answer": "paris" if number % 2 else "Rome",
+                "predicted_answer": "Paris",
+            }
+            out.write(json.dumps(record) + "\n")
+
+
+def client(python: Path, *arguments: object) -> dict[str, float]:
+    command = [str(python), "-m", "bench.graph_client", *map(str, arguments)]
+    ended = subprocess.run(
+        command, cwd=ROOT, env=bare_environment() | _path(), check=True, capture_output=True, text=True
+    )
+    found: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+def _path() -> dict[str, str]:
+    return {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+
+
+def three_nodes(python: Path) -> Said:
+    found = client(python, "three_nodes", WORLD)
+    text = f"{found['cpu_ms'] * 1000:.1f} µs (SyGra 2,700 µs, LangGraph alone 1,100 µs)"
+    return Said("three nodes that do nothing, CPU a record", text, "≤ 30 µs")
+
+
+def speed(python: Path) -> Said:
+    best: dict[str, dict[str, float]] = {}
+    for _ in range(3):
+        for name in ("bare", "assay"):
+            shutil.rmtree(WORLD / "run", ignore_errors=True)
+            with serving("--answer", ANSWER) as url:
+                found = client(python, name, WORLD / "tasks/asked", url, "--out", WORLD / "run")
+            if name not in best or found["cpu_ms"] < best[name]["cpu_ms"]:
+                best[name] = found
+    bare, ours = best["bare"]["cpu_ms"], best["assay"]["cpu_ms"]
+    text = f"bare loop {bare:.2f} ms, assay {ours:.2f} ms: + {ours - bare:.2f} ms (SyGra 17–20 ms)"
+    return Said(f"question answering, {RECORDS:,} records, CPU a record", text, "the bare loop + 0.2 ms")
+
+
+def many(python: Path) -> Said:
+    shutil.rmtree(WORLD / "run", ignore_errors=True)
+    found = client(python, "aggregated", WORLD / "tasks/alone", "--out", WORLD / "run")
+    [output] = (WORLD / "run").glob("output_*.jsonl")
+    [report] = (WORLD / "run").glob("MetricCollatorPostProcessor_*.json")
+    lines = sum(1 for _ in output.open())
+    told = json.loads(report.read_text())[0]
+    text = f"{lines:,} lines, {told['results']}, {found['mb']:.0f} MB (SyGra: no report)"
+    return Said(f"{MANY:,} records, jsonl, aggregated", text, "works, ≤ 200 MB")
+
+
+def failing(python: Path) -> Said:
+    """Every tenth record is always answered with HTTP 500."""
+    folder = WORLD / "tasks/failing"
+    shutil.copytree(WORLD / "tasks/asked", folder, dirs_exist_ok=True)
+    _records(folder, 500, fail=10)
+    with serving("--answer", ANSWER, "--fail-if", "fail number") as url:
+        ended = _run(python, folder, WORLD / "failing", url, "max_retries=1")
+    account = json.loads((WORLD / "failing/results.json").read_text())["assay"]
+    [report] = (WORLD / "failing").glob("MetricCollatorPostProcessor_*.json")
+    summary = json.loads(report.read_text())[0]["evaluation_summary"]
+    told = f"{summary['status']}, {summary['ok']} ok, {summary['failed']} failed"
+    text = f"exit {ended.returncode}, {account['status']}; report: {told}"
+    return Said("10 % of 500 records always HTTP 500", text, "finishes, counted, exit 1 (SyGra: success over 100 rows)")
+
+
+def _command(python: Path, folder: Path, out: Path, url: str, more: str) -> list[str]:
+    told = f"model=stub,base_url={url},num_concurrent=25,{more}"
+    return [
+        str(python), "-m", "assay", "run", "--tasks", str(folder), "--output_path", str(out), "--model", "openai-chat",
+        "--model_args", told,
+    ]  # fmt: skip
+
+
+def _run(python: Path, folder: Path, out: Path, url: str, more: str) -> "subprocess.CompletedProcess[bytes]":
+    command = _command(python, folder, out, url, more)
+    return subprocess.run(command, cwd=WORLD, env=bare_environment() | _path(), check=False, capture_output=True)
+
+
+def kills(python: Path) -> Said:
+    """Kill runs at random moments, go on, and compare output and report with those of a run that nobody disturbed."""
+    draw, lost, doubled, equal, at_work = random.Random(SEED), 0, 0, 0, 0
+    with serving("--answer", ANSWER, "--latency", "5") as url:
+        begin = time.monotonic()
+        _run(python, WORLD / "tasks/asked", WORLD / "whole", url, "seed=1")
+        took = time.monotonic() - begin
+        expected = _left(WORLD / "whole")
+        for number in range(KILLS):
+            out = WORLD / f"killed{number}"
+            process = subprocess.Popen(
+                _command(python, WORLD / "tasks/asked", out, url, "seed=1"), cwd=WORLD,
+                env=bare_environment() | _path(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            time.sleep(draw.uniform(0.3, 0.98) * took)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            at_work += (out / "responses.jsonl").exists() and (out / "responses.jsonl").stat().st_size > 0
+            _run(python, WORLD / "tasks/asked", out, url, "seed=1")
+            records, report = _left(out)
+            indices = [record["original_index"] for record in records]
+            lost += len({record["original_index"] for record in expected[0]} - set(indices))
+            doubled += len(indices) - len(set(indices))
+            equal += (records, report) == expected
+            shutil.rmtree(out)
+    text = f"{lost} lost, {doubled} doubled, {equal} of {KILLS} equal ({at_work} killed with responses journaled)"
+    return Said(f"kill -9 at {KILLS} random moments, then the same command", text, "0 lost, 0 doubled, same report")
+
+
+def _left(folder: Path) -> tuple[list[dict[str, Any]], Any]:
+    """Output and report of a run; there is one file of each."""
+    [output], [report] = folder.glob("output_*.json"), folder.glob("MetricCollatorPostProcessor_*.json")
+    return json.loads(output.read_text()), json.loads(report.read_text())

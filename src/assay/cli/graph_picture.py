@@ -1,0 +1,80 @@
+"""A graph for the eye: its nodes and ways as lines of a terminal, or as Mermaid."""
+
+import re
+from collections.abc import Iterator
+
+from assay.config.graph import END, START, Asking, LambdaNode, SamplerNode, SubgraphNode
+from assay.config.graph_keys import output_keys
+from assay.config.graph_reading import GraphFile, targets
+
+
+def drawn(graph: GraphFile) -> Iterator[str]:
+    """Every node in the order it is reached, each with where it goes on; ways back are marked."""
+    order = _order(graph)
+    for number, name in enumerate(order):
+        if name == END:
+            continue
+        about = f"  {_about(graph, name)}" if name in graph.nodes else ""
+        yield f"{name}{about}"
+        ways = list(_ways(graph, name))
+        for at, (label, target) in enumerate(ways):
+            corner = "└" if at == len(ways) - 1 else "├"
+            back = "  ↺" if target in order[: number + 1] else ""
+            yield f"  {corner}─{f' {label} ─' if label else ''}► {target}{back}"
+    yield END
+
+
+def mermaid(graph: GraphFile) -> Iterator[str]:
+    """The graph in Mermaid's language."""
+    yield "flowchart TD"
+    numbers = {name: f"n{number}" for number, name in enumerate(_order(graph))}
+    for name, number in numbers.items():
+        if name in (START, END):
+            yield f"    {number}([{name}])"
+        else:
+            yield f'    {number}["{_escaped(name)}<br/>{_escaped(_about(graph, name))}"]'
+    for name, number in numbers.items():
+        for label, target in _ways(graph, name):
+            said = f'|"{_escaped(label)}"|' if label else ""
+            yield f"    {number} -->{said} {numbers[target]}"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r'["<>|]', lambda found: f"#{ord(found.group())};", text)
+
+
+def _ways(graph: GraphFile, name: str) -> Iterator[tuple[str, str]]:
+    """What is said, and the node that it leads to; nothing is said where there is no choice."""
+    for edge in graph.edges:
+        if edge.source != name:
+            continue
+        if edge.target is not None:
+            yield "", edge.target
+        for said, target in (edge.path_map or {}).items():
+            yield str(said), str(target)
+
+
+def _order(graph: GraphFile) -> list[str]:
+    """START, then every node when it is first reached, then END."""
+    found = [START]
+    for name in found:
+        for edge in graph.edges:
+            if edge.source == name:
+                found += [each for each in dict.fromkeys(targets(edge)) if each not in found and each != END]
+    return [*found, END]
+
+
+def _about(graph: GraphFile, name: str) -> str:
+    """What a node is, whom or what it asks, and what it writes."""
+    node = graph.nodes[name]
+    told = str(node.node_type)
+    if isinstance(node, Asking):
+        told += " " + ", ".join(model.name for model in graph.models[name].values())
+    elif isinstance(node, LambdaNode):
+        told += " " + node.function.rpartition(".")[2]
+    elif isinstance(node, SubgraphNode):
+        told += " " + node.subgraph
+    written = output_keys(node.output_keys) if isinstance(node, Asking | LambdaNode) else ()
+    if isinstance(node, SamplerNode):
+        written = tuple(graph.attributes[name])
+    return told + (f" → {', '.join(written)}" if written else "")

@@ -1,0 +1,60 @@
+"""Which keys of the state a graph reads, and whether anything puts them there."""
+
+from collections.abc import Iterator
+
+from assay.config.braces import Braces
+from assay.config.graph import Asking, LambdaNode, SubgraphNode
+from assay.config.graph_reading import GraphFile, texts_of
+from assay.errors import Place, Problem, did_you_mean
+
+ALWAYS = ("id", "messages", "tool_calls", "__chat_history__")
+"""Keys of every state."""
+
+
+def output_keys(keys: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (keys,) if isinstance(keys, str) else keys
+
+
+def produced(graph: GraphFile) -> set[str]:
+    """The keys that the nodes of a graph declare to write."""
+    found: set[str] = set()
+    for name, node in graph.nodes.items():
+        found.update(graph.attributes.get(name, ()))
+        if isinstance(node, Asking | LambdaNode):
+            found.update(output_keys(node.output_keys))
+    return found
+
+
+def has_hidden_keys(graph: GraphFile) -> bool:
+    """Whether code may write keys that are declared nowhere: what it does is not looked at."""
+    return any(
+        isinstance(node, SubgraphNode) or (isinstance(node, Asking) and node.pre_process is not None)
+        for node in graph.nodes.values()
+    )
+
+
+def undeclared(graph: GraphFile, columns: tuple[str, ...]) -> Iterator[Problem]:
+    """Keys that are read and that neither the records nor a node has."""
+    known = {*columns, *ALWAYS, *produced(graph)}
+    hidden = has_hidden_keys(graph)
+    for name, node in graph.nodes.items():
+        if node.node_state == "active" and isinstance(node, Asking) and not hidden:
+            yield from _of_prompt(graph, name, node, known)
+    for name, field in graph.outputs.items():
+        if field.source is not None and field.source not in known and not hidden:
+            yield _problem(field.source, known, graph.place("output_config", "output_map", name, "from"))
+
+
+def _of_prompt(graph: GraphFile, name: str, node: Asking, known: set[str]) -> Iterator[Problem]:
+    for number, message in enumerate(node.prompt):
+        for role, content in message.items():
+            for text in texts_of(content):
+                for key in Braces.of(text).names:
+                    if key not in known:
+                        yield _problem(key, known, graph.node_place(name, "prompt", number, role))
+
+
+def _problem(key: str, known: set[str], place: Place) -> Problem:
+    return Problem(
+        place, f"nothing produces {key!r}: no column of the records, no output_keys", did_you_mean(key, known)
+    )

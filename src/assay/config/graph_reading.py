@@ -1,0 +1,246 @@
+"""Fields to a graph: every node by its type, and all that can be seen to be wrong with nodes and edges by looking."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from assay.config.braces import Braces
+from assay.config.decode import decode
+from assay.config.fields import Fields
+from assay.config.graph import (
+    END,
+    NODE_TYPES,
+    START,
+    AgentNode,
+    AnyNode,
+    Asking,
+    Attribute,
+    EdgeConfig,
+    GraphConfig,
+    LambdaNode,
+    LlmNode,
+    ModelConfig,
+    MultiLlmNode,
+    OutputField,
+    SamplerNode,
+)
+from assay.config.option import yaml_keys
+from assay.errors import Place, Problem, did_you_mean
+
+GRAPH_KEYS = yaml_keys(GraphConfig)
+ENDS = {START, END, "__start__", "__end__"}
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFile:
+    """A graph as it was read, with places."""
+
+    config: GraphConfig
+    nodes: Mapping[str, AnyNode]
+    models: Mapping[str, Mapping[str, ModelConfig]]
+    """By node, its models by label; the one of an llm node has none."""
+    attributes: Mapping[str, Mapping[str, Attribute]]
+    outputs: Mapping[str, OutputField]
+    fields: Fields
+
+    @property
+    def edges(self) -> tuple[EdgeConfig, ...]:
+        return self.config.graph_config.edges
+
+    def place(self, *path: str | int, key: bool = False) -> Place:
+        return self.fields.place(*path, key=key)
+
+    def node_place(self, name: str, *path: str | int) -> Place:
+        return self.place("graph_config", "nodes", name, *path, key=not path)
+
+
+def read_graph(fields: Fields, problems: list[Problem]) -> GraphFile | None:
+    """The graph that fields describe; None where they do not, with all that is wrong in `problems`."""
+    found: list[Problem] = []
+    config = decode(GraphConfig, fields, found, known=("include",))
+    if config is None or any(problem.serious for problem in found):
+        problems += found
+        return None
+    nodes, models, attributes = {}, {}, {}
+    for name, written in config.graph_config.nodes.items():
+        node = _node(str(name), written, fields, found)
+        if node is not None:
+            nodes[str(name)] = node
+            models[str(name)] = _models(str(name), node, fields, found)
+            attributes[str(name)] = _attributes(str(name), node, fields, found)
+    outputs = {
+        str(name): made
+        for name, written in (config.output_config.output_map or {}).items()
+        if (made := _part(OutputField, written, fields, found, "output_config", "output_map", str(name))) is not None
+    }
+    graph = GraphFile(config, nodes, models, attributes, outputs, fields)
+    if not any(problem.serious for problem in found):
+        found += [*_check_nodes(graph), *_check_edges(graph)]
+        if not any(problem.serious for problem in found):
+            found += _check_ways(graph)
+    problems += found
+    return None if any(problem.serious for problem in found) else graph
+
+
+def _part(record: type, written: object, fields: Fields, problems: list[Problem], *path: str) -> AnyNode | None:
+    if not isinstance(written, Mapping):
+        problems.append(Problem(fields.place(*path), f"{path[-1]} must be a mapping", "write `key: value` below it"))
+        return None
+    if not written:
+        origin = fields.origin(path[0])
+        problems.append(Problem(origin.place(path), f"{path[-1]} is empty", "say what it is"))
+        return None
+    return decode(record, Fields.of(written, fields.origin(path[0]).within(*path)), problems)
+
+
+def _node(name: str, written: object, fields: Fields, problems: list[Problem]) -> AnyNode | None:
+    path = ("graph_config", "nodes", name)
+    if name in ENDS:
+        problems.append(Problem(fields.place(*path, key=True), f"{name} is no name for a node", "call it otherwise"))
+        return None
+    kind = written.get("node_type") if isinstance(written, Mapping) else None
+    if isinstance(written, Mapping) and "node_type" in written and kind not in NODE_TYPES:
+        fix = did_you_mean(str(kind), NODE_TYPES)
+        problems.append(Problem(fields.place(*path, "node_type"), f"no type of node is called {kind!r}", fix))
+        return None
+    return _part(NODE_TYPES.get(str(kind), LambdaNode), written, fields, problems, *path)
+
+
+def _models(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -> dict[str, ModelConfig]:
+    if isinstance(node, LlmNode):
+        return {"": node.model}
+    if not isinstance(node, MultiLlmNode):
+        return {}
+    path = ("graph_config", "nodes", name, "models")
+    made = {
+        str(label): _part(ModelConfig, written, fields, problems, *path, str(label))
+        for label, written in node.models.items()
+    }
+    return {label: model for label, model in made.items() if model is not None}
+
+
+def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -> dict[str, Attribute]:
+    if not isinstance(node, SamplerNode):
+        return {}
+    path = ("graph_config", "nodes", name, "attributes")
+    made: dict[str, Attribute] = {}
+    for key, written in node.attributes.items():
+        found = _part(Attribute, written, fields, problems, *path, str(key))
+        if found is None:
+            continue
+        if not found.values or (found.weights is not None and len(found.weights) != len(found.values)):
+            what = f"{key} needs values, and as many weights as values where there are any"
+            problems.append(Problem(fields.place(*path, str(key)), what, "correct the lists"))
+        made[str(key)] = found
+    return made
+
+
+def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
+    written: dict[str, str] = {}
+    for name, node in graph.nodes.items():
+        if isinstance(node, LlmNode) and isinstance(node.output_keys, tuple) and node.post_process is None:
+            what = "a list of output_keys needs a post_process that fills them"
+            yield Problem(graph.node_place(name, "output_keys"), what, "give one key without a list, or a post_process")
+        for key in node.output_keys if isinstance(getattr(node, "output_keys", None), tuple) else ():
+            if key in written and key != "messages":
+                what = f"the nodes {written[key]!r} and {name!r} both write {key!r}"
+                yield Problem(graph.node_place(name, "output_keys"), what, "give one of them another name")
+            written.setdefault(key, name)
+        if isinstance(node, MultiLlmNode) and node.tools:
+            place = graph.node_place(name, "tools")
+            yield Problem(place, "a node that asks several models has no tools", "use an llm or agent node for each")
+        if isinstance(node, AgentNode) and not node.tools:
+            yield Problem(graph.node_place(name), "an agent needs tools", "add tools:, or make it an llm node")
+        if isinstance(node, Asking):
+            yield from _check_prompt(graph, name, node)
+            conversation = graph.config.graph_config.graph_properties.chat_conversation
+            if node.chat_history and conversation is None:
+                fix = "add graph_properties: {chat_conversation: multiturn}"
+                yield Problem(graph.node_place(name, "chat_history"), "chat_history needs a chat_conversation", fix)
+
+
+def _check_prompt(graph: GraphFile, name: str, node: Asking) -> Iterator[Problem]:
+    for number, message in enumerate(node.prompt):
+        for role, content in message.items():
+            for text in texts_of(content):
+                wrong = Braces.of(text).wrong
+                if wrong:
+                    place = graph.node_place(name, "prompt", number, role)
+                    yield Problem(place, f"the prompt {wrong}", "write {name} for a key of the state, {{ for a brace")
+
+
+def texts_of(content: object) -> list[str]:
+    """The texts of a message's content: one, or those of its parts."""
+    if isinstance(content, str):
+        return [content]
+    if isinstance(content, list | tuple):
+        return [
+            value for part in content if isinstance(part, Mapping) for value in part.values() if isinstance(value, str)
+        ]
+    return []
+
+
+def _check_edges(graph: GraphFile) -> Iterator[Problem]:
+    known = {*graph.nodes, START, END}
+    for number, edge in enumerate(graph.edges):
+        at = ("graph_config", "edges", number)
+        yield from _known_end(graph, edge.source, known - {END}, *at, "from")
+        if edge.condition is None:
+            if edge.path_map is not None:
+                yield Problem(graph.place(*at), "path_map needs a condition", "name a function that says where to go")
+            if edge.target is None:
+                yield Problem(graph.place(*at), "the edge leads nowhere", "add `to:`, or `condition:` with `path_map:`")
+            else:
+                yield from _known_end(graph, edge.target, known - {START}, *at, "to")
+            continue
+        if edge.target is not None:
+            yield Problem(graph.place(*at, "to"), "an edge with a condition has no `to`", "put it into path_map")
+        if not edge.path_map:
+            yield Problem(graph.place(*at, "condition"), "a condition needs a path_map", "map what it says to nodes")
+        for said, target in (edge.path_map or {}).items():
+            yield from _known_end(graph, str(target), known - {START}, *at, "path_map", str(said))
+
+
+def _known_end(graph: GraphFile, name: str, known: set[str], *path: str | int) -> Iterator[Problem]:
+    if name not in known:
+        what = f"there is no node {name!r}" if name not in ENDS else f"an edge cannot be {path[-1]} {name}"
+        yield Problem(graph.place(*path), what, did_you_mean(name, known))
+    elif name in graph.nodes and graph.nodes[name].node_state == "idle":
+        yield Problem(graph.place(*path), f"the node {name!r} is idle", "set node_state: active, or take the edge out")
+
+
+def targets(edge: EdgeConfig) -> list[str]:
+    """Where an edge may lead."""
+    return [edge.target] if edge.target is not None else [str(target) for target in (edge.path_map or {}).values()]
+
+
+def _check_ways(graph: GraphFile) -> Iterator[Problem]:
+    """Every node can be reached, and the end from every node."""
+    onward: dict[str, set[str]] = {}
+    back: dict[str, set[str]] = {}
+    for edge in graph.edges:
+        for target in targets(edge):
+            onward.setdefault(edge.source, set()).add(target)
+            back.setdefault(target, set()).add(edge.source)
+    if START not in onward:
+        yield Problem(graph.place("graph_config", "edges"), "no edge begins at START", "add {from: START, to: …}")
+        return
+    reached, ending = _closure(START, onward), _closure(END, back)
+    for name, node in graph.nodes.items():
+        if node.node_state == "idle":
+            continue
+        if name not in reached:
+            fix = "add an edge to it, or node_state: idle"
+            yield Problem(graph.node_place(name), f"no way leads from START to the node {name!r}", fix)
+        elif name not in ending:
+            yield Problem(
+                graph.node_place(name), f"no way leads from the node {name!r} to END", f"add {{from: {name}, to: END}}"
+            )
+
+
+def _closure(start: str, ways: Mapping[str, set[str]]) -> set[str]:
+    found, waiting = {start}, [start]
+    while waiting:
+        new = ways.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found

@@ -1,0 +1,210 @@
+"""A graph as one plan per record: from START, step by step, to END. Nodes of one step ask together."""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from assay.config.graph import END, MAX_STEPS
+from assay.records import Asking, Call, Failed, Generate, Outcome, Request, Response
+
+State = dict[str, Any]
+Updates = Mapping[str, Any]
+Steps = Generator[Sequence[Request | Call], Sequence[Response], Updates]
+"""A node at work: it yields requests, is sent responses, and returns what it writes into the state."""
+ENDS = (END, "__end__")
+
+
+class NodeFailed(Exception):
+    """Why a record came to no end."""
+
+
+class Walk:
+    """One record on its way: what was asked, what came back, what is worth counting. `name` tells records apart."""
+
+    __slots__ = ("asked", "name", "noticed", "responses", "visits")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.asked: list[Request] = []
+        self.responses: list[Response] = []
+        self.noticed: Counter[str] = Counter()
+        self.visits: Counter[object] = Counter()
+
+    def generate(self, role: str, prompt: str, params: Mapping[str, object]) -> Generate:
+        """A request; the second of its kind in a record is told apart from the first."""
+        visit = self.visits[role, prompt, id(params)]
+        self.visits[role, prompt, id(params)] += 1
+        return Generate(prompt, params, visit, role)
+
+    def take(self, requests: Sequence[Request], responses: Sequence[Response]) -> None:
+        """Note what came back; a request that failed for good ends the record."""
+        self.asked += requests
+        self.responses += responses
+        for response in responses:
+            if isinstance(response, Failed):
+                raise NodeFailed(response.reason)
+
+
+class Node(Protocol):
+    """What a step of the graph does. One that `asks` is a generator; the others give their updates at once."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def asks(self) -> bool: ...
+    def apply(self, state: State, walk: Walk) -> Updates: ...
+    def ask(self, state: State, walk: Walk) -> Steps: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A condition at the end of a node: what it says of the state leads to a node."""
+
+    condition: Callable[[State], object]
+    paths: Mapping[object, str]
+
+    def choose(self, state: State) -> str:
+        said = self.condition(state)
+        found = self.paths.get(said) or self.paths.get(str(said))
+        if found is None and said in ENDS:
+            found = END
+        if found is None:
+            known = ", ".join(str(path) for path in self.paths if path != "__end__")
+            raise NodeFailed(f"a condition said {said!r:.60}, and path_map has: {known}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where it goes on after a node: always the same nodes, and those that conditions choose."""
+
+    always: tuple[str, ...] = ()
+    forks: tuple[Fork, ...] = ()
+
+    def onward(self, state: State) -> Sequence[str]:
+        return (*self.always, *(fork.choose(state) for fork in self.forks)) if self.forks else self.always
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes and ways, compiled once for all records. `finish` makes the output of the last state."""
+
+    nodes: Mapping[str, Node]
+    ways: Mapping[str, Way]
+    start: Way
+    max_steps: int = MAX_STEPS
+    finish: Callable[[State], Mapping[str, Any]] = dict
+
+    def plan(self, record: Mapping[str, Any], name: str) -> Asking:
+        """What is asked about a record, and at the end what it came to; or why it came to nothing."""
+        walk, state = Walk(name), dict(record)
+        try:
+            yield from self.steps(state, walk)
+            made = _guarded("the output", self.finish, state)
+        except NodeFailed as failed:
+            if not any(isinstance(response, Failed) for response in walk.responses):
+                walk.responses.append(Failed(str(failed)))
+            return walk.responses
+        return [*walk.responses, Outcome(made, walk.asked, walk.noticed)]
+
+    def steps(self, state: State, walk: Walk) -> Steps:
+        """Go from START to END; `state` is written to on the way."""
+        active: Sequence[Node] = self._following([self.start], state)
+        for _ in range(self.max_steps):
+            if not active:
+                return state
+            if len(active) == 1:
+                node = active[0]
+                try:
+                    updates = (yield from node.ask(state, walk)) if node.asks else node.apply(state, walk)
+                except NodeFailed:
+                    raise
+                except Exception as error:  # a node is anybody's code: its record failed, and the others go on
+                    raise _raised(f"the node {node.name!r}", error) from error
+                if updates is not state:
+                    merge(state, updates, node.name)
+            else:
+                yield from self._together(active, state, walk)
+            active = self._following([self.ways[node.name] for node in active], state)
+        if active:
+            fix = f"graph_properties.max_steps is {self.max_steps}"
+            raise NodeFailed(f"the record was still at {active[0].name!r} after {self.max_steps} steps ({fix})")
+        return state
+
+    def _following(self, ways: Sequence[Way], state: State) -> Sequence[Node]:
+        """The nodes that come next, each once, in the order of the edges."""
+        if len(ways) == 1 and not ways[0].forks:
+            names: Sequence[str] = ways[0].always
+        else:
+            names = [name for way in ways for name in _guarded("a condition", way.onward, state)]
+        return [self.nodes[name] for name in dict.fromkeys(names) if name not in ENDS]
+
+    def _together(self, active: Sequence[Node], state: State, walk: Walk) -> Steps:
+        """Nodes of one step: all see the state as it was, what they ask goes out together, and then all write."""
+        made: dict[str, Updates] = {}
+        waiting: dict[str, tuple[Steps, Sequence[Request | Call]]] = {}
+        for node in active:
+            own = dict(state)
+            if node.asks:
+                self._resume(node.name, node.ask(own, walk), None, waiting, made)
+            else:
+                made[node.name] = _guarded(f"the node {node.name!r}", node.apply, own, walk)
+        while waiting:
+            now, waiting = waiting, {}
+            responses = iter((yield [request for _, requests in now.values() for request in requests]))
+            for name, (asking, requests) in now.items():
+                self._resume(name, asking, [next(responses) for _ in requests], waiting, made)
+        writers: dict[str, str] = {}
+        before = dict(state)
+        for node in active:
+            own_updates = {
+                key: value for key, value in made[node.name].items() if key not in before or before[key] is not value
+            }
+            for key in own_updates:
+                if key != "messages" and writers.setdefault(key, node.name) != node.name:
+                    raise NodeFailed(f"the nodes {writers[key]!r} and {node.name!r} wrote {key!r} in the same step")
+            merge(state, own_updates, node.name)
+        return state
+
+    def _resume(
+        self,
+        name: str,
+        asking: Steps,
+        responses: Sequence[Response] | None,
+        waiting: dict[str, tuple[Steps, Sequence[Request | Call]]],
+        made: dict[str, Updates],
+    ) -> None:
+        try:
+            requests = next(asking) if responses is None else asking.send(responses)
+            waiting[name] = (asking, requests)
+        except StopIteration as stop:
+            made[name] = stop.value
+        except NodeFailed:
+            raise
+        except Exception as error:
+            raise _raised(f"the node {name!r}", error) from error
+
+
+def merge(state: State, updates: object, name: str) -> None:
+    """Write what a node gave into the state; messages are added to those that are there."""
+    if not isinstance(updates, Mapping):
+        raise NodeFailed(f"the node {name!r} gave {type(updates).__name__}, and must give a mapping")
+    messages = updates.get("messages")
+    known = state.get("messages")
+    state.update(updates)
+    if isinstance(messages, list) and isinstance(known, list) and messages is not known:
+        state["messages"] = known + [each for each in messages if not any(each is old for old in known)]
+
+
+def _guarded(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except NodeFailed:
+        raise
+    except Exception as error:
+        raise _raised(what, error) from error
+
+
+def _raised(what: str, error: Exception) -> NodeFailed:
+    return NodeFailed(f"{what} raised {type(error).__name__}: {error}")

@@ -1,0 +1,352 @@
+"""The nodes of graphs: lambdas, samplers, models, graphs within graphs."""
+
+import inspect
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from assay.config.braces import Braces
+from assay.plans.graph import Graph, NodeFailed, State, Steps, Updates, Walk
+from assay.plans.structured import Structure
+from assay.records import Call, Failed, Request, Response, Returned, Text
+
+Message = dict[str, Any]
+HISTORY = "__chat_history__"
+BROKEN_CALLS = "with calls of tools that failed"
+AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
+
+
+class Reply(NamedTuple):
+    """What a model said, as post-processors see it."""
+
+    content: str
+    reasoning: str | None = None
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+    type: str = "ai"
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaNode:
+    """Calls a function of the node's settings and the state; one that waits is a Call."""
+
+    name: str
+    function: Callable[[Mapping[str, Any], State], Any]
+    settings: Mapping[str, Any]
+    asks: bool = False
+
+    def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
+        updates: Updates = self.function(self.settings, state)
+        return updates
+
+    def ask(self, state: State, walk: Walk) -> Steps:  # noqa: ARG002  # the shape of a node
+        [response] = yield [Call(self.function, (self.settings, state))]
+        if isinstance(response, Failed):
+            raise NodeFailed(f"the node {self.name!r} raised {response.reason}")
+        assert isinstance(response, Returned)
+        updates: Updates = response.value
+        return updates
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerNode:
+    """Draws values: for one record the same every time, whatever else is in the run."""
+
+    name: str
+    attributes: Mapping[str, tuple[Sequence[Any], Sequence[float] | None]]
+    asks: bool = False
+
+    def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
+        visit = walk.visits[self.name]
+        walk.visits[self.name] += 1
+        drawn = random.Random(f"{walk.name}\0{self.name}\0{visit}")
+        return {
+            key: drawn.choices(values, weights)[0] if weights is not None else drawn.choice(values)
+            for key, (values, weights) in self.attributes.items()
+        }
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        yield ()
+        return self.apply(state, walk)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The messages of a node, with places for values of the state."""
+
+    messages: Sequence[tuple[str, Braces | Sequence[Mapping[str, Any]]]]
+
+    @classmethod
+    def of(cls, written: Sequence[Mapping[str, Any]], renamed: Mapping[str, str] | None = None) -> "Prompt":
+        made = [(role, _content(content, renamed)) for message in written for role, content in message.items()]
+        return cls(made)
+
+    def fill(self, state: State) -> list[Message]:
+        try:
+            return [
+                {
+                    "role": role,
+                    "content": content.fill(state) if isinstance(content, Braces) else _filled(content, state),
+                }
+                for role, content in self.messages
+            ]
+        except KeyError as missing:
+            raise NodeFailed(f"the prompt needs {missing}, and nothing has put it into the state") from missing
+
+
+def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[dict[str, Any]]:
+    if not isinstance(content, list | tuple):
+        return Braces.of(str(content), renamed)
+    return [
+        {key: Braces.of(value, renamed) if isinstance(value, str) else value for key, value in part.items()}
+        for part in content
+    ]
+
+
+def _filled(parts: Sequence[Mapping[str, Any]], state: State) -> list[dict[str, Any]]:
+    """The parts of a message: texts, and addresses of images and sounds as servers want them."""
+    made = []
+    for part in parts:
+        values = {key: value.fill(state) if isinstance(value, Braces) else value for key, value in part.items()}
+        for key in ("image_url", "audio_url"):
+            if isinstance(values.get(key), str):
+                values[key] = {"url": values[key]}
+        made.append(values)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A model of a node: whom to ask, and how messages become a prompt for it.
+
+    `params` ask a server for the structure, where it `takes` a JSON Schema; `plain` are those without, for a model that is
+    told in words.
+    """
+
+    role: str
+    params: Mapping[str, object]
+    plain: Mapping[str, object]
+    write: Callable[[list[Message]], str]
+    structure: Structure | None = None
+    takes: Callable[[], bool] = lambda: True
+
+    def ask(self, messages: list[Message], walk: Walk) -> "Attempt":
+        if self.structure is None or self.takes():
+            return Attempt(self, messages, walk.generate(self.role, self.write(messages), self.params))
+        words = self.write(self.structure.asked_in(messages))
+        return Attempt(self, messages, walk.generate(self.role, words, self.plain))
+
+
+class Attempt(NamedTuple):
+    """A request of one model, with the conversation it is about."""
+
+    asked: Asked
+    messages: list[Message]
+    request: Request
+
+    def again(self, response: Response, walk: Walk) -> Request | None:
+        """What to ask once more, where the answer is not of the structure asked for: in words, as SyGra does."""
+        structure = self.asked.structure
+        if structure is None or not isinstance(response, Text) or response.calls or structure.fits(response.text):
+            return None
+        walk.noticed[AGAIN] += 1
+        words = self.asked.write(structure.asked_in(self.messages))
+        return walk.generate(self.asked.role, words, self.asked.plain)
+
+
+def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
+    """The texts that models give, all asked at once; one that is not as it should be is asked for again."""
+    requests = [attempt.request for attempt in attempts]
+    responses = list((yield requests))
+    walk.take(requests, responses)
+    further = [
+        (n, again) for n, attempt in enumerate(attempts) if (again := attempt.again(responses[n], walk)) is not None
+    ]
+    if further:
+        second = yield [request for _, request in further]
+        walk.take([request for _, request in further], second)
+        for (number, _), response in zip(further, second, strict=True):
+            structure = attempts[number].asked.structure
+            assert structure is not None and isinstance(response, Text)
+            if not structure.fits(response.text):
+                walk.noticed[UNREADABLE] += 1
+            responses[number] = response
+    return {"": responses}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskingNode:
+    """What nodes that ask models share: the prompt, what is done before, what follows it."""
+
+    name: str
+    prompt: Prompt
+    input_key: str = "messages"
+    pre: Callable[[State], Any] | None = None
+    history: int | None = None
+    """How many turns before are asked along."""
+    asks: bool = True
+
+    def apply(self, state: State, walk: Walk) -> Updates:
+        raise NotImplementedError("this node asks")
+
+    def conversation(self, state: State) -> list[Message]:
+        messages = self.prompt.fill(state)
+        if self.history is not None:
+            system = [each for each in messages if each["role"] == "system"]
+            rest = [each for each in messages if each["role"] != "system"]
+            turns = state.get(HISTORY) or []
+            earlier = [message for turn in turns[-self.history :] for message in turn] if self.history else []
+            messages = [*system, *earlier, *rest]
+        return messages + [_as_message(each) for each in state.get(self.input_key) or ()]
+
+    def remembered(self, state: State, messages: list[Message], text: str) -> Updates:
+        """The turn that was, for the nodes that ask with history."""
+        if self.history is None:
+            return {}
+        last = [each for each in messages if each["role"] == "user"][-1:]
+        return {HISTORY: [*(state.get(HISTORY) or []), [*last, {"role": "assistant", "content": text}]]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmNode(AskingNode):
+    """Asks one model; `post` makes updates of the reply and the state."""
+
+    model: Asked
+    post: Callable[[Reply, State], Any]
+    tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        if self.pre is not None:
+            state = _after(self.pre(state), state)
+        messages = self.conversation(state)
+        [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
+        return self.updates(response, state, messages)
+
+    def updates(self, response: Text, state: State, messages: list[Message]) -> Updates:
+        """What the state gets of an answer."""
+        calls = [_told(call) for call in response.calls]
+        if self.tools:
+            state["tool_calls"] = calls
+        updates = self.post(Reply(response.text, response.reasoning, calls), state)
+        if not isinstance(updates, Mapping):
+            raise NodeFailed(f"post_process of {self.name!r} gave {type(updates).__name__}, and must give a mapping")
+        told = {"tool_calls": calls} if self.tools else {}
+        return {**updates, **told, **self.remembered(state, messages, response.text)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentNode(LlmNode):
+    """Asks a model, calls the tools that it wants, and asks again with what they gave, until it wants none."""
+
+    max_turns: int
+    injected: Mapping[int, str]
+    """What the model is told before some turns, counted from 1."""
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        if self.pre is not None:
+            state = _after(self.pre(state), state)
+        messages = begun = self.conversation(state)
+        for turn in range(1, self.max_turns + 1):
+            if turn in self.injected:
+                messages = [*messages, {"role": "system", "content": self.injected[turn]}]
+            [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
+            if not response.calls:
+                return self.updates(response, state, begun)
+            asked = {"role": "assistant", "content": response.text or None, "tool_calls": list(response.calls)}
+            messages = [*messages, asked, *(yield from self._called(response.calls, walk))]
+        raise NodeFailed(f"the agent {self.name!r} still wanted tools after {self.max_turns} turns")
+
+    def _called(self, calls: Sequence[Mapping[str, Any]], walk: Walk) -> Any:
+        """What the tools gave, as messages; a tool that is not there, or raises, says so to the model."""
+        told = [_told(call) for call in calls]
+        known = [each for each in told if each["name"] in self.tools and isinstance(each["args"], dict)]
+        given = iter(
+            (yield [Call(_with_names(self.tools[each["name"]]), (each["args"],)) for each in known]) if known else ()
+        )
+        made: list[Message] = []
+        for each in told:
+            answer = (
+                next(given)
+                if each in known
+                else Failed(f"there is no such tool, or its arguments cannot be read: {each['name']}")
+            )
+            if isinstance(answer, Failed):
+                walk.noticed[BROKEN_CALLS] += 1
+            said = f"Error: {answer.reason}" if isinstance(answer, Failed) else answer.value
+            text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+            made.append({"role": "tool", "tool_call_id": each["id"], "content": text})
+        return made
+
+
+def _with_names(tool: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """A tool as a function of its arguments by name; one that waits still waits."""
+    if inspect.iscoroutinefunction(tool):
+
+        async def waiting(arguments: Mapping[str, Any]) -> Any:
+            return await tool(**arguments)
+
+        return waiting
+    return lambda arguments: tool(**arguments)
+
+
+def _told(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call of a tool as post-processors know it: name, args, id."""
+    function = call.get("function") or {}
+    try:
+        arguments = json.loads(function.get("arguments") or "{}")
+    except ValueError:
+        arguments = function.get("arguments")
+    return {"name": function.get("name", ""), "args": arguments, "id": call.get("id", ""), "type": "tool_call"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiLlmNode(AskingNode):
+    """Asks several models the same, all at once; `post` makes updates of the texts by label."""
+
+    models: Mapping[str, Asked]
+    post: Callable[[Mapping[str, Reply]], Any]
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        if self.pre is not None:
+            state = _after(self.pre(state), state)
+        messages = self.conversation(state)
+        responses = (yield from answers([model.ask(messages, walk) for model in self.models.values()], walk))[""]
+        replies = {
+            label: Reply(response.text, response.reasoning)
+            for label, response in zip(self.models, responses, strict=True)
+        }
+        updates: Updates = self.post(replies)
+        return updates
+
+
+@dataclass(frozen=True, slots=True)
+class SubgraphNode:
+    """A graph within a graph: the record goes through it from its START to its END."""
+
+    name: str
+    graph: Graph
+    asks: bool = True
+
+    def apply(self, state: State, walk: Walk) -> Updates:
+        raise NotImplementedError("this node asks")
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        return (yield from self.graph.steps(state, walk))
+
+
+def _after(given: Any, state: State) -> State:
+    """The state after a pre-processor, which may give a new one or change the old."""
+    if given is None or given is state:
+        return state
+    if not isinstance(given, Mapping):
+        raise NodeFailed(f"pre_process gave {type(given).__name__}, and must give the state")
+    return {**state, **given}
+
+
+def _as_message(each: Any) -> Message:
+    if isinstance(each, Mapping):
+        return {"role": str(each.get("role", "user")), "content": each.get("content", "")}
+    inner = getattr(each, "message", each)
+    kinds = {"ai": "assistant", "human": "user", "system": "system", "tool": "tool"}
+    return {"role": kinds.get(getattr(inner, "type", ""), "user"), "content": getattr(inner, "content", str(inner))}

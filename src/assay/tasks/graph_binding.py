@@ -1,0 +1,259 @@
+"""A graph file to a graph that can be walked: every dotted name becomes what it means, every node what it does."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.config.graph import (
+    END,
+    START,
+    AgentNode,
+    Asking,
+    LambdaNode,
+    LlmNode,
+    MultiLlmNode,
+    SamplerNode,
+    SubgraphNode,
+)
+from assay.config.graph_keys import output_keys
+from assay.config.graph_reading import GraphFile
+from assay.errors import ConfigError, Place, Problem
+from assay.plans import graph_nodes as plans
+from assay.plans.graph import Fork, Graph, Node, Way
+from assay.tasks.graph_models import GraphModels
+from assay.tasks.graph_tools import find_tools, parameters
+from assay.tasks.settings import Helpers
+
+MESSAGE = "sygra.core.graph.sygra_message.SygraMessage"
+
+
+@dataclass
+class Binder:
+    """Makes the nodes and ways of one graph file. `inner` finds the graph of a subgraph."""
+
+    file: GraphFile
+    models: GraphModels
+    helpers: Helpers
+    folder: str | None
+    inner: Callable[[str, Place], GraphFile]
+    trail: tuple[str, ...] = ()
+    problems: list[Problem] = field(default_factory=list)
+
+    def bind(self, finish: Callable[[dict[str, Any]], Mapping[str, Any]] = dict) -> Graph:
+        """The graph; whatever is wrong with its names is raised, all of it together."""
+        nodes: dict[str, Node] = {}
+        for name, node in self.file.nodes.items():
+            if node.node_state == "active":
+                try:
+                    nodes[name] = self._node(name, node)
+                except ConfigError as error:
+                    self.problems += error.problems
+        ways = {name: self._way(name) for name in (*self.file.nodes, START)}
+        if self.problems:
+            raise ConfigError(self.problems)
+        steps = self.file.config.graph_config.graph_properties.max_steps
+        return Graph(nodes, ways, ways[START], steps, finish)
+
+    def _way(self, source: str) -> Way:
+        """Where edges lead from a node."""
+        always, forks = [], []
+        for number, edge in enumerate(self.file.edges):
+            if edge.source != source:
+                continue
+            if edge.condition is None:
+                always.append(str(edge.target))
+                continue
+            place = self.file.place("graph_config", "edges", number, "condition")
+            try:
+                condition = self.function(edge.condition, place, 1)
+            except ConfigError as error:
+                self.problems += error.problems
+                continue
+            paths: dict[object, str] = {said: str(target) for said, target in (edge.path_map or {}).items()}
+            ends: dict[object, str] = {"__end__": paths[END]} if END in paths else {}
+            forks.append(Fork(condition, {**ends, **paths}))
+        return Way(tuple(always), tuple(forks))
+
+    def function(self, name: str, place: Place, *counts: int) -> Callable[..., Any]:
+        """What a dotted name calls: a function, or `apply` of a class; it must take one of so many arguments."""
+        found = self.helpers.dotted(name, self.folder, place)
+        made = _callable(found, name, place)
+        taken = _arguments(made)
+        if (
+            taken is not None
+            and counts
+            and not any(least <= count <= most for count in counts for least, most in [taken])
+        ):
+            what = f"{name} takes {taken[0]} arguments, and is called with {' or '.join(map(str, counts))}"
+            raise ConfigError([Problem(place, what, "change its parameters")])
+        return made
+
+    def _node(self, name: str, node: Any) -> Node:
+        if isinstance(node, LambdaNode):
+            place = self.file.node_place(name, "lambda")
+            function = self.function(node.function, place, 2)
+            told = self.told(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
+            return plans.LambdaNode(name, function, told, inspect.iscoroutinefunction(function))
+        if isinstance(node, SamplerNode):
+            drawn = {key: (each.values, each.weights) for key, each in self.file.attributes[name].items()}
+            return plans.SamplerNode(name, drawn)
+        if isinstance(node, SubgraphNode):
+            return self._subgraph(name, node)
+        return self._asking(name, node)
+
+    def told(self, name: str) -> dict[str, Any]:
+        """A node as its file writes it, for the functions that are told all of it."""
+        raw = self.file.config.graph_config.nodes[name]
+        return dict(raw) if isinstance(raw, Mapping) else {}
+
+    def _asking(self, name: str, node: LlmNode | MultiLlmNode) -> Node:
+        pre = node.pre_process
+        properties = self.file.config.graph_config.graph_properties
+        multiturn = properties.chat_conversation == "multiturn"
+        shared: dict[str, Any] = {
+            "name": name,
+            "prompt": plans.Prompt.of(node.prompt),
+            "input_key": node.input_key,
+            "pre": self.function(pre, self.file.node_place(name, "pre_process"), 1) if pre is not None else None,
+            "history": (properties.chat_history_window_size if multiturn else 0) if node.chat_history else None,
+        }
+        places = {label: self.file.node_place(name, "models", label) for label in self.file.models[name]}
+        if isinstance(node, LlmNode):
+            places[""] = self.file.node_place(name, "model")
+        tools = (
+            find_tools(node.tools, self.helpers, self.folder, self.file.node_place(name, "tools")) if node.tools else {}
+        )
+        told = parameters(tools, node.tool_choice) if tools else None
+        models = {
+            label: self.models.asked(model, places[label], told) for label, model in self.file.models[name].items()
+        }
+        if isinstance(node, LlmNode):
+            functions = {key: tool.function for key, tool in tools.items()}
+            shared |= {"model": models[""], "post": self._post(name, node), "tools": functions}
+            if not isinstance(node, AgentNode):
+                return plans.LlmNode(**shared)
+            injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
+            return plans.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
+        return plans.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
+
+    def _post(self, name: str, node: LlmNode) -> Callable[[plans.Reply, dict[str, Any]], Any]:
+        if node.post_process is None:
+            return _into(node)
+        place = self.file.node_place(name, "post_process")
+        function = self.function(node.post_process, place, 1, 2)
+        taken = _arguments(function)
+        with_state = taken is None or taken[1] >= 2
+        wrap: Callable[[Any], Any] = (
+            self.helpers.dotted(MESSAGE, None, place)
+            if isinstance(self.helpers.dotted(node.post_process, self.folder, place), type)
+            else _itself
+        )
+        if with_state:
+            return lambda reply, state: function(wrap(reply), state)
+        return lambda reply, state: function(wrap(reply))  # noqa: ARG005  # the shape of a post-processor
+
+    def _multi_post(self, name: str, node: MultiLlmNode) -> Callable[[Mapping[str, plans.Reply]], Any]:
+        if node.multi_llm_post_process is not None:
+            return self.function(node.multi_llm_post_process, self.file.node_place(name, "multi_llm_post_process"), 1)
+        [key] = output_keys(node.output_keys)[:1] or ("messages",)
+        return lambda replies: {key: [{label: reply.content for label, reply in replies.items()}]}
+
+    def _subgraph(self, name: str, node: SubgraphNode) -> Node:
+        place = self.file.node_place(name, "subgraph")
+        if node.subgraph in self.trail:
+            what = f"graphs contain each other in a circle: {' → '.join((*self.trail, node.subgraph))}"
+            raise ConfigError([Problem(place, what, "take one out")])
+        found = self.inner(node.subgraph, place)
+        changed = changed_nodes(found, node.node_config_map, self.file.node_place(name, "node_config_map"))
+        folder = found.fields.origin("graph_config").folder
+        models = GraphModels(
+            changed,
+            self.models.settings,
+            self.helpers,
+            self.models.gen_kwargs,
+            folder,
+            self.models.wanted,
+            self.models.used,
+            self.models.with_tools,
+        )
+        below = Binder(changed, models, self.helpers, folder, self.inner, (*self.trail, node.subgraph))
+        return plans.SubgraphNode(name, below.bind())
+
+
+def changed_nodes(graph: GraphFile, changes: Mapping[str, object], place: Place) -> GraphFile:
+    """A graph with some keys of its nodes changed."""
+    if not changes:
+        return graph
+    from assay.config.fields import Fields
+    from assay.config.graph_reading import read_graph
+
+    unknown = sorted(set(map(str, changes)) - set(graph.nodes))
+    if unknown or not all(isinstance(each, Mapping) for each in changes.values()):
+        what = f"the subgraph has no node {unknown[0]!r}" if unknown else "changes must be mappings of keys"
+        raise ConfigError([Problem(place, what, f"its nodes are: {', '.join(graph.nodes)}")])
+    shape: Any = graph.fields["graph_config"]
+    copies = _copies(changes)
+    renamed = {name: each.pop("prompt_placeholder_map", None) for name, each in copies.items()}
+    nodes = {name: {**node, **copies.get(name, {})} for name, node in shape["nodes"].items()}
+    for name, names in renamed.items():
+        if names and "prompt" in nodes[name]:
+            nodes[name]["prompt"] = _renamed(nodes[name]["prompt"], names)
+    values = {**dict(graph.fields), "graph_config": {**shape, "nodes": nodes}}
+    problems: list[Problem] = []
+    made = read_graph(Fields.of(values, graph.fields.origin("graph_config")), problems)
+    if made is None:
+        raise ConfigError(problems)
+    return made
+
+
+def _copies(changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {str(name): dict(each) for name, each in changes.items()}
+
+
+def _renamed(prompt: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(prompt, str):
+        for old, new in names.items():
+            prompt = prompt.replace("{" + old + "}", "{" + new + "}")
+        return prompt
+    if isinstance(prompt, Mapping):
+        return {key: _renamed(value, names) for key, value in prompt.items()}
+    return [_renamed(each, names) for each in prompt] if isinstance(prompt, Sequence) else prompt
+
+
+def _into(node: Asking) -> Callable[[plans.Reply, dict[str, Any]], Any]:
+    """Puts the text of a reply where the node says; a list has one key there, which was checked."""
+    [key] = output_keys(node.output_keys)[:1]
+    if key == "messages":
+        role = node.output_role
+        return lambda reply, state: {"messages": [{"role": role, "content": reply.content}]}  # noqa: ARG005
+    return lambda reply, state: {key: reply.content}  # noqa: ARG005  # the shape of a post-processor
+
+
+def _itself(reply: Any) -> Any:
+    return reply
+
+
+def _callable(found: Any, name: str, place: Place) -> Callable[..., Any]:
+    if not isinstance(found, type):
+        if callable(found):
+            function: Callable[..., Any] = found
+            return function
+        raise ConfigError([Problem(place, f"{name} is no function and no class", "name one of them")])
+    if not hasattr(found, "apply"):
+        raise ConfigError([Problem(place, f"the class {name} has no `apply`", "give it one")])
+    made: Callable[..., Any] = found.apply
+    if not isinstance(inspect.getattr_static(found, "apply"), staticmethod | classmethod):
+        made = found().apply
+    return made
+
+
+def _arguments(function: Callable[..., Any]) -> tuple[int, int] | None:
+    """How many arguments a function takes at least and at most; None where it cannot be told."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    places = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    many = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    return sum(each.default is each.empty for each in places), 99 if many else len(places)
