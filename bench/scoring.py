@@ -53,7 +53,7 @@ def main(count: int) -> None:
     from assay.records import Generate, Sample, Text
     from assay.scorers.loop import Document, grouped
     from assay.tasks.instances import _ALONE
-    from assay.tasks.prepare import scoring
+    from assay.tasks.scoring import scoring
     from assay.tasks.settings import Settings
     from bench.measure import peak_memory
 

@@ -39,7 +39,7 @@ def test_a_graph_of_sygra_runs_and_leaves_its_output_and_its_report(tmp_path: Pa
         "total_records": 4, "status": "success", "requested": 4, "ok": 4, "failed": 0, "skipped": 0,
     }  # fmt: skip
     assert report["results"] == {"accuracy": {"accuracy": 0.75}}
-    bodies = [each["body"] for each in fetched(talking, "/log")][1:]  # the first is the greeting
+    bodies = [each["body"] for each in fetched(talking, "/log")][2:]  # the first are the greeting, which is said twice
     assert [message["role"] for message in bodies[0]["messages"]] == ["system", "user"]
     assert bodies[0]["temperature"] == 0.1
     assert bodies[0]["response_format"]["json_schema"]["schema"]["required"] == ["predicted_answer"]
@@ -63,7 +63,7 @@ def test_a_record_whose_request_fails_for_good_is_counted_and_is_no_wrong_answer
 def test_an_answer_without_its_fields_is_asked_for_once_more_and_counted(tmp_path: Path, talking: str) -> None:
     folder = write_graph(tmp_path, [{"task_id": 1, "problem": '{"say": "just words"}', "answer": "x"}, *RECORDS])
     found = assay.simple_evaluate(**model(talking), tasks=[str(folder)])
-    assert len(fetched(talking, "/log")) == 1 + 5 + 1
+    assert len(fetched(talking, "/log")) == 2 + 5 + 1
     noticed = found["assay"]["tasks"]["eval.question_answering.simpleqa"]["noticed"]
     assert noticed["asked again for structured output"] == 1
     assert noticed["without the structured output asked for"] == 1
@@ -77,7 +77,7 @@ def test_a_second_run_asks_nothing_and_leaves_the_same_files(tmp_path: Path, tal
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*_20*")}
     asked = len(fetched(talking, "/log"))
     assay.simple_evaluate(**options)
-    assert len(fetched(talking, "/log")) == asked + 1  # the greeting
+    assert len(fetched(talking, "/log")) == asked + 2  # the greeting
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*_20*")} == before
     assert len(before) == 2
 
@@ -147,7 +147,7 @@ def test_an_agent_calls_tools_until_the_model_wants_none(tmp_path: Path, talking
     assert found["assay"]["status"] == "complete"
     asked = len(bodies)
     assay.simple_evaluate(**options)  # calls of tools are in the journal, too
-    assert len(fetched(talking, "/log")) == asked + 1
+    assert len(fetched(talking, "/log")) == asked + 2
 
 
 def test_a_tool_that_fails_says_so_to_the_model_and_is_counted(tmp_path: Path, talking: str) -> None:

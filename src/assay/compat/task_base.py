@@ -14,7 +14,7 @@ from assay.samples.data import data_set
 from assay.samples.fewshot import Leaks, Sampler, default_sampler
 from assay.samples.rows import DataError
 from assay.scorers.loop import Scoring
-from assay.tasks.prepare import scoring
+from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task as OurTask
 

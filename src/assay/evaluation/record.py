@@ -10,6 +10,7 @@ from typing import Any
 
 import assay
 from assay.config.arguments import parse_arguments
+from assay.config.option import yaml_fields
 from assay.config.run import RunConfig
 from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role
@@ -54,7 +55,7 @@ def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> dict[str, Any]:
 def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
     """What is needed to find the tasks of a run again: its options without secrets, and what conditions spoke of."""
     defaults = RunConfig()
-    options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    options = {f.name: getattr(config, f.name) for f in yaml_fields(RunConfig)}
     given = {name: value for name, value in options.items() if value != getattr(defaults, name)}
     roots = manager.catalog.roots
     given["tasks"] = [_named(each) for each in config.tasks]

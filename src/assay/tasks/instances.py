@@ -16,7 +16,7 @@ from assay.scorers.metrics import Metric
 from assay.scorers.reduce import mean
 from assay.scorers.results import CHOICE, GENERATE, Result
 from assay.scorers.scorer import Scorer
-from assay.tasks.prepare import scoring
+from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from assay.records import Generate, Loglikelihood, Request, Rolling, Sample
 from assay.samples.prompt import Prompter
 from assay.scorers.results import GENERATE, ROLLING
-from assay.tasks.prepare import PreparedTask, has_multiple_inputs, scoring, with_settings
+from assay.tasks.prepare import PreparedTask, has_multiple_inputs, with_settings
 from assay.tasks.resolve import resolved
+from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 

@@ -23,8 +23,8 @@ from assay.samples.rows import DataError
 from assay.samples.templates import is_template, template
 from assay.scorers.scorer import Scorer
 from assay.tasks.manager import TaskManager
-from assay.tasks.prepare import scoring
 from assay.tasks.resolve import resolved
+from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
