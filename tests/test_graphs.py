@@ -1,11 +1,13 @@
 """What graphs do: nodes, ways, loops, states; and what is refused before the first request."""
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import assay
@@ -365,6 +367,33 @@ def test_post_processors_of_users_write_files_of_their_own_and_can_follow_each_o
     assert the_file(tmp_path / "run", "Further_*.json") == [{"was": 20}]
     assert found["assay"]["status"] == "incomplete"
     assert account(found)["no_value"] == {"Broken,none": "Broken raised ValueError: no"}
+
+
+def test_further_copies_of_the_output_are_written_where_sinks_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kinds = ("json", "jsonl", "csv", "parquet")
+    sinks = ", ".join(f"{{type: {kind}, file_path: copies/all.{kind}}}" for kind in kinds)
+    graph = LOOP.replace(
+        "    graph_config:",
+        f"    data_config: {{source: {{type: disk, file_path: records.jsonl}}, sink: [{sinks}]}}\n    graph_config:",
+        1,
+    )
+    folder = write_graph(tmp_path, [{"x": 5, "more": {"a": [1, "ü"]}}, {"x": 6, "more": {}}], dedent(graph), code=NOTE)
+    assay.simple_evaluate(scripted(last), tasks=[str(folder)], output_path=str(tmp_path / "run"))
+    expected = [{"x": 6, "more": {"a": [1, "ü"]}, "id": 0}, {"x": 7, "more": {}, "id": 1}]
+    copies = tmp_path / "copies"
+    assert json.loads((copies / "all.json").read_text()) == expected
+    assert [json.loads(line) for line in (copies / "all.jsonl").read_text().splitlines()] == expected
+    plain = [{**record, "more": json.loads(json.dumps(record["more"]))} for record in expected]
+    with (copies / "all.csv").open() as text:
+        rows = [
+            {"x": int(row["x"]), "more": json.loads(row["more"]), "id": int(row["id"])} for row in csv.DictReader(text)
+        ]
+    assert rows == plain
+    table = pq.read_table(copies / "all.parquet").to_pylist()
+    assert [{**row, "more": json.loads(row["more"])} for row in table] == plain
 
 
 TYPOS = {

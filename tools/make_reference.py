@@ -30,6 +30,7 @@ from assay.config.graph import (
     SamplerNode,
     SchemaConfig,
     SchemaField,
+    SinkConfig,
     SourceConfig,
     StructuredOutput,
     SubgraphNode,
@@ -49,6 +50,7 @@ PAGES = {
             GraphConfig,
             DataConfig,
             SourceConfig,
+            SinkConfig,
             Transformation,
             GraphShape,
             EdgeConfig,
@@ -68,7 +70,7 @@ PAGES = {
             SchemaField,
             PostProcess,
         ],
-    ),  # fmt: skip
+    ),
     "format": ("Keys of a format", [FormatConfig]),
     "run": ("Keys of a run", [RunConfig]),
 }
@@ -104,8 +106,8 @@ def readable(kind: str) -> str:
     """A type in the words of YAML."""
     for old, new in (
         ("collections.abc.", ""), ("typing.", ""), ("assay.records.", ""), ("assay.config.task.", ""),
-        ("assay.config.group.", ""), ("assay.config.graph.", ""), ("Mapping[str, object]", "mapping"), ("tuple[object, ...]", "list"),
-        ("Function", "`!function`"), ("tuple[", "list of ["), (", ...]", "]"), (" | None", ""), ("NoneType", "null"),
+        ("assay.config.group.", ""), ("assay.config.graph.", ""), ("Mapping[str, object]", "mapping"),
+        ("tuple[object, ...]", "list"), ("Function", "`!function`"), ("tuple[", "list of ["), (", ...]", "]"), (" | None", ""), ("NoneType", "null"),
     ):  # fmt: skip
         kind = kind.replace(old, new)
     return kind.replace("|", "or")

@@ -258,7 +258,8 @@ class GraphTask:
         assert self.task.graph is not None
         form = self.task.graph.config.output_config.format
         compat = "sygra" if self.settings.graphs.like_sygra else None
-        self._files = GraphFiles(folder, created, self.processors, form, self.size, label, compat)
+        sinks = self.task.graph.config.data_config.sink
+        self._files = GraphFiles(folder, created, self.processors, form, self.size, label, compat, sinks)
         return self._files
 
     def conclude(self) -> Mapping[ScoreKey, Estimate]:
