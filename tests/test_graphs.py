@@ -338,6 +338,22 @@ def test_jsonl_is_written_where_it_is_asked_for_and_post_processed_too(tmp_path:
     assert report["results"]["accuracy"]["accuracy"] == 0.75
 
 
+def test_a_record_may_hold_what_json_is_not_made_for(tmp_path: Path) -> None:
+    code = """
+    def odd(node, state):
+        return {**state, "large": 2**70, "half": "\\ud800", "kinds": {3, 1}, "nothing": float("nan"), 5: "five"}
+    """
+    graph = """
+    graph_config:
+      nodes: {odd: {node_type: lambda, lambda: code.odd, output_keys: [large, half, kinds]}}
+      edges: [{from: START, to: odd}, {from: odd, to: END}]
+    output_config: {output_map: {large: {from: large}, kinds: {from: kinds}, half: {from: half}}}
+    """
+    found, [record] = run(tmp_path, graph, [{"x": 1}], code=code)
+    assert found["assay"]["status"] == "complete"
+    assert record == {"large": 2**70, "kinds": [1, 3], "half": "\ud800"}
+
+
 def test_post_processors_of_users_write_files_of_their_own_and_can_follow_each_other(tmp_path: Path) -> None:
     code = """
     from sygra.core.graph.graph_postprocessor import GraphPostProcessor

@@ -1,5 +1,6 @@
 """The samples of a task as Parquet: what an analysis reads without loading a run."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -141,7 +142,14 @@ def _json(value: Any) -> str:
     try:
         return orjson.dumps(value).decode()
     except TypeError:  # keys that are numbers, values that are arrays: allowed, and slower for all if always asked for
+        return _odd_json(value)
+
+
+def _odd_json(value: Any) -> str:
+    try:
         return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
+    except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
+        return json.dumps(value, default=_plain)
 
 
 def _plain(value: Any) -> Any:

@@ -158,7 +158,10 @@ class GraphFiles:
 def record_line(record: Mapping[str, Any]) -> bytes:
     """A record as a line of JSON."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
-    return orjson.dumps(record, default=_plain, option=options)
+    try:
+        return orjson.dumps(record, default=_plain, option=options)
+    except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
+        return json.dumps(record, default=_plain).encode()
 
 
 def _plain(value: Any) -> Any:
