@@ -160,6 +160,13 @@ def test_what_a_condition_says_must_be_in_the_path_map(tmp_path: Path) -> None:
     assert account(found)["reasons"] == {"a condition said 'again', and path_map has: END, forward": 1}
 
 
+def test_yes_and_no_in_a_path_map_are_words_although_yaml_makes_truths_of_them(tmp_path: Path) -> None:
+    graph = LOOP.replace("code.far", "code.is_far").replace("{END: END, again: more}", "{yes: END, no: more}")
+    code = NOTE + '    def is_far(state):\n        return "yes" if state["x"] > 2 else "no"\n'
+    _, output = run(tmp_path, graph, [{"x": 0}, {"x": 5}], code=code)
+    assert [record["x"] for record in output] == [3, 6]
+
+
 def test_async_lambdas_are_awaited_beside_each_other(tmp_path: Path) -> None:
     graph = """
     graph_config:
