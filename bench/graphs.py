@@ -1,7 +1,6 @@
 """Graph evaluations: SyGra's own files, CPU and memory a record, kills, failures. SyGra's numbers are of reference/sygra.md."""
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -90,15 +89,9 @@ def _records(folder: Path, count: int, *, fail: int) -> None:
 
 def client(python: Path, *arguments: object) -> dict[str, float]:
     command = [str(python), "-m", "bench.graph_client", *map(str, arguments)]
-    ended = subprocess.run(
-        command, cwd=ROOT, env=bare_environment() | _path(), check=True, capture_output=True, text=True
-    )
+    ended = subprocess.run(command, cwd=ROOT, env=bare_environment(), check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
     return found
-
-
-def _path() -> dict[str, str]:
-    return {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
 
 
 def three_nodes(python: Path) -> Said:
@@ -157,7 +150,7 @@ def _command(python: Path, folder: Path, out: Path, url: str, more: str) -> list
 
 def _run(python: Path, folder: Path, out: Path, url: str, more: str) -> "subprocess.CompletedProcess[bytes]":
     command = _command(python, folder, out, url, more)
-    return subprocess.run(command, cwd=WORLD, env=bare_environment() | _path(), check=False, capture_output=True)
+    return subprocess.run(command, cwd=WORLD, env=bare_environment(), check=False, capture_output=True)
 
 
 def kills(python: Path) -> Said:
@@ -172,7 +165,7 @@ def kills(python: Path) -> Said:
             out = WORLD / f"killed{number}"
             process = subprocess.Popen(
                 _command(python, WORLD / "tasks/asked", out, url, "seed=1"), cwd=WORLD,
-                env=bare_environment() | _path(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env=bare_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
             time.sleep(draw.uniform(0.3, 0.98) * took)
             process.send_signal(signal.SIGKILL)

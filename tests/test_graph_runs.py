@@ -30,6 +30,8 @@ def test_a_graph_of_sygra_runs_and_leaves_its_output_and_its_report(tmp_path: Pa
     assert row["exact_match_stderr,none"] == pytest.approx(0.25)
     assert row["accuracy,none"] == 0.75
     assert found["assay"]["status"] == "complete"
+    told = found["configs"]["eval.question_answering.simpleqa"]["graph_config"]["nodes"]["unit_metrics"]
+    assert told["golden_key"] == "answer"
     output = the_file(tmp_path / "run", "output_*.json")
     assert [record["original_index"] for record in output] == [7, 8, 9, 10]
     assert [record["exact_match_result"]["correct"] for record in output] == [True, True, False, True]

@@ -1,11 +1,13 @@
 """What graphs do: nodes, ways, loops, states; and what is refused before the first request."""
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import assay
@@ -156,6 +158,13 @@ def test_what_a_condition_says_must_be_in_the_path_map(tmp_path: Path) -> None:
     graph = LOOP.replace("again: more", "forward: more")
     found, _ = run(tmp_path, graph, [{"x": 0}], code=NOTE)
     assert account(found)["reasons"] == {"a condition said 'again', and path_map has: END, forward": 1}
+
+
+def test_yes_and_no_in_a_path_map_are_words_although_yaml_makes_truths_of_them(tmp_path: Path) -> None:
+    graph = LOOP.replace("code.far", "code.is_far").replace("{END: END, again: more}", "{yes: END, no: more}")
+    code = NOTE + '    def is_far(state):\n        return "yes" if state["x"] > 2 else "no"\n'
+    _, output = run(tmp_path, graph, [{"x": 0}, {"x": 5}], code=code)
+    assert [record["x"] for record in output] == [3, 6]
 
 
 def test_async_lambdas_are_awaited_beside_each_other(tmp_path: Path) -> None:
@@ -336,6 +345,22 @@ def test_jsonl_is_written_where_it_is_asked_for_and_post_processed_too(tmp_path:
     assert report["results"]["accuracy"]["accuracy"] == 0.75
 
 
+def test_a_record_may_hold_what_json_is_not_made_for(tmp_path: Path) -> None:
+    code = """
+    def odd(node, state):
+        return {**state, "large": 2**70, "half": "\\ud800", "kinds": {3, 1}, "nothing": float("nan"), 5: "five"}
+    """
+    graph = """
+    graph_config:
+      nodes: {odd: {node_type: lambda, lambda: code.odd, output_keys: [large, half, kinds]}}
+      edges: [{from: START, to: odd}, {from: odd, to: END}]
+    output_config: {output_map: {large: {from: large}, kinds: {from: kinds}, half: {from: half}}}
+    """
+    found, [record] = run(tmp_path, graph, [{"x": 1}], code=code)
+    assert found["assay"]["status"] == "complete"
+    assert record == {"large": 2**70, "kinds": [1, 3], "half": "\ud800"}
+
+
 def test_post_processors_of_users_write_files_of_their_own_and_can_follow_each_other(tmp_path: Path) -> None:
     code = """
     from sygra.core.graph.graph_postprocessor import GraphPostProcessor
@@ -365,6 +390,33 @@ def test_post_processors_of_users_write_files_of_their_own_and_can_follow_each_o
     assert the_file(tmp_path / "run", "Further_*.json") == [{"was": 20}]
     assert found["assay"]["status"] == "incomplete"
     assert account(found)["no_value"] == {"Broken,none": "Broken raised ValueError: no"}
+
+
+def test_further_copies_of_the_output_are_written_where_sinks_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kinds = ("json", "jsonl", "csv", "parquet")
+    sinks = ", ".join(f"{{type: {kind}, file_path: copies/all.{kind}}}" for kind in kinds)
+    graph = LOOP.replace(
+        "    graph_config:",
+        f"    data_config: {{source: {{type: disk, file_path: records.jsonl}}, sink: [{sinks}]}}\n    graph_config:",
+        1,
+    )
+    folder = write_graph(tmp_path, [{"x": 5, "more": {"a": [1, "ü"]}}, {"x": 6, "more": {}}], dedent(graph), code=NOTE)
+    assay.simple_evaluate(scripted(last), tasks=[str(folder)], output_path=str(tmp_path / "run"))
+    expected = [{"x": 6, "more": {"a": [1, "ü"]}, "id": 0}, {"x": 7, "more": {}, "id": 1}]
+    copies = tmp_path / "copies"
+    assert json.loads((copies / "all.json").read_text()) == expected
+    assert [json.loads(line) for line in (copies / "all.jsonl").read_text().splitlines()] == expected
+    plain = [{**record, "more": json.loads(json.dumps(record["more"]))} for record in expected]
+    with (copies / "all.csv").open() as text:
+        rows = [
+            {"x": int(row["x"]), "more": json.loads(row["more"]), "id": int(row["id"])} for row in csv.DictReader(text)
+        ]
+    assert rows == plain
+    table = pq.read_table(copies / "all.parquet").to_pylist()
+    assert [{**row, "more": json.loads(row["more"])} for row in table] == plain
 
 
 TYPOS = {

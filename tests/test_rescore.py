@@ -348,7 +348,9 @@ def test_a_damaged_samples_file_is_told_with_its_line(tmp_path: Path, synthetic:
 usages = st.none() | st.builds(
     Usage, st.integers(0, 9), st.integers(1, 9), st.floats(0, 9), st.integers(1, 3), st.integers(0, 3), st.just(0)
 )
-texts = st.builds(Text, st.text(), st.sampled_from([None, "stop", "length"]), st.none() | st.text(min_size=1), usages)
+texts = st.builds(
+    Text, st.text(), st.sampled_from([None, "stop", "length"]), st.none() | st.text(min_size=1), usages, st.just(())
+)
 lls = st.builds(Likelihood, st.floats(max_value=0, allow_nan=False), st.booleans(), usages)
 PARAMS = {"until": ["\n"], "temperature": 0.5}
 

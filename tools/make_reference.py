@@ -30,6 +30,7 @@ from assay.config.graph import (
     SamplerNode,
     SchemaConfig,
     SchemaField,
+    SinkConfig,
     SourceConfig,
     StructuredOutput,
     SubgraphNode,
@@ -49,6 +50,7 @@ PAGES = {
             GraphConfig,
             DataConfig,
             SourceConfig,
+            SinkConfig,
             Transformation,
             GraphShape,
             EdgeConfig,
@@ -105,8 +107,8 @@ def readable(kind: str) -> str:
     for old, new in (
         ("collections.abc.", ""), ("typing.", ""), ("assay.records.", ""), ("assay.config.task.", ""),
         ("assay.config.group.", ""), ("assay.config.graph.", ""), ("Mapping[str, object]", "mapping"),
-        ("tuple[object, ...]", "list"),
-        ("Function", "`!function`"), ("tuple[", "list of ["), (", ...]", "]"), (" | None", ""), ("NoneType", "null"),
+        ("tuple[object, ...]", "list"), ("Function", "`!function`"), ("tuple[", "list of ["), (", ...]", "]"),
+        (" | None", ""), ("NoneType", "null"),
     ):  # fmt: skip
         kind = kind.replace(old, new)
     return kind.replace("|", "or")

@@ -70,13 +70,23 @@ class SourceConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SinkConfig:
+    """A further copy of the output."""
+
+    type: Literal["json", "jsonl", "csv", "parquet"] = option(
+        "How it is written; in csv and parquet, mappings and lists are JSON."
+    )
+    file_path: str = option("Where, from the working directory.")
+    alias: str | None = option("No effect.", None)
+    encoding: str = option("How its text is written.", "utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
     """The records of a graph."""
 
     source: tuple[SourceConfig, ...] | None = option("Where they come from; empty ones when absent.", None, many=True)
-    sink: object = option(
-        "A further copy of the output.", None, check=_not_yet("the run's folder has the output; copy it from there")
-    )
+    sink: tuple[SinkConfig, ...] = option("Further copies of the output.", (), many=True)
     resumable: bool = option("No effect: every run with a folder is.", False)
     id_column: str | None = option("The column that is the `id` of a record.", None)
     num_records: int | None = option("How many empty records there are where no source is named.", None)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from assay.config.braces import Braces
 from assay.config.graph import Asking, LambdaNode, SubgraphNode
 from assay.config.graph_reading import GraphFile, texts_of
-from assay.errors import Place, Problem, did_you_mean
+from assay.errors import Place, Problem, nearest
 
 ALWAYS = ("id", "messages", "tool_calls", "__chat_history__")
 """Keys of every state."""
@@ -55,6 +55,6 @@ def _of_prompt(graph: GraphFile, name: str, node: Asking, known: set[str]) -> It
 
 
 def _problem(key: str, known: set[str], place: Place) -> Problem:
-    return Problem(
-        place, f"nothing produces {key!r}: no column of the records, no output_keys", did_you_mean(key, known)
-    )
+    near = nearest(key, known, count=1)
+    fix = f"did you mean {near[0]!r}?" if near else "add it to the output_keys of the node that writes it"
+    return Problem(place, f"nothing produces {key!r}: no column of the records, no output_keys", fix)

@@ -215,14 +215,14 @@ def _json(value: Any) -> str:
     try:
         return orjson.dumps(value).decode()
     except TypeError:  # keys that are numbers, values that are arrays: allowed, and slower for all if always asked for
-        return _any_json(value)
+        return _odd_json(value)
 
 
-def _any_json(value: Any) -> str:
+def _odd_json(value: Any) -> str:
     try:
         return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
-    except TypeError:  # whole numbers beyond 64 bits
-        return json.dumps(value, default=_plain, ensure_ascii=False)
+    except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
+        return json.dumps(value, default=_plain)
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.plans.graph import Graph
 from assay.records import Asking, Estimate, Failed, FilterScores, Response, Sample, ScoreKey, Text
-from assay.runs.redact import redacted
+from assay.runs.redact import HIDDEN, redacted_text
 from assay.samples.data import Split, columns_of
 from assay.samples.graph_rows import Transform, graph_rows
 from assay.samples.rows import DataError
@@ -30,6 +30,8 @@ from assay.tasks.task import Task
 from assay.tasks.unit_metrics import unit_metric_fields
 
 SUFFIX = "_result"
+SECRETS = ("auth_token", "token", "api_key", "password")
+"""Keys of graph files whose values are written nowhere."""
 ReadGraph = Callable[[str, Place], GraphFile]
 """Finds the graph of another file by its name."""
 
@@ -168,6 +170,17 @@ def _scored(file: GraphFile, fields: Sequence[str], processors: Sequence[Process
     return {column.removesuffix(SUFFIX): column for column in dict.fromkeys(shown)}
 
 
+def _without_secrets(value: Any, name: str) -> Any:
+    """A value of the file; `golden_key` and its like are no secrets, and prompts stay as they are."""
+    if name in SECRETS:
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(inner, name) for inner in value]
+    return redacted_text(value) if isinstance(value, str) and name in ("url", "base_url") else value
+
+
 @dataclass
 class GraphTask:
     """A graph, ready to be run. `scored` are its rows: each the mean of a column of unit results."""
@@ -193,6 +206,14 @@ class GraphTask:
     def size(self) -> int:
         return count(self.docs, self.task.name, self.settings)
 
+    @cached_property
+    def _golden(self) -> str | None:
+        """The column that answers are compared with, where unit metrics say so."""
+        assert self.task.graph is not None
+        nodes = self.task.graph.nodes.values()
+        found = (node.settings.get("golden_key") for node in nodes if isinstance(node, LambdaNode))
+        return next((str(key) for key in found if key is not None), None)
+
     @property
     def source(self) -> str:
         return self.fingerprint
@@ -212,7 +233,8 @@ class GraphTask:
 
     def samples(self) -> Iterator[Sample]:
         for doc_id, doc in chosen(self.docs, self.task.name, self.settings):
-            yield Sample(doc_id, doc, (), None, None)
+            target = doc.get(self._golden) if self._golden is not None else None
+            yield Sample(doc_id, doc, (), target, target)
 
     def plan(self, sample: Sample) -> Asking:
         return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}")
@@ -256,15 +278,15 @@ class GraphTask:
 
     def described(self) -> Mapping[str, object]:
         """The file, without its secrets."""
-        found: Mapping[str, object] = redacted(dict(self.task.fields))
-        return found
+        return {key: _without_secrets(value, key) for key, value in self.task.fields.items()}
 
     def files(self, folder: Path | None, created: float, label: str) -> GraphFiles:
         """What takes its records in a run."""
         assert self.task.graph is not None
         form = self.task.graph.config.output_config.format
         compat = "sygra" if self.settings.graphs.like_sygra else None
-        self._files = GraphFiles(folder, created, self.processors, form, self.size, label, compat)
+        sinks = self.task.graph.config.data_config.sink
+        self._files = GraphFiles(folder, created, self.processors, form, self.size, label, compat, sinks)
         return self._files
 
     def conclude(self) -> Mapping[ScoreKey, Estimate]:

@@ -72,7 +72,7 @@ class Binder:
                 continue
             paths: dict[object, str] = {said: str(target) for said, target in (edge.path_map or {}).items()}
             ends: dict[object, str] = {"__end__": paths[END]} if END in paths else {}
-            forks.append(Fork(condition, {**ends, **paths}))
+            forks.append(Fork(condition, {**ends, **_spelt(paths), **paths}))
         return Way(tuple(always), tuple(forks))
 
     def function(self, name: str, place: Place, *counts: int) -> Callable[..., Any]:
@@ -219,6 +219,13 @@ def _renamed(prompt: Any, names: Mapping[str, str]) -> Any:
     if isinstance(prompt, Mapping):
         return {key: _renamed(value, names) for key, value in prompt.items()}
     return [_renamed(each, names) for each in prompt] if isinstance(prompt, Sequence) else prompt
+
+
+def _spelt(paths: Mapping[object, str]) -> dict[object, str]:
+    """Ways that YAML has made true and false of, by the words that may have stood there."""
+    words = {True: ("yes", "true", "on"), False: ("no", "false", "off")}
+    truths = [said for said in paths if isinstance(said, bool)]
+    return {word: paths[truth] for truth in truths for word in (*words[truth], *map(str.capitalize, words[truth]))}
 
 
 def _into(node: Asking) -> Callable[[plans.Reply, dict[str, Any]], Any]:

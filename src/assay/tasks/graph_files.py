@@ -11,10 +11,12 @@ from typing import Any
 
 import orjson
 
+from assay.config.graph import SinkConfig
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.records import Estimate, Outcome, ScoreKey
 from assay.runs.samples import Kept
+from assay.runs.sinks import write_sink
 from assay.samples.spill import Spilled
 from assay.tasks.collate import Counts, MetricCollatorPostProcessor
 from assay.tasks.settings import Helpers
@@ -81,9 +83,9 @@ class GraphFiles:
     asked: int
     label: str = ""
     compat: str | None = None
+    sinks: Sequence[SinkConfig] = ()
     failed: int = 0
     reports: dict[str, Any] = field(default_factory=dict)
-    wrong: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         form = self.form or ("json" if self.asked <= MANY else "jsonl")
@@ -107,8 +109,10 @@ class GraphFiles:
         """Nothing is held back."""
 
     def conclude(self) -> dict[ScoreKey, Estimate]:
-        """Let post-processors look at all records, each once; the numbers of the report are rows."""
+        """Write copies, and let post-processors look at all records, each once; the numbers of the report are rows."""
         counts = Counts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
+        for sink in self.sinks:
+            write_sink(Path(sink.file_path).expanduser(), sink.type, self.records, sink.encoding)
         previous: Any = self.records
         rows: dict[ScoreKey, Estimate] = {}
         for each in self.processors:
@@ -154,7 +158,10 @@ class GraphFiles:
 def record_line(record: Mapping[str, Any]) -> bytes:
     """A record as a line of JSON."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
-    return orjson.dumps(record, default=_plain, option=options)
+    try:
+        return orjson.dumps(record, default=_plain, option=options)
+    except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
+        return json.dumps(record, default=_plain).encode()
 
 
 def _plain(value: Any) -> Any:

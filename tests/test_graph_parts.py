@@ -1,0 +1,266 @@
+"""The parts of graphs: prompts with braces, joins of sources, structured answers, models files, calls of the engine."""
+
+import asyncio
+import string
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.config.braces import Braces
+from assay.config.graph import SourceConfig
+from assay.engine import Ended, Engine, Started
+from assay.errors import ConfigError
+from assay.models import Scripted
+from assay.models.models_file import find_models_file, read_models, variable
+from assay.plans.graph import Fork, Graph, Way
+from assay.plans.graph_nodes import LambdaNode
+from assay.plans.structured import Structure
+from assay.records import Asking, Call, Failed, Outcome, Returned
+from assay.runs.journal import Journal
+from assay.samples.graph_rows import Numbered
+from assay.samples.joins import joined
+from assay.samples.rows import DataError
+
+NAMES = st.text(string.ascii_letters, min_size=1, max_size=5)
+TEXTS = st.text(alphabet=st.characters(blacklist_categories=("Cs",)), max_size=20)
+
+
+@given(st.lists(st.tuples(TEXTS, NAMES)), TEXTS, st.dictionaries(NAMES, TEXTS))
+def test_braces_are_filled_as_python_formats(parts: list[tuple[str, str]], end: str, known: dict[str, str]) -> None:
+    def escaped(text: str) -> str:
+        return text.replace("{", "{{").replace("}", "}}")
+
+    text = "".join(escaped(piece) + "{" + name + "}" for piece, name in parts) + escaped(end)
+    values = {**{name: f"<{name}>" for _, name in parts}, **known}
+    made = Braces.of(text)
+    assert made.wrong == ""
+    assert made.names == tuple(name for _, name in parts)
+    assert made.fill(values) == text.format(**values)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1', "a } b", "{}", "{ }"])
+def test_a_brace_that_means_nothing_is_told(text: str) -> None:
+    assert Braces.of(text).wrong.startswith("has a lone")
+
+
+def source(**told: Any) -> SourceConfig:
+    return SourceConfig(**{"type": "disk", **told})
+
+
+LEFT = [{"k": 1, "x": "a"}, {"k": 2, "x": "b"}, {"k": 3, "x": "c"}]
+RIGHT = [{"j": 1, "y": "p"}, {"j": 1, "y": "q"}, {"j": 3, "y": "r"}]
+
+
+def test_sources_stand_below_each_other_with_the_columns_they_share() -> None:
+    both = [source(alias="l", join_type="vstack"), source(alias="r", join_type="vstack")]
+    assert joined(both, [[{"a": 1, "b": 2}], [{"b": 3, "c": 4}]]) == [{"b": 2}, {"b": 3}]
+
+
+def test_sources_are_joined_by_a_column_as_a_left_join_does() -> None:
+    both = [
+        source(alias="l", join_type="primary"),
+        source(alias="r", join_type="column", primary_key="k", join_key="j"),
+    ]
+    found = joined(both, [LEFT, RIGHT])
+    assert [(row["l->x"], row["r->y"]) for row in found] == [("a", "p"), ("a", "q"), ("b", None), ("c", "r")]
+
+
+def test_sources_are_joined_in_turn_each_with_each_and_at_random_but_always_the_same() -> None:
+    primary = source(alias="l", join_type="primary")
+    in_turn = joined([primary, source(alias="r", join_type="sequential")], [LEFT, RIGHT[:2]])
+    assert [row["r->y"] for row in in_turn] == ["p", "q", "p"]
+    crossed = joined([primary, source(alias="r", join_type="cross")], [LEFT[:2], RIGHT[:2]])
+    assert [row["l->x"] + row["r->y"] for row in crossed] == ["ap", "aq", "bp", "bq"]
+    drawn = [joined([primary, source(alias="r", join_type="random")], [LEFT * 20, RIGHT]) for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert {row["r->y"] for row in drawn[0]} == {"p", "q", "r"}
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ([source(), source()], "every one of several sources needs alias and join_type"),
+        ([source(alias="a", join_type="cross"), source(alias="b", join_type="cross")], "exactly one"),
+        ([source(alias="a", join_type="primary"), source(alias="b", join_type="column")], "needs primary_key"),
+    ],
+)
+def test_sources_that_cannot_be_joined_are_refused(sources: list[SourceConfig], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        joined(sources, [LEFT, RIGHT])
+
+
+def test_records_have_ids_their_own_those_of_a_column_or_their_numbers() -> None:
+    assert [row["id"] for row in Numbered([{"id": 0}, {"id": "b"}, {"id": None}])] == [0, "b", 2]
+    assert [row["id"] for row in Numbered([{"k": "x"}, {"k": "y"}], "k")] == ["x", "y"]
+    with pytest.raises(DataError, match="no column 'q'"):
+        Numbered([{"k": 1}], "q")
+
+
+ANSWER = Structure.of_fields("answer", {"text": {"type": "str"}, "sure": {"type": "bool", "default": False}})
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ('{"text": "a"}', True),
+        ('{"text": "a", "sure": true, "more": 1}', True),
+        ('{"text": 3}', False),
+        ('{"text": "a", "sure": 1}', False),
+        ('{"sure": true}', False),
+        ('["text"]', False),
+        ("text", False),
+    ],
+)
+def test_an_answer_fits_a_structure_by_fields_and_types(text: str, fits: bool) -> None:
+    assert ANSWER.fits(text) is fits
+
+
+def test_a_structure_is_told_as_a_schema_and_in_words() -> None:
+    schema = ANSWER.response_format["json_schema"]["schema"]
+    assert schema["properties"] == {"text": {"type": "string"}, "sure": {"type": "boolean"}}
+    assert schema["required"] == ["text"]
+    asked = ANSWER.asked_in([{"role": "system", "content": "s"}, {"role": "user", "content": "q"}])
+    assert asked[0] == {"role": "system", "content": "s"}
+    assert asked[1]["content"].startswith("q\n\nAnswer with one JSON object")
+
+
+def entry(tmp_path: Path, text: str, name: str = "m") -> dict[str, Any]:
+    (tmp_path / "models.yaml").write_text(text)
+    return read_models([tmp_path / "models.yaml"])[name].told()
+
+
+def test_entries_of_a_models_file_become_backends(tmp_path: Path) -> None:
+    told = entry(tmp_path, "m: {model_type: vllm, url: [http://a/v1, http://b/v1], model: big, delay: 100, timeout: 9}")
+    assert told == {
+        "model": "openai-chat", "model_args": {"model": "big", "base_url": ["http://a/v1", "http://b/v1"], "timeout": 9},
+    }  # fmt: skip
+    assert entry(tmp_path, "m: {model_type: openai, parameters: {temperature: 1}}")["model_args"] == {"model": "m"}
+    azure = entry(tmp_path, "m: {model_type: azure_openai, url: http://a, auth_token: t, model: gpt}")
+    assert azure == {"model": "litellm", "model_args": {"model": "azure/gpt", "base_url": "http://a", "api_key": "t"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("m: {model_type: vlm, url: http://a}", "did you mean 'vllm'?"),
+        ("m: {model_type: openai, ulr: http://a}", "did you mean 'url'?"),
+        ("m: {model_type: openai, special_tokens: [x]}", "'special_tokens' of the model 'm' is not supported"),
+        ("m: {model_type: openai, auth_token: [a, b]}", "several tokens"),
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_refused_at_its_place(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        entry(tmp_path, text)
+    assert message in str(caught.value)
+    assert caught.value.problems[0].place.line == 1
+
+
+def test_the_environment_says_more_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable("my-model 1.5", "url"), "http://a/v1|http://b/v1")
+    monkeypatch.setenv("SYGRA_MY-MODEL_1.5_TOKEN", "abc")
+    told = entry(tmp_path, "my-model 1.5: {model_type: vllm}", "my-model 1.5")
+    assert told["model_args"] == {
+        "model": "my-model 1.5", "base_url": ["http://a/v1", "http://b/v1"], "api_key": "abc",
+    }  # fmt: skip
+
+
+def test_a_models_file_is_looked_for_beside_the_graph_and_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    inner = tmp_path / "tasks/a"
+    inner.mkdir(parents=True)
+    for folder in (inner, tmp_path):
+        (folder / "models.yaml").write_text("m: {model_type: openai}")
+    assert find_models_file(None, str(inner)) == [tmp_path / "models.yaml", inner / "models.yaml"]
+    assert find_models_file("x.yaml", str(inner)) == [Path("x.yaml")]
+
+
+def walked(graph: Graph, record: Mapping[str, Any]) -> Any:
+    asking = graph.plan(record, "x")
+    with pytest.raises(StopIteration) as stop:
+        next(asking)
+    return stop.value.value[-1]
+
+
+def test_a_condition_may_say_anything_that_the_path_map_has() -> None:
+    def node(name: str) -> LambdaNode:
+        return LambdaNode(name, lambda _, state: {**state, "way": state.get("way", "") + name}, {})
+
+    fork = Fork(lambda state: state["is_good"], {True: "b", "False": "END"})
+    graph = Graph({"a": node("a"), "b": node("b")}, {"a": Way((), (fork,)), "b": Way(("END",))}, Way(("a",)))
+    assert walked(graph, {"is_good": True}).record["way"] == "ab"
+    assert walked(graph, {"is_good": False}).record["way"] == "a"
+    assert isinstance(walked(graph, {}), Failed)  # the condition raised
+
+
+def test_a_record_is_not_changed_by_its_walk() -> None:
+    def change(_: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+        state["x"] = 2
+        return state
+
+    graph = Graph({"a": LambdaNode("a", change, {})}, {"a": Way(("END",))}, Way(("a",)))
+    record = {"x": 1}
+    outcome = walked(graph, record)
+    assert isinstance(outcome, Outcome)
+    assert (outcome.record["x"], record) == (2, {"x": 1})
+
+
+def drive(plans: list[Asking], most: int | None = None) -> list[Any]:
+    ended: dict[int, Any] = {}
+
+    def end(each: Ended) -> None:
+        ended[each.what] = each.responses
+
+    async def work(journal: Journal) -> None:
+        engine = Engine({"model": Scripted(lambda *_: "x")}, journal, most=most)
+        await engine.run(iter([Started(n, b"%d" % n, plan) for n, plan in enumerate(plans)]), end)
+
+    with closing(Journal(None)) as journal:
+        asyncio.run(work(journal))
+    return [ended[number] for number in range(len(plans))]
+
+
+def calling(function: Any, *arguments: Any) -> Asking:
+    return (yield [Call(function, arguments), Call(function, arguments)])
+
+
+def test_calls_wait_beside_each_other_and_what_they_raise_is_a_failure_of_their_plan() -> None:
+    async def slow(number: int) -> int:
+        await asyncio.sleep(0.05)
+        return number
+
+    def blocking(number: int) -> int:
+        time.sleep(0.05)
+        return number
+
+    def raising(_: int) -> int:
+        raise ValueError("no")
+
+    begun = time.monotonic()
+    found = drive([calling(function, n) for function in (slow, blocking, raising) for n in range(4)])
+    assert time.monotonic() - begun < 0.6  # one after the other they would take 0.8 s
+    assert found[:8] == [[Returned(n), Returned(n)] for n in (*range(4), *range(4))]
+    assert found[8:] == [[Failed("ValueError: no")] * 2] * 4
+
+
+@pytest.mark.parametrize("most", [1, 3, None])
+def test_no_more_plans_are_at_work_than_were_asked_for(most: int | None) -> None:
+    at_work = highest = 0
+
+    def counting() -> Asking:
+        nonlocal at_work, highest
+        at_work += 1
+        highest = max(highest, at_work)
+        responses = yield [Call(asyncio.sleep, (0.001,))]
+        at_work -= 1
+        return responses
+
+    drive([counting() for _ in range(12)], most)
+    assert highest == (most or 12)
