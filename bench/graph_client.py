@@ -25,7 +25,9 @@ def start_clock() -> None:
 def run_bare(options: argparse.Namespace) -> int:
     import aiohttp
 
-    records = [json.loads(line) for line in Path(options.world, "records.jsonl").read_text().splitlines()][: options.limit]
+    records = [json.loads(line) for line in Path(options.world, "records.jsonl").read_text().splitlines()][
+        : options.limit
+    ]
     bodies = [json.dumps(body_of(record)).encode() for record in records]
     done = []
 
