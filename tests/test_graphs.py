@@ -256,6 +256,22 @@ def test_earlier_turns_are_asked_along_where_a_node_wants_them(tmp_path: Path) -
     assert third == [("user", "2 q"), ("assistant", "to 2 q"), ("user", "3 q")]
 
 
+def test_every_prompt_and_answer_of_a_record_is_kept_in_the_samples(tmp_path: Path) -> None:
+    graph = """
+    graph_config:
+      nodes:
+        one: {node_type: llm, output_keys: a, prompt: [{user: "1 {x}"}], model: {name: m}}
+        two: {node_type: llm, output_keys: b, prompt: [{user: "2 {a}"}], model: {name: m}}
+      edges: [{from: START, to: one}, {from: one, to: two}, {from: two, to: END}]
+    """
+    run(tmp_path, graph, [{"x": "q"}])
+    [row] = pq.read_table(tmp_path / "run/samples/eval.question_answering.simpleqa.parquet").to_pylist()
+    assert json.loads(row["prompt"]) == [{"role": "user", "content": "1 q"}]
+    assert json.loads(json.loads(row["requests"])[1][0]) == [{"role": "user", "content": "2 1 q"}]
+    assert json.loads(row["responses"]) == [["1 q"], ["2 1 q"]]
+    assert json.loads(row["answers"])["none"][0]["b"] == "2 1 q"
+
+
 def test_processors_are_called_as_they_are_declared(tmp_path: Path) -> None:
     code = """
     def before(state):

@@ -195,7 +195,7 @@ def _prompt(requests: Sequence[Request], prefix: str) -> str:
 
 
 def _described(requests: Sequence[Request]) -> list[Any]:
-    """What each request has beside the prompt: a continuation, with its context where that is another one."""
+    """What each request has beside the prompt: a continuation or parameters, with its context where that is another one."""
     first = arguments(requests[0])[0] if requests else None
     described: list[Any] = []
     for request in requests:
@@ -203,7 +203,8 @@ def _described(requests: Sequence[Request]) -> list[Any]:
             own = [] if request.context is first or request.context == first else [request.context]
             described.append([*own, request.continuation])
         else:
-            described.append(list(arguments(request))[1:])
+            told = list(arguments(request))
+            described.append(told[1:] if told[0] == first else told)
     return described
 
 
