@@ -149,6 +149,8 @@ def _request(context: str, described: Sequence[Any], repeat: int) -> Request:
     """A request from what it has beside the first context: parameters, a continuation with its context, or nothing."""
     if not described:
         return Rolling(context)
+    if isinstance(described[0], str) and isinstance(described[-1], dict):
+        return Generate(described[0], described[1], repeat)
     if isinstance(described[0], str):
         return Loglikelihood(described[0] if len(described) > 1 else context, described[-1])
     return Generate(context, described[0], repeat)
