@@ -50,6 +50,12 @@ def prepare_to_score(
     """Every task, ready to score what was answered already. One that is a class needs its data, to be made at all."""
 
     def bind(task: Task, helper: HelperCode) -> Runnable:
+        if task.graph is not None:
+            what, fix = (
+                "a graph scores within itself",
+                "leave it out with --tasks, or run it again: nothing is asked twice",
+            )
+            raise ConfigError([Problem(Place(f"task {task.name!r}"), what, fix)])
         if task.config.class_ is not None:
             return ClassTask.of(task, settings, helper.helpers())
         return prepare_scoring(task, settings, helper.helpers(), facts[task.name])
