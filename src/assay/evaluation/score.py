@@ -217,7 +217,7 @@ def _refuse_stale(answers: Answers, runs: Sequence[TaskRun]) -> None:
 def changed_keys(answers: Answers, run: TaskRun) -> list[str]:
     """What a task says otherwise than when it was run, as far as that is known."""
     now, then = (
-        redacted(plain(run.runnable.described())),
+        redacted(plain(run.runnable.described()), texts=False),
         answers.results.get("configs", {}).get(run.runnable.task.name),
     )
     return [key for key in {**now, **then} if now.get(key) != then.get(key)] if then is not None else []

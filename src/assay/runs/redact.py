@@ -12,8 +12,12 @@ _URL_USER = re.compile(r"(\w+://)[^/\s@]+@")
 _KNOWN = re.compile(r"\b(?:sk|hf|ghp|gho|xox[abp])[-_][A-Za-z0-9_\-]{8,}")
 _BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
 
-NOT_SECRET = frozenset({"prefix_token_id", "think_end_token", "custom_prefix_token_id", "add_bos_token", "eot_token"})
-"""Arguments of models that only sound like a secret."""
+NOT_SECRET = frozenset((
+    "prefix_token_id", "think_start_token", "think_end_token", "custom_prefix_token_id", "add_bos_token", "eot_token",
+    "bos_token", "eos_token", "pad_token",
+    "golden_key", "predicted_key", "input_key", "output_key", "output_keys", "primary_key", "join_key",
+))  # fmt: skip
+"""Arguments of models and keys of graphs that only sound like a secret."""
 
 
 def redacted_text(text: str) -> str:
@@ -28,15 +32,15 @@ def redacted_text(text: str) -> str:
     return _KNOWN.sub(HIDDEN, text)
 
 
-def redacted(value: Any, name: str = "") -> Any:
-    """A value without secrets; `name` is what it is called."""
-    if name and name not in NOT_SECRET and _NAME.search(name) and value is not None:
+def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
+    """A value without secrets; `name` is what it is called. Without `texts`, names alone tell: a prompt may speak of keys."""
+    if name and name not in NOT_SECRET and _NAME.search(name) and not isinstance(value, int | float | None):
         return HIDDEN
     if isinstance(value, Mapping):
-        return {str(key): redacted(inner, str(key)) for key, inner in value.items()}
+        return {str(key): redacted(inner, str(key), texts=texts) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted(inner) for inner in value]
-    return redacted_text(value) if isinstance(value, str) else value
+        return [redacted(inner, texts=texts) for inner in value]
+    return redacted_text(value) if isinstance(value, str) and texts else value
 
 
 def redacted_command(arguments: Sequence[str]) -> list[str]:

@@ -64,7 +64,9 @@ def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) 
         "results": {**rows, **group_rows},
         **({"groups": aggregated} if aggregated else {}),
         "group_subtasks": {group.name: list(group.members) for group in reversed(groups)},
-        "configs": {task.name: redacted(plain(task.config)) for task in sorted(tasks, key=lambda task: task.name)},
+        "configs": {
+            task.name: redacted(plain(task.config), texts=False) for task in sorted(tasks, key=lambda task: task.name)
+        },
         "versions": dict(sorted(versions.items())),
         "n-shot": dict(sorted(shots.items())),
         "higher_is_better": dict(sorted(better.items())),

@@ -113,8 +113,8 @@ def with_bubblewrap(limits: Limits, folder: str) -> list[str]:  # noqa: ARG001  
     size = str(limits.file_size << 20)
     return [
         _found("bwrap"), "--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL",
-        "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox", *shown,
-        "--dev", "/dev", "--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp", "--remount-ro", "/",
+        "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox", "--size", size, "--tmpfs", "/tmp",
+        *shown, "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/",
         "--chdir", "/tmp", "--", *_python(),
     ]  # fmt: skip
 
@@ -128,6 +128,8 @@ show() {
     if [ -d "$1" ]; then "$mkdir" -p "$root$1"; else "$mkdir" -p "$root${1%/*}"; : >"$root$1"; fi
     "$mount" -n --bind "$1" "$root$1"
 }
+"$mkdir" "$root/tmp"
+"$mount" -n -t tmpfs -o "size=$size,mode=777,nosuid,nodev" sandbox "$root/tmp"
 while [ "$1" != -- ]; do
     show "$1"
     "$mount" -n -o remount,bind,ro,nosuid,nodev "$root$1"
@@ -135,8 +137,6 @@ while [ "$1" != -- ]; do
 done
 shift
 show /dev/null
-"$mkdir" "$root/tmp"
-"$mount" -n -t tmpfs -o "size=$size,mode=777,nosuid,nodev" sandbox "$root/tmp"
 "$mount" -n -o remount,bind,ro,nosuid,nodev "$root"
 unset PWD OLDPWD
 exec "$unshare" --user --map-user=NOBODY --map-group=NOBODY --root="$root" --wd=/tmp "$@"
