@@ -67,7 +67,8 @@ _ENCODE = (
 
 def _task(name: str, documents: list[dict[str, Any]], yaml: str, bodies: list[dict[str, Any]]) -> None:
     (WORLD / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents))
-    (WORLD / f"{name}.bodies").write_text("".join(json.dumps({"model": "stub", **each}) + "\n" for each in bodies))
+    compact = [json.dumps({"model": "stub", **each}, separators=(",", ":")) + "\n" for each in bodies]
+    (WORLD / f"{name}.bodies").write_text("".join(compact))
     data = f"task: {name}\ndataset_path: json\ntest_split: test\ndataset_kwargs: {{data_files: {{test: {WORLD / name}.jsonl}}}}\n"
     (WORLD / f"{name}.yaml").write_text(data + yaml)
 
