@@ -63,7 +63,7 @@ graph_config:
             fields:
               predicted_answer:
                 type: str
-                description: "Predicted answer of the problem"
+                description: "What the model takes for the answer"
     unit_metrics:
       node_type: lambda
       lambda: tasks.eval.utils.UnitMetrics
