@@ -14,6 +14,7 @@ from assay.engine import lanes, patience
 from assay.engine.patience import Absent
 from assay.errors import ConfigError
 from assay.models import Scripted
+from assay.models.embedded import BUNDLED
 from assay.models.load import load_model
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Text, Trouble
 from assay.scorers.named import SCORER_REGISTRY
@@ -76,10 +77,36 @@ def test_bytes_that_are_no_http_are_asked_again(talking: str) -> None:
         ask("openai-chat", talking, wanting(garbage=True))
 
 
+def echoed(logprobs: dict[str, Any]) -> Loglikelihood:
+    """A question that tells the server what to answer: its last letter is the continuation, and `END` is where that begins."""
+    length = 0
+    for _ in range(9):  # the number stands in the text whose length it is
+        told = json.loads(
+            json.dumps({"raw": {"choices": [{"text": "", "logprobs": logprobs}]}}).replace('"END"', str(length))
+        )
+        text = json.dumps(told)
+        if length == len(text) - 1:
+            break
+        length = len(text) - 1
+    assert length == len(text) - 1
+    return Loglikelihood(text[:-1], text[-1:])
+
+
+def test_a_log_likelihood_is_that_of_the_tokens_behind_the_context(talking: str) -> None:
+    told = {
+        "token_logprobs": [None, -1.0, -2.0],
+        "top_logprobs": [None, {"a": -1.0}, {"b": -1.5}],
+        "text_offset": [0, 1, "END"],
+    }
+    found = ask("openai", talking, echoed(told))
+    assert (found.value, found.greedy) == (-2.0, False)
+
+
 @pytest.mark.parametrize(
     ("logprobs", "said"),
     [
-        ({"token_logprobs": [None, -1.0, -2.0], "text_offset": [0, 1, 9]}, "top_logprobs"),
+        ({"token_logprobs": [None, -1.0], "text_offset": [0, "END"]}, "top_logprobs"),
+        ({"token_logprobs": [None, -1.0], "top_logprobs": [None, None], "text_offset": [0, "END"]}, "top_logprobs"),
         (
             {"token_logprobs": [None, -1.0], "top_logprobs": [None, {"a": -1.0}], "text_offset": [0, 1]},
             "no token begins",
@@ -88,11 +115,22 @@ def test_bytes_that_are_no_http_are_asked_again(talking: str) -> None:
     ],
 )
 def test_log_likelihoods_are_not_invented(logprobs: dict[str, Any], said: str, talking: str) -> None:
-    context = json.dumps({"raw": {"choices": [{"text": "", "logprobs": logprobs}]}})
-    prompt = context  # the server is told by the prompt as a whole, so the continuation is white space behind it
-    found = ask("openai", talking, Loglikelihood(prompt, " "))
+    found = ask("openai", talking, echoed(logprobs))
     assert isinstance(found, Failed)
-    assert said in found.reason or "no token begins" in found.reason
+    assert said in found.reason
+
+
+def test_a_server_that_counts_other_tokens_than_were_sent_is_not_believed(talking: str) -> None:
+    told = {"token_logprobs": [None] + [-1.0] * 29, "top_logprobs": [None] + [{"a": -1.0}] * 29}
+    context = json.dumps({"raw": {"choices": [{"text": "", "logprobs": told}]}})
+    model: Any = load_model("openai", {"model": "m", "base_url": talking, "tokenizer": str(BUNDLED)})
+
+    async def asked() -> Any:
+        async with model:
+            model._likelihoods.post = lambda body: model.http.post("/completions", {"model": "m", "prompt": context})
+            return await model.ask(Loglikelihood("a dog and a", " cat"))
+
+    assert "tells of 30 tokens" in asyncio.run(asked()).reason
 
 
 def test_a_text_without_a_context_needs_a_tokenizer(talking: str) -> None:
