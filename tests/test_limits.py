@@ -14,9 +14,9 @@ import assay
 from assay.engine.budget import Budget
 from assay.errors import ConfigError
 from assay.models import Scripted
-from assay.models.embedded import BUNDLED
+from assay.models.embedded import BUNDLED, Embedded
 from assay.models.prices import Price
-from assay.records import Usage
+from assay.records import LIMITS, Usage
 from serving import TALKING, Servers, fetched
 from small_runs import write_task
 
@@ -222,3 +222,18 @@ def test_truncation_is_lm_evals_and_counted(tmp_path: Path) -> None:
 def test_a_model_that_cannot_cut_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot cut"):
         assay.simple_evaluate("dummy", tasks=["first_steps_larger"], over_length="truncate")
+    with pytest.raises(ConfigError, match="does not cut"):  # one that was handed over is not told by the run
+        assay.simple_evaluate(Embedded(), tasks=["first_steps_larger"], over_length="truncate", limit=1)
+    found = assay.simple_evaluate(
+        Embedded(over_length="truncate"), tasks=["first_steps_larger"], over_length="truncate", limit=1
+    )
+    assert found["assay"]["failed"] == 0
+    assert Embedded().identity != Embedded(over_length="truncate").identity
+
+
+def test_every_name_of_the_limit_is_known_to_the_embedded_model(tmp_path: Path) -> None:
+    for name in LIMITS:
+        yaml = f"output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\ngeneration_kwargs: {{until: [], {name}: 3}}\n"
+        write_task(tmp_path, [{"q": "Once upon a time", "gold": "x"}], yaml)
+        found = assay.simple_evaluate("embedded", tasks=["t"], include_path=str(tmp_path), include_defaults=False)
+        assert found["assay"]["tasks"]["t"]["noticed"] == {"cut off at the token limit": 1}, name

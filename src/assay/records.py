@@ -35,6 +35,12 @@ LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens
 """What that number is called: the first of these that is given counts."""
 
 
+def limit_of(params: Mapping[str, object]) -> int | None:
+    """How many tokens may be generated, where the parameters say so."""
+    found = next((params[key] for key in LIMITS if params.get(key) is not None), None)
+    return int(str(found)) if found is not None else None
+
+
 class Generate(NamedTuple):
     """Go on from a prompt. `repeat` tells apart the requests of a sample that is asked several times."""
 

@@ -33,7 +33,14 @@ from assay.samples.prompt import Chat
 from assay.scorers.scorer import Scorer, models_of
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
-from assay.tasks.preflight import check_model, check_roles, check_samples, ready_groups, refuse_unsafe
+from assay.tasks.preflight import (
+    check_model,
+    check_over_length,
+    check_roles,
+    check_samples,
+    ready_groups,
+    refuse_unsafe,
+)
 from assay.tasks.run import TaskRun
 from assay.tasks.settings import Settings, Shard
 
@@ -137,7 +144,7 @@ class Run:
         check_model(self.ready_model(), [run.runnable for run in self.tasks])
         check_scorers(models, self._scorers())
         check_roles(models, [run.runnable for run in self.tasks])
-        self._check_counting()
+        check_over_length(self.ready_model(), self.config.over_length)
         self._models.update(models)
         refuse_unpriced(models, self.config.max_cost)
         for model in models.values():
@@ -167,15 +174,6 @@ class Run:
         named = {**(self.config.model_role or {}), **self.roles}
         asked = [run.runnable.models() for run in self.tasks]
         return models_of({role: None if role in named else told for role, told in each.items()} for each in asked)
-
-    def _check_counting(self) -> None:
-        """Examples can only be dropped by a model that says how long a prompt is and may be."""
-        model = self.ready_model()
-        if self.config.over_length == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
-            what = f"model {model.name!r} does not say how many tokens a prompt has, or may have"
-            raise ConfigError(
-                [Problem(Place("over_length"), what, "give tokenizer=FOLDER and max_length=N in --model_args")]
-            )
 
     def _tell_remarks(self) -> None:
         """What is worth knowing about the model, for what these tasks ask of it."""

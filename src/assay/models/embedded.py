@@ -12,7 +12,7 @@ import numpy as np
 from assay.models.llama import REAL, Cache, Llama, log_softmax
 from assay.models.prefix import Cluster, Tree, clusters
 from assay.models.protocol import Answered, Can, Message
-from assay.models.tokens import cut_at_stop, encode_pair, rolling_windows
+from assay.models.tokens import cut_at_stop, encode_pair, rolling_windows, stops_of
 from assay.models.vocabulary import Vocabulary
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
@@ -24,6 +24,7 @@ from assay.records import (
     Response,
     Text,
     Usage,
+    limit_of,
 )  # fmt: skip
 
 BUNDLED = Path(__file__).parent.parent / "bundled/model"
@@ -44,7 +45,7 @@ class Embedded:
     window = 2048
 
     def __init__(self, path: str | None = None, over_length: Literal["error", "truncate"] = "error") -> None:
-        self._cuts = over_length == "truncate"
+        self.cuts = over_length == "truncate"
         self._folder = Path(path) if path is not None else BUNDLED
         self._llama = Llama(self._folder)
         self._words = Vocabulary(self._folder)
@@ -62,7 +63,7 @@ class Embedded:
         for file in sorted(self._folder.iterdir()):
             if file.suffix in (".json", ".safetensors"):
                 made.update(file.name.encode() + file.read_bytes())
-        return f"embedded {made.hexdigest()}"
+        return f"embedded {made.hexdigest()}" + (" of cut prompts" if self.cuts else "")
 
     def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
         return self._words.chat_template(messages, add_generation_prompt)
@@ -99,7 +100,7 @@ class Embedded:
             for context, continuation in self._windows(request):
                 tokens = (*context, *continuation)
                 cut = len(tokens) - 1 - self._llama.max_length
-                if cut > 0 and self._cuts and cut < len(context):
+                if cut > 0 and self.cuts and cut < len(context):
                     tokens, cuts[number] = tokens[cut:], cut
                 elif cut > 0:
                     failed.append(
@@ -196,7 +197,7 @@ class Embedded:
         for number, request in requests:
             assert isinstance(request, Generate)
             row = _Writing(number, request, self._encode(request.prompt) or [self._end])
-            if self._cuts:
+            if self.cuts:
                 row.cut_to(self._llama.max_length - row.left)
             room = self._llama.max_length - len(row.tokens)
             if room <= 0:
@@ -258,10 +259,8 @@ class _Writing:
     def __init__(self, number: int, request: Generate, tokens: list[int]) -> None:
         self.number, self.tokens = number, tokens
         params = request.params
-        until = params.get("until") or []
-        self._stops = [until] if isinstance(until, str) else [str(stop) for stop in until]  # type: ignore[attr-defined]
-        limit = next((params[key] for key in ("max_gen_toks", "max_new_tokens", "max_tokens") if key in params), None)
-        self.left = int(str(limit)) if limit is not None else DEFAULT_MAX_GEN_TOKS
+        self._stops = stops_of(params)
+        self.left = limit_of(params) or DEFAULT_MAX_GEN_TOKS
         self._temperature = float(str(params.get("temperature", 1.0))) if request.is_sampled else 0.0
         self._top_p = float(str(params.get("top_p", 1.0)))
         seed = hashlib.blake2b(f"{request.prompt}\0{request.repeat}".encode(), digest_size=8).digest()

@@ -149,7 +149,7 @@ class Likelihoods:
             waiting.exception()  # nobody may have waited
             raise
         waiting.set_result(top)
-        return top, _used(answer)
+        return top, usage_of(answer)
 
     def _one(self, context: str) -> dict[str, Any]:
         common = {"max_tokens": 1, "temperature": 0}
@@ -179,7 +179,7 @@ def _summed(answer: Mapping[str, Any], start: int, end: int) -> Response:
     if len(tops) < len(values) or None in tops:
         return Failed("the server does not tell which tokens were likeliest (top_logprobs)")
     greedy = all(value >= max(top.values()) for value, top in zip(values, tops, strict=True))
-    return Likelihood(float(sum(values)), greedy, _used(answer))
+    return Likelihood(float(sum(values)), greedy, usage_of(answer))
 
 
 def _of_prompt(answer: Mapping[str, Any], tokens: Sequence[int], start: int) -> Likelihood:
@@ -188,12 +188,14 @@ def _of_prompt(answer: Mapping[str, Any], tokens: Sequence[int], start: int) -> 
     several = [found[at][str(tokens[at])] for at in range(start, len(tokens))]
     values = [float(each["logprob"] if isinstance(each, Mapping) else each) for each in several]
     greedy = all(not isinstance(each, Mapping) or each.get("rank", 1) == 1 for each in several)
-    return Likelihood(sum(values), greedy, _used(answer))
+    return Likelihood(sum(values), greedy, usage_of(answer))
 
 
-def _used(answer: Mapping[str, Any]) -> Usage:
+def usage_of(answer: Mapping[str, Any]) -> Usage:
+    """What a server says that an answer took."""
     told = answer.get("usage") or {}
-    return Usage(told.get("prompt_tokens") or 0, told.get("completion_tokens") or 0)
+    stored = (told.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    return Usage(told.get("prompt_tokens") or 0, told.get("completion_tokens") or 0, stored=stored)
 
 
 def _added(one: Usage, other: Usage | None) -> Usage:

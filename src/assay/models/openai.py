@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.http import Refused, said
-from assay.models.likelihoods import Likelihoods
+from assay.models.likelihoods import Likelihoods, usage_of
 from assay.models.protocol import Can, Message
 from assay.models.reasoning import Draft
 from assay.models.rules import rules_for
@@ -34,6 +34,7 @@ class OpenAIServer(Served):
         self.thinks = self.thinks or self._rules.thinks
         self.answers_repeats = n
         self._likelihoods = likelihoods
+        self.cuts = likelihoods.cut
         likelihoods.post = self._post
         likelihoods.max_length = self.max_length
 
@@ -213,7 +214,7 @@ class OpenAI(OpenAIServer):
         tokens, room = self._words.encode(prompt), self.max_length - (limit or 0)
         if len(tokens) <= room:
             return prompt, 0
-        if not self._likelihoods.cut or room <= 0:
+        if not self.cuts or room <= 0:
             return Failed(
                 f"{len(tokens)} tokens and {limit} to be generated are more than the model's {self.max_length}"
             ), 0
@@ -253,7 +254,7 @@ def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
             stopped.add(number)
         draft.finish = "stop" if number in stopped else choice.get("finish_reason") or draft.finish
     if event.get("usage"):
-        drafts[0].usage = _usage(event["usage"])
+        drafts[0].usage = usage_of(event)
     return stopped
 
 
@@ -285,12 +286,7 @@ def _fill(drafts: Sequence[Draft], answer: Any) -> None:
         draft.add(text, thought)
         is_silent = text is None and thought is None and not draft.calls
         draft.finish, draft.usage = UNFINISHED if is_silent else finish, Usage()
-    drafts[0].usage = _usage(answer.get("usage") or {})
-
-
-def _usage(told: Mapping[str, Any]) -> Usage:
-    stored = (told.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    return Usage(told.get("prompt_tokens") or 0, told.get("completion_tokens") or 0, stored=stored)
+    drafts[0].usage = usage_of(answer)
 
 
 def _ended(draft: Draft, cut: int) -> Response:

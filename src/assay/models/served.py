@@ -15,7 +15,8 @@ from assay.models.prices import Price, price_of
 from assay.models.protocol import Can, Message
 from assay.models.reasoning import END, START
 from assay.models.secrets import secret
-from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, Failed, Generate, Request, Response, Text, Trouble
+from assay.models.tokens import stops_of as stops_of
+from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, Failed, Generate, Request, Response, Text, Trouble, limit_of
 
 ANSWERS = ("header", "max_length", "max_gen_toks", "seed", "reasoning", "think_start_token", "think_end_token")
 """What of a connection answers depend on: with another of these, another key."""
@@ -219,10 +220,8 @@ class Served:
 
     def limit(self, params: Mapping[str, object]) -> int | None:
         """How many tokens may be generated; None: as many as the model can, which is what thinking needs."""
-        found = next((params[key] for key in LIMITS if params.get(key) is not None), self.connection.max_gen_toks)
-        if found is None:
-            return None if self.thinks else DEFAULT_MAX_GEN_TOKS
-        return int(str(found))
+        found = limit_of(params) or self.connection.max_gen_toks
+        return found if found is not None or self.thinks else DEFAULT_MAX_GEN_TOKS
 
     @property
     def tags(self) -> tuple[str, str] | None:
@@ -242,11 +241,6 @@ def messages_of(prompt: str) -> list[Message]:
             found: list[Message] = json.loads(prompt)
             return found
     return [{"role": "user", "content": prompt}]
-
-
-def stops_of(params: Mapping[str, object]) -> list[str]:
-    until: Any = params.get("until") or ()
-    return [until] if isinstance(until, str) else [str(stop) for stop in until if stop]
 
 
 def temperature_of(params: Mapping[str, object]) -> Any:

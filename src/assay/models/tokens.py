@@ -1,6 +1,7 @@
 """Text to tokens at the joint of context and continuation: lm-eval's rules, in one place for all local models."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 Encode = Callable[[str], list[int]]
 
@@ -45,3 +46,9 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, bool]:
     """The text before the first stop that occurs in it, and whether one does."""
     found = [at for stop in stops if stop and (at := text.find(stop)) >= 0]
     return (text[: min(found)], True) if found else (text, False)
+
+
+def stops_of(params: Mapping[str, object]) -> list[str]:
+    """The texts at which a generation ends."""
+    until: Any = params.get("until") or ()
+    return [until] if isinstance(until, str) else [str(stop) for stop in until if stop]

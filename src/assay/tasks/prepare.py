@@ -22,7 +22,6 @@ from assay.plans.ask import (
 )  # fmt: skip
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
-    LIMITS,
     Asking,
     Estimate,
     Failed,
@@ -32,6 +31,7 @@ from assay.records import (
     Response,
     Sample,
     ScoreKey,
+    limit_of,
 )
 from assay.runs.folder import Writer
 from assay.samples.data import Split, columns_of, data_set
@@ -133,9 +133,8 @@ def _fitting(config: TaskConfig, settings: Settings) -> Callable[[Sequence[str],
     fits = settings.fits
     if fits is None:
         return None
-    params = config.generation_kwargs or {}
-    limit = next((params[key] for key in LIMITS if params.get(key) is not None), DEFAULT_MAX_GEN_TOKS)
-    generated = int(str(limit)) if config.output_type == GENERATE else 0
+    limit = limit_of(config.generation_kwargs or {}) or DEFAULT_MAX_GEN_TOKS
+    generated = limit if config.output_type == GENERATE else 0
     return lambda contexts, choices: fits([c + e for c in contexts for e in choices or [""]], generated)
 
 
