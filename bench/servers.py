@@ -100,28 +100,18 @@ def _speed(what: str, found: dict[str, dict[str, float]], wanted: str) -> Said:
     return Said(what, text, wanted)
 
 
-def client(python: Path, name: str, task: str, concurrency: int, *server: str, tokenizer: bool = False, runs: int = 3) -> dict[str, float]:  # fmt: skip
+def client(python: Path, name: str, task: str, concurrency: int, *server: str, tokenizer: bool = False, runs: int = 3, limit: int | None = None) -> dict[str, float]:  # fmt: skip
     """The best of several runs of a client, each on a server of its own."""
     best: dict[str, float] = {}
     for _ in range(runs if name != "lm_eval" else 1):
         out = HOME / "served_run"
         shutil.rmtree(out, ignore_errors=True)
         more = ["--tokenizer", str(TOKENIZER)] if tokenizer else []
-        more += ["--limit", str(SLOW[task])] if name == "lm_eval" else []
+        most = SLOW[task] if name == "lm_eval" else limit
+        more += ["--limit", str(most)] if most is not None else []
         with serving(*server) as url:
-            command = [
-                "-m",
-                "bench.server_clients",
-                name,
-                str(WORLD),
-                task,
-                url,
-                str(concurrency),
-                "--out",
-                str(out),
-                *more,
-            ]
-            found: dict[str, float] = json.loads(_said(python, *command).splitlines()[-1])
+            words = ["-m", "bench.server_clients", name, str(WORLD), task, url, str(concurrency), "--out", str(out)]
+            found: dict[str, float] = json.loads(_said(python, *words, *more).splitlines()[-1])
         if not best or found["rate"] > best["rate"]:
             best = found
     return best
@@ -209,30 +199,9 @@ def kills(python: Path) -> Said:
 
 def many(python: Path) -> Said:
     found = client(python, "assay", "many", 256, "--latency", "20", runs=1)
-    half = client_limited(python, "many", 256, MANY // 2)
+    half = client(python, "assay", "many", 256, "--latency", "20", runs=1, limit=MANY // 2)
     told = f"{found['mb']:.0f} MB ({half['mb']:.0f} MB for half as many), {found['rate']:.0f}/s"
     return Said(f"{MANY:,} requests, concurrency 256: memory", told, "≤ 200 MB, flat")
-
-
-def client_limited(python: Path, task: str, concurrency: int, limit: int) -> dict[str, float]:
-    out = HOME / "served_run"
-    shutil.rmtree(out, ignore_errors=True)
-    with serving("--latency", "20") as url:
-        words = [
-            "-m",
-            "bench.server_clients",
-            "assay",
-            str(WORLD),
-            task,
-            url,
-            str(concurrency),
-            "--out",
-            str(out),
-            "--limit",
-            str(limit),
-        ]
-        found: dict[str, float] = json.loads(_said(python, *words).splitlines()[-1])
-    return found
 
 
 def streams(python: Path) -> Said:

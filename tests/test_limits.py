@@ -154,7 +154,7 @@ def test_the_foot_of_the_table_tells_what_it_took(serve: Servers, tmp_path: Path
         "openai-chat", "--model_args", f"model=m,base_url={url},price_in=2,price_out=10",
     ]  # fmt: skip
     shown = subprocess.run(command, capture_output=True, text=True)
-    assert "requests: 4 answered; tokens: 4,000 in, 40 out; cost: 0.0084" in shown.stderr
+    assert "requests: 4 answered; tokens: 4,000 in, 40 out; cost: 0.008400" in shown.stderr
     assert "cut off at the token limit: 4 of 4 documents (100.0%)" in shown.stderr
 
 

@@ -86,7 +86,11 @@ def _numbers(several: Sequence[Number]) -> str:
         for each in several
         if each.before != each.after or each.changed
     ]
-    return markdown(("Changed", "Metric", "Before", "After", "Difference", "n"), rows) if rows else "no number changed"
+    return (
+        markdown(("Task or group", "Metric", "Before", "After", "Difference", "changed"), rows)
+        if rows
+        else "no number changed"
+    )
 
 
 def _samples(scored: Scored) -> Iterable[str]:

@@ -49,7 +49,7 @@ def _spent(name: str, spent: Mapping[str, Any]) -> str:
     parts = [f"{name}: {spent['requests']:,} answered" + (f", {spent['failed']:,} failed" if spent["failed"] else "")]
     parts += [f"{spent['retries']:,} asked again"] if spent["retries"] else []
     parts += [f"tokens: {tokens['in']:,} in, {tokens['out']:,} out"] if tokens["in"] or tokens["out"] else []
-    parts += [f"cost: {spent['cost']:.4f}"] if "cost" in spent else []
+    parts += [f"cost: {spent['cost']:.{4 if spent['cost'] >= 0.01 else 6}f}"] if "cost" in spent else []
     parts += (
         ["latency " + ", ".join(f"{name} {_duration(value)}" for name, value in seconds.items())] if seconds else []
     )
