@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from assay.models.attention import Layers, Pieces, looking
+from assay.models.attention import Layers, Pieces, looking, on_device
 from assay.models.packing import Row, Span
 from assay.models.prefix import MIN_SHARED, Bunch, Family, common_tokens, families
 from assay.models.windows import Pair
@@ -247,12 +247,10 @@ class PackedReader:
                 before=_before(list(made.kept.values())),
                 wanted=[spans for _, spans in made.wanted],
             )
-            tokens = torch.tensor(made.row.tokens, device=device)
-            positions = torch.from_numpy(made.row.positions()).to(device)
+            tokens, rows, targets = (np.asarray(each) for each in (made.row.tokens, made.rows, made.targets))
             with looking(sight):
-                logits = net.logits(tokens, positions, torch.tensor(made.rows, device=device))
-            places, wanted = np.asarray([target[:2] for target in made.targets]).T
-            picked, greedy = _likelihoods(logits, places, wanted)
+                logits = net.logits(*(on_device(each, device) for each in (tokens, made.row.positions(), rows)))
+            picked, greedy = _likelihoods(logits, *(on_device(targets[:, part], device) for part in (0, 1)))
         if events is not None:
             events[1].record()
         self.memory.learn(len(made.row.tokens) + made.row.sight // LOOKED_UP, before)
@@ -269,7 +267,7 @@ class PackedReader:
     def _land(self, launched: Launched) -> list[Found]:
         """What a pass came to, when it has ended."""
         made = launched.made
-        picked, greedy = launched.picked.double().cpu().numpy(), launched.greedy.cpu().numpy()
+        picked, greedy = launched.picked.cpu().double().numpy(), launched.greedy.cpu().numpy()
         if launched.events is not None:
             seconds = launched.events[0].elapsed_time(launched.events[1]) / 1000
         else:
@@ -296,9 +294,8 @@ def _before(kept: Sequence[Kept]) -> Layers | None:
     }
 
 
-def _likelihoods(logits: torch.Tensor, places: Any, wanted: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _likelihoods(logits: torch.Tensor, at: torch.Tensor, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The log-probability of each wanted token at its place, and whether it is the most likely one there."""
-    at, token = (torch.from_numpy(each).to(logits.device) for each in (places, wanted))
     whole, best = [], []
     for start in range(0, len(logits), SOFTMAX_ROWS):
         some = logits[start : start + SOFTMAX_ROWS].float()
