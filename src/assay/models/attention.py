@@ -96,7 +96,7 @@ class Pieces:
             longest_seen=int(seen.max()),
             bands=[band.on(device) for band in bands],
             before=before,
-            wanted=wanted,
+            wanted=[[row.place(span) for span in spans] for spans in wanted],
             kept=[{} for _ in wanted],
         )
 

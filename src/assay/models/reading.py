@@ -100,8 +100,9 @@ class Kept(NamedTuple):
 class Pass:
     """A pass that is being put together: the row, which places of it are read out, and what is looked up there."""
 
-    row: Row
-    kept: dict[int, Kept]
+    row: Row = field(default_factory=Row)
+    seen: dict[int, Span] = field(default_factory=dict)
+    """The kept prefixes that are seen, by number, and where they stand."""
     prefixes: dict[int, tuple[list[Span], int]] = field(default_factory=dict)
     wanted: list[tuple[Sequence[int], list[Span]]] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
@@ -170,7 +171,7 @@ class PackedReader:
             return launched
 
     def _put_together(self, waiting: deque[tuple[Family, Bunch]], pairs: Sequence[Pair]) -> tuple[Pass, int]:
-        made = Pass(Row(sum(len(each.tokens) for each in self._kept.values())), dict(sorted(self._kept.items())))
+        made = Pass()
         taken = 0
         for family, bunch in waiting:
             if taken and self._is_full(made, family, bunch):
@@ -193,12 +194,12 @@ class PackedReader:
         seen, shared = self._prefix(made, family)
         trunk = made.row.add(bunch.context[shared:], seen)
         last = len(made.rows)
-        made.rows.append(trunk[1] - 1 - made.row.kept)
+        made.rows.append(trunk[1] - 1)
         for branch, numbers in zip(bunch.branches, bunch.numbers, strict=True):
             first = len(made.rows)
             if branch:
                 span = made.row.add(branch, [*seen, trunk])
-                made.rows.extend(range(span[0] - made.row.kept, span[1] - made.row.kept))
+                made.rows.extend(range(*span))
             for number in numbers:
                 name, context, continuation = pairs[number]
                 places = [last, *range(first, first + len(branch))]
@@ -215,14 +216,16 @@ class PackedReader:
             return known
         beginning = family.prefix if len(family.bunches) > 1 else family.bunches[0].context[:-1]
         number, length = max(
-            ((number, common_tokens(beginning, each.tokens)) for number, each in made.kept.items()),
+            ((number, common_tokens(beginning, each.tokens)) for number, each in self._kept.items()),
             key=lambda found: found[1],
             default=(-1, 0),
         )
         spans: list[Span] = []
         if length >= MIN_SHARED:
             self._kept.move_to_end(number)
-            start = sum(len(each.tokens) for other, each in made.kept.items() if other < number)
+            if number not in made.seen:
+                made.seen[number] = made.row.see(len(self._kept[number].tokens))
+            start = made.seen[number][0]
             spans = [(start, start + length)]
         else:
             length = 0
@@ -244,7 +247,7 @@ class PackedReader:
                 made.row,
                 device,
                 flash=net.flash,
-                before=_before(list(made.kept.values())),
+                before=_before([self._kept[number] for number in made.seen]),
                 wanted=[spans for _, spans in made.wanted],
             )
             tokens, rows, targets = (np.asarray(each) for each in (made.row.tokens, made.rows, made.targets))
