@@ -109,10 +109,8 @@ class GraphFiles:
         """Nothing is held back."""
 
     def conclude(self) -> dict[ScoreKey, Estimate]:
-        """Write copies, and let post-processors look at all records, each once; the numbers of the report are rows."""
+        """Let post-processors look at all records, each once; the numbers of the report are rows."""
         counts = Counts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
-        for sink in self.sinks:
-            write_sink(Path(sink.file_path).expanduser(), sink.type, self.records, sink.encoding)
         previous: Any = self.records
         rows: dict[ScoreKey, Estimate] = {}
         for each in self.processors:
@@ -128,10 +126,18 @@ class GraphFiles:
                 rows[ScoreKey(each.name, "none")] = Estimate(math.nan, None, len(self.records), reason)
         return rows
 
+    def write_copies(self) -> None:
+        """Put the records where `sink` wants them, too."""
+        for sink in self.sinks:
+            write_sink(Path(sink.file_path).expanduser(), sink.type, self.records, sink.encoding)
+
     def place(self) -> None:
         """Give the files their names."""
-        if self.folder is None:
-            return
+        if self.folder is not None:
+            self._place_output(self.folder)
+        self.place_reports()
+
+    def _place_output(self, folder: Path) -> None:
         part = self._part("output")
         with part.open("wb") as out:
             if self.name.endswith(".jsonl"):
@@ -141,7 +147,12 @@ class GraphFiles:
                 for number, line in enumerate(self.records.lines()):
                     out.write((b",\n" if number else b"\n") + line)
                 out.write(b"\n]\n")
-        part.replace(self.folder / self.name)
+        part.replace(folder / self.name)
+
+    def place_reports(self) -> None:
+        """Give what post-processors made its names, and leave the records where they came from."""
+        if self.folder is None:
+            return
         for name, report in self.reports.items():
             part = self._part(name)
             part.write_text(json.dumps(report, indent=4, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
