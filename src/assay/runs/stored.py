@@ -193,8 +193,8 @@ def _record(row: Row) -> Mapping[str, Any] | None:
 
 def _request(context: str, described: Sequence[Any], repeat: int) -> Request:
     """A request from what it has beside the first context: parameters, a continuation with its context, or nothing."""
-    if not described:
-        return Rolling(context)
+    if not described or described[-1] is None:
+        return Rolling(described[0] if described else context)
     if isinstance(described[0], str) and isinstance(described[-1], dict):
         return Generate(described[0], described[1], repeat)
     if isinstance(described[0], str):

@@ -163,8 +163,7 @@ class GraphTask(GraphScores):
 
     def needs_of(self, role: str) -> frozenset[str]:
         """What the model of a role must be able to do."""
-        tools = {"tools"} if role in self.graph_models.with_tools else set()
-        return frozenset({"generate", "chat", *tools} if role in self.graph_models.used else ())
+        return frozenset(self.graph_models.needs.get(role, ()))
 
     def samples(self) -> Iterator[Sample]:
         for number, (doc_id, doc) in enumerate(chosen(self.docs, self.task.name, self.settings)):

@@ -5,21 +5,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.config.braces import Braces
 from assay.config.graph import (
     END,
     START,
     AgentNode,
     Asking,
+    ChoiceNode,
     LambdaNode,
+    LikelihoodNode,
     LlmNode,
     MultiLlmNode,
+    RollingNode,
     SamplerNode,
     SubgraphNode,
+    Weighing,
 )
 from assay.config.graph_keys import output_keys
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
 from assay.plans import graph_nodes as plans
+from assay.plans import graph_weighing as weighing
 from assay.plans.graph import Fork, Graph, Node, Way
 from assay.tasks.graph_models import GraphModels
 from assay.tasks.graph_tools import find_tools, parameters
@@ -100,7 +106,24 @@ class Binder:
             return plans.SamplerNode(name, drawn)
         if isinstance(node, SubgraphNode):
             return self._subgraph(name, node)
-        return self._asking(name, node)
+        return self._weighing(name, node) if isinstance(node, Weighing) else self._asking(name, node)
+
+    def _weighing(self, name: str, node: Weighing) -> Node:
+        place = self.file.node_place(name, "model")
+        if isinstance(node, RollingNode):
+            role, _ = self.models.weighed(node.model, place, "rolling")
+            return weighing.RollingNode(name=name, role=role, key=node.output_keys, text=Braces.of(node.text))
+        assert isinstance(node, ChoiceNode | LikelihoodNode)
+        chat = () if isinstance(node.prompt, str) else ("chat",)
+        role, write = self.models.weighed(node.model, place, "loglikelihood", *chat)
+        prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else plans.Prompt.of(node.prompt)
+        shared: dict[str, Any] = {
+            "name": name, "role": role, "key": node.output_keys, "context": weighing.Context(prompt, write),
+        }  # fmt: skip
+        if isinstance(node, LikelihoodNode):
+            return weighing.LikelihoodNode(**shared, continuation=Braces.of(node.continuation))
+        choices = node.choices if isinstance(node.choices, str) else [Braces.of(choice) for choice in node.choices]
+        return weighing.ChoiceNode(**shared, choices=choices, delimiter=node.target_delimiter, choose_by=node.choose_by)
 
     def told(self, name: str) -> dict[str, Any]:
         """A node as its file writes it, for the functions that are told all of it."""
@@ -174,8 +197,7 @@ class Binder:
             self.models.gen_kwargs,
             folder,
             self.models.wanted,
-            self.models.used,
-            self.models.with_tools,
+            self.models.needs,
         )
         below = Binder(changed, models, self.helpers, folder, self.inner, (*self.trail, node.subgraph))
         return plans.SubgraphNode(name, below.bind())

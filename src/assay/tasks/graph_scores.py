@@ -9,9 +9,9 @@ from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.config.graph import LambdaNode
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Problem
-from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, Text
+from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey
 from assay.runs.redact import HIDDEN, redacted_text
-from assay.scorers.loop import Document
+from assay.scorers.loop import Document, grouped
 from assay.tasks.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
 from assay.tasks.graph_files import GraphFiles, Processor, outcome_of
 from assay.tasks.settings import Helpers, Settings
@@ -113,8 +113,7 @@ class GraphScores:
     def document(self, sample: Sample, responses: Sequence[Response]) -> Document:
         """The record with what was asked on its way."""
         outcome = outcome_of(responses)
-        texts = [[response.text] for response in responses if isinstance(response, Text)]
-        return Document(sample._replace(requests=outcome.asked), texts, [outcome])
+        return Document(sample._replace(requests=outcome.asked), grouped(outcome.asked, responses[:-1], 1), [outcome])
 
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
         return [self._score(outcome_of(list(document.verdicts)).record) for document in documents]
