@@ -170,10 +170,10 @@ def _ended(row: Row) -> Stored:
     """A record of a graph as its plan left it: it asked on its own, so its requests are those of its outcome."""
     loads = orjson.loads
     requests = [_request(row.prefix + row.prompt, each, 0) for each in loads(row.requests)]
-    replies = loads(row.replies) if row.replies is not None else None
     raw = [value for several in loads(row.responses) for value in several]
-    behind = replies[len(raw) :] if replies is not None and raw else []
-    own = _responses(requests, raw, replies[: len(raw)] if replies is not None and raw else replies)
+    replies = loads(row.replies) if row.replies is not None else [{}] * len(raw)
+    behind = replies[len(raw) :] if raw else []
+    own = _responses(requests, raw, replies[: len(raw)] if raw else replies)
     record, target = _record(row), loads(row.target)
     if record is not None:
         end: Response = Outcome(record, requests, behind[0].get("noticed", {}) if behind else {})
