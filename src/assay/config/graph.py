@@ -15,7 +15,8 @@ def _not_yet(why: str) -> Callable[[object], Iterator[Remark]]:
     """Refuses a key of SyGra's that assay does not have."""
 
     def check(value: object) -> Iterator[Remark]:
-        if value not in (None, False, (), {}):
+        off = isinstance(value, Mapping) and str(value.get("required")).lower() in ("no", "false")
+        if value not in (None, False, (), {}) and not off:
             yield (), "is not supported", why
 
     return check
@@ -213,10 +214,20 @@ class LambdaNode(NodeConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampledColumn:
+    """Values of a sampler that come from a data source: one record after the other, and from the start again."""
+
+    column: str = option("The column that has them.")
+    source: SourceConfig = option("Where it comes from.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
     """What a sampler draws from."""
 
-    values: tuple[object, ...] | list[object] = option("The values.")
+    values: tuple[object, ...] | list[object] | SampledColumn = option(
+        "The values; or `{column:, source:}`, of which the n-th record gets the n-th."
+    )
     weights: tuple[float, ...] | list[float] | None = option("How likely each is.", None)
 
 

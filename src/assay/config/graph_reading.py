@@ -22,6 +22,7 @@ from assay.config.graph import (
     ModelConfig,
     MultiLlmNode,
     OutputField,
+    SampledColumn,
     SamplerNode,
     Weighing,
 )
@@ -129,7 +130,11 @@ def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem
         found = _part(Attribute, written, fields, problems, *path, str(key))
         if found is None:
             continue
-        if not found.values or (found.weights is not None and len(found.weights) != len(found.values)):
+        if isinstance(found.values, SampledColumn):
+            if found.weights is not None:
+                what, fix = "values of a source come in their order, without weights", "take weights out"
+                problems.append(Problem(fields.place(*path, str(key), "weights"), what, fix))
+        elif not found.values or (found.weights is not None and len(found.weights) != len(found.values)):
             what = f"{key} needs values, and as many weights as values where there are any"
             problems.append(Problem(fields.place(*path, str(key)), what, "correct the lists"))
         made[str(key)] = found

@@ -3,23 +3,22 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from assay.config.graph import LambdaNode, SourceConfig
+from assay.config.graph import LambdaNode
 from assay.config.graph_keys import has_hidden_keys, produced, undeclared
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.plans.graph import Graph
 from assay.records import Asking, Estimate, Sample, ScoreKey
 from assay.samples.data import Split, columns_of
-from assay.samples.graph_rows import Transform, graph_rows
 from assay.samples.rows import DataError
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.graph_binding import Binder
-from assay.tasks.graph_files import make_processors
+from assay.tasks.graph_files import Estimated, make_processors
 from assay.tasks.graph_models import UNDER_TEST, GraphModels
 from assay.tasks.graph_output import make_finish
 from assay.tasks.graph_scores import GraphScores, aggregator_problems, scored_columns, unit_fields
+from assay.tasks.graph_sources import GraphSources
 from assay.tasks.prepare import check_clusters
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
@@ -34,7 +33,8 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     assert file is not None
     folder = file.fields.origin("graph_config").folder
     models = GraphModels(file, settings.graphs, helpers, settings.gen_kwargs, folder)
-    binder = Binder(file, models, helpers, folder, read)
+    sources = GraphSources(settings, helpers)
+    binder = Binder(file, models, helpers, folder, read, sources.column)
     problems: list[Problem] = []
     graph = processors = None
     try:
@@ -46,7 +46,10 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     except ConfigError as error:
         problems += error.problems
     fields = unit_fields(file, helpers, folder, problems)
-    rows, name = _records(file, settings, helpers, folder, problems)
+    if problems:  # what its source says is looked at all the same
+        sources.transforms(file, folder, problems)
+        raise ConfigError(problems)
+    rows, name = sources.records(file, folder)
     problems += [*undeclared(file, columns_of(rows)), *_lacking_sides(file, columns_of(rows))]
     problems += aggregator_problems(file, processors or (), _written(file, columns_of(rows)), settings)
     if problems or graph is None or processors is None:
@@ -57,7 +60,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         processors=processors,
         scored=scored_columns(file, fields, processors),
         docs=rows,
-        fingerprint=name,
+        fingerprint=sources.named(name),
         graph=graph,
         graph_models=models,
     )
@@ -85,47 +88,6 @@ def _lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]
             if isinstance(wanted, str) and "unit_metrics_map" in node.settings and wanted not in known:
                 what = f"nothing produces {wanted!r}: no column of the records, no output_keys"
                 yield Problem(file.node_place(name, key), what, did_you_mean(wanted, known))
-
-
-def _records(
-    file: GraphFile, settings: Settings, helpers: Helpers, folder: str | None, problems: list[Problem]
-) -> tuple[Split, str]:
-    config = file.config.data_config
-    transforms = []
-    for number, source in enumerate(config.source or ()):
-        transforms.append(_transforms(file, source, number, helpers, folder, problems))
-    if problems:
-        raise ConfigError(problems)
-    wanted = int(settings.limit) + settings.start if settings.limit is not None and settings.limit >= 1 else None
-    return graph_rows(config, transforms, folder=folder, data_dir=settings.data_dir, wanted=wanted)
-
-
-def _transforms(
-    file: GraphFile, source: SourceConfig, number: int, helpers: Helpers, folder: str | None, problems: list[Problem]
-) -> list[Transform]:
-    written: Any = file.fields["data_config"]
-    several = isinstance(written["source"], list)
-    at: tuple[str | int, ...] = ("data_config", "source", *([number] if several else []), "transformations")
-    made: list[Transform] = []
-    for index, each in enumerate(source.transformations):
-        place = file.place(*at, index, "transform")
-        try:
-            kind = helpers.dotted(each.transform, folder, place)
-        except ConfigError as error:
-            problems += error.problems
-            continue
-        if not isinstance(kind, type) or not hasattr(kind, "transform"):
-            problems.append(Problem(place, f"{each.transform} has no `transform`", "derive it from DataTransform"))
-            continue
-        change = kind()
-        if hasattr(change, "problems"):
-            problems += change.problems(each.params, file.place(*at, index))
-        made.append(_transform(change, dict(each.params)))
-    return made
-
-
-def _transform(made: Any, params: dict[str, Any]) -> Transform:
-    return lambda rows: made.transform(rows, params)
 
 
 @dataclass(kw_only=True)
@@ -173,13 +135,13 @@ class GraphTask(GraphScores):
             yield Sample(doc_id, doc, (), target, target)
 
     def plan(self, sample: Sample) -> Asking:
-        return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}")
+        return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
 
     def models(self) -> Mapping[str, object]:
         return self.graph_models.wanted
 
-    def conclude(self) -> Mapping[ScoreKey, Estimate]:
+    def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
         """Further copies of the output, and the numbers of all records together."""
         if self._files is not None and self.settings.shard is None:
             self._files.write_copies()
-        return super().conclude()
+        return super().conclude(estimated)

@@ -17,6 +17,7 @@ from assay.config.graph import (
     LlmNode,
     MultiLlmNode,
     RollingNode,
+    SampledColumn,
     SamplerNode,
     SubgraphNode,
     Weighing,
@@ -31,18 +32,21 @@ from assay.tasks.graph_models import GraphModels
 from assay.tasks.graph_tools import find_tools, parameters
 from assay.tasks.settings import Helpers
 
+ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...], str | None], Sequence[Any]]
+"""Reads values of a sampler from a source; with the way to it in the file, and the folder of that."""
 MESSAGE = "sygra.core.graph.sygra_message.SygraMessage"
 
 
 @dataclass
 class Binder:
-    """Makes the nodes and ways of one graph file. `inner` finds the graph of a subgraph."""
+    """Makes the nodes and ways of one graph file. `inner` finds the graph of a subgraph, `column` reads values."""
 
     file: GraphFile
     models: GraphModels
     helpers: Helpers
     folder: str | None
     inner: Callable[[str, Place], GraphFile]
+    column: ReadColumn
     trail: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list)
 
@@ -102,11 +106,21 @@ class Binder:
             told = self.told(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
             return plans.LambdaNode(name, function, told, inspect.iscoroutinefunction(function))
         if isinstance(node, SamplerNode):
-            drawn = {key: (each.values, each.weights) for key, each in self.file.attributes[name].items()}
-            return plans.SamplerNode(name, drawn)
+            return self._sampler(name)
         if isinstance(node, SubgraphNode):
             return self._subgraph(name, node)
         return self._weighing(name, node) if isinstance(node, Weighing) else self._asking(name, node)
+
+    def _sampler(self, name: str) -> Node:
+        drawn: dict[str, tuple[Sequence[Any], Sequence[float] | None]] = {}
+        in_turn: dict[str, Sequence[Any]] = {}
+        for key, each in self.file.attributes[name].items():
+            if isinstance(each.values, SampledColumn):
+                at = ("attributes", key, "values", "source")
+                in_turn[key] = self.column(self.file, each.values, ("graph_config", "nodes", name, *at), self.folder)
+            else:
+                drawn[key] = (each.values, each.weights)
+        return plans.SamplerNode(name, drawn, in_turn)
 
     def _weighing(self, name: str, node: Weighing) -> Node:
         place = self.file.node_place(name, "model")
@@ -199,7 +213,7 @@ class Binder:
             self.models.wanted,
             self.models.needs,
         )
-        below = Binder(changed, models, self.helpers, folder, self.inner, (*self.trail, node.subgraph))
+        below = Binder(changed, models, self.helpers, folder, self.inner, self.column, (*self.trail, node.subgraph))
         return plans.SubgraphNode(name, below.bind())
 
 

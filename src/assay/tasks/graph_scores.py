@@ -13,7 +13,7 @@ from assay.records import Estimate, Failed, FilterScores, Response, Sample, Scor
 from assay.runs.redact import HIDDEN, redacted_text
 from assay.scorers.loop import Document, grouped
 from assay.tasks.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
-from assay.tasks.graph_files import GraphFiles, Processor, outcome_of
+from assay.tasks.graph_files import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 from assay.tasks.unit_metrics import unit_metric_fields
@@ -132,7 +132,15 @@ class GraphScores:
         return AGGREGATIONS["mean"] if metric in self.scored else None
 
     def rows(self) -> frozenset[ScoreKey] | None:
-        return None if self.processors else frozenset(ScoreKey(name, "none") for name in self.scored)
+        """Its unit metrics, and the numbers of its reports; None where code of users names them."""
+        found = set(self.scored)
+        for each in self.processors:
+            if isinstance(each.made, MetricCollatorPostProcessor):
+                numbers = each.made.numbers(like_sygra=self.settings.graphs.like_sygra)
+                if numbers is None:
+                    return None
+                found |= set(row_labels(numbers).values())
+        return frozenset(ScoreKey(name, "none") for name in found)
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         return dict.fromkeys(self.scored, True)
@@ -150,6 +158,6 @@ class GraphScores:
         self._files = GraphFiles(folder, created, self.processors, form, self.size, label, compat, sinks)
         return self._files
 
-    def conclude(self) -> Mapping[ScoreKey, Estimate]:
+    def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
         """The numbers of all records together."""
-        return self._files.conclude() if self._files is not None else {}
+        return self._files.conclude(estimated) if self._files is not None else {}
