@@ -1,6 +1,6 @@
 """A graph as one plan per record: from START, step by step, to END. Nodes of one step ask together."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -31,8 +31,8 @@ class Walk:
         self.name, self.number = name, number
         self.asked: list[Request] = []
         self.responses: list[Response] = []
-        self.noticed: Counter[str] = Counter()
-        self.visits: Counter[object] = Counter()
+        self.noticed: dict[str, int] = defaultdict(int)
+        self.visits: dict[object, int] = defaultdict(int)
 
     def generate(self, role: str, prompt: str, params: Mapping[str, object]) -> Generate:
         """A request; the second of its kind in a record is told apart from the first."""

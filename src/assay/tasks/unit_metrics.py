@@ -1,8 +1,6 @@
 """The lambda node that scores a record with unit metrics, and what can be wrong with it before anything runs."""
 
-import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
@@ -60,17 +58,18 @@ def _scored(metric: UnitMetric, name: str, right: dict[str, Any], given: dict[st
 def _metric(entry: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
     """The metric of an entry, made once for all records that have the same."""
     name, params = str(entry["name"]), entry.get("params") or {}
-    try:
-        written = json.dumps(params, sort_keys=True)
-    except TypeError:  # a value that JSON does not have: then it is made anew
-        return _new(name, params, like_sygra=like_sygra)
-    return _made(id(UnitMetricRegistry.get_metric_class(name)), name, written, like_sygra)
+    kind = UnitMetricRegistry.get_metric_class(name)  # tells apart what a name meant before it was registered again
+    key = (kind, repr(params), like_sygra)
+    if key not in _MADE:
+        if len(_MADE) >= MOST_MADE:
+            _MADE.clear()
+        _MADE[key] = _new(name, params, like_sygra=like_sygra)
+    return _MADE[key]
 
 
-@lru_cache(maxsize=256)
-def _made(kind: int, name: str, params: str, like_sygra: bool) -> UnitMetric:
-    del kind  # tells apart what a name meant before it was registered again
-    return _new(name, json.loads(params), like_sygra=like_sygra)
+MOST_MADE = 256
+_MADE: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
+"""By what they were made with, metrics for all records: a task has a few."""
 
 
 def _new(name: str, params: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
