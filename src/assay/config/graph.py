@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from assay.config.option import NOTHING, Remark, option
+from assay.config.task import generation_slips
 
 JoinType = Literal["primary", "column", "sequential", "cross", "random", "vstack"]
 START, END = "START", "END"
@@ -109,7 +110,7 @@ class ModelConfig:
     """A model as a node names it. Keys beyond these change its entry of models.yaml."""
 
     name: str = option("Its name in models.yaml, or of a role of the run.")
-    parameters: Mapping[str, object] = option("Parameters of generation.", NOTHING)
+    parameters: Mapping[str, object] = option("Parameters of generation.", NOTHING, check=generation_slips)
     structured_output: StructuredOutput | None = option("The fields that an answer must have.", None)
     entry: Mapping[str, object] = option("Keys of models.yaml.", NOTHING, rest=True)
 

@@ -16,6 +16,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.registry import parameter_problems
 from assay.scorers.unit import UnitMetricResult, finite
 from assay.tasks.graph_parts import GraphPostProcessor as GraphPostProcessor
+from assay.tasks.unit_metrics import Places
 from assay.tasks.unit_metrics import UnitMetrics as UnitMetrics
 from assay.tasks.unit_metrics import check_unit_metrics as check_unit_metrics
 
@@ -44,13 +45,15 @@ class Entry:
     column: str
     params: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+    number: int = 0
+    """Which of those that are written it is, counted from 0."""
 
 
 def read_entries(
     written: Sequence[Mapping[str, Any]], *, like_sygra: bool = False, field_names: bool = False
 ) -> Iterator[Entry]:
     """The entries of an `aggregator_metrics_map`: one for every column. With `field_names`, keys name the column, too."""
-    for each in written:
+    for number, each in enumerate(written):
         columns = each.get("unit_metrics_results") or ()
         several = [columns] if isinstance(columns, str) else list(columns)
         if like_sygra:
@@ -59,7 +62,7 @@ def read_entries(
             name = str(each.get("name"))
             key = f"{column}-{name}" if field_names or len(several) > 1 else name
             key = str(each["as"]) if each.get("as") and len(several) == 1 else key
-            yield Entry(key, name, str(column), each.get("params") or {}, each.get("metadata") or {})
+            yield Entry(key, name, str(column), each.get("params") or {}, each.get("metadata") or {}, number)
 
 
 class Found(NamedTuple):
@@ -303,20 +306,23 @@ def check_aggregators(
     entries: Sequence[Mapping[str, Any]],
     produced_columns: Collection[str] | None,
     place: Place,
+    at: Places | None = None,
     *,
     like_sygra: bool = False,
     field_names: bool = False,
 ) -> list[Problem]:
     """All that is wrong with an `aggregator_metrics_map`: unknown metrics, parameters and columns, and names that clash.
 
-    `produced_columns` are the columns of the records; None where they are only known from the data.
+    `produced_columns` are the columns of the records; None where they are only known from the data. `at` says where an
+    entry stands, by its number.
     """
-    problems = [problem for number, each in enumerate(entries) for problem in _shape_problems(each, number, place)]
+    at = at or (lambda *_: place)
+    problems = [problem for number, each in enumerate(entries) for problem in _shape_problems(each, number, at(number))]
     if problems:
         return problems
     read = list(read_entries(entries, like_sygra=like_sygra, field_names=field_names))
     for entry in read:
-        problems += _entry_problems(entry, produced_columns, place, like_sygra=like_sygra)
+        problems += _entry_problems(entry, produced_columns, at(entry.number), like_sygra=like_sygra)
     keys = [entry.key for entry in read]
     return problems + [
         Problem(place, f"two aggregators are called {key!r} in the report", "give one another name with `as:`")

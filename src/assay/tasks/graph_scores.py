@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from assay.tasks.task import Task
 from assay.tasks.unit_metrics import unit_metric_fields
 
 SUFFIX = "_result"
+BETTER = ("accuracy", "average_f1_score", "average_precision", "average_recall", "pass@", "pass^", "success_rate",
+          "step_efficiency")  # fmt: skip
+"""How the names of numbers begin of which more is better."""
 SECRETS = ("auth_token", "token", "api_key", "password")
 """Keys of graph files whose values are written nowhere."""
 
@@ -36,7 +40,7 @@ def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems:
             continue  # said where the node was bound
         if isinstance(function, type) and issubclass(function, UnitMetrics):
             raw: Any = file.config.graph_config.nodes[name]
-            problems += check_unit_metrics(raw, file.node_place(name))
+            problems += check_unit_metrics(raw, file.node_place(name), partial(file.node_place, name))
             found += unit_metric_fields(raw)
     return found
 
@@ -51,12 +55,15 @@ def aggregator_problems(
     problems: list[Problem] = []
     for number, each in enumerate(processors):
         if isinstance(each.made, MetricCollatorPostProcessor):
-            place = file.place("graph_post_process", number, "params")
-            known = None if each.takes_previous else columns
+            params = ("graph_post_process", number, "params")
             problems += check_aggregators(
-                each.made.aggregator_metrics_map, known, place, like_sygra=settings.graphs.like_sygra,
+                each.made.aggregator_metrics_map,
+                None if each.takes_previous else columns,
+                file.place(*params),
+                partial(file.place, *params, "aggregator_metrics_map"),
+                like_sygra=settings.graphs.like_sygra,
                 field_names=each.made.field_names,
-            )  # fmt: skip
+            )
     return problems
 
 
@@ -143,7 +150,13 @@ class GraphScores:
         return frozenset(ScoreKey(name, "none") for name in found)
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
-        return dict.fromkeys(self.scored, True)
+        return self._directions
+
+    @cached_property
+    def _directions(self) -> Mapping[str, bool | None]:
+        """Rows of unit metrics, and those of a report of which more is known to be better."""
+        named = [row.metric for row in self.rows() or () if row.metric.rpartition(".")[2].startswith(BETTER)]
+        return dict.fromkeys([*self.scored, *named], True)
 
     def described(self) -> Mapping[str, object]:
         """The file, without its secrets."""
