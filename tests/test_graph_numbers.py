@@ -141,3 +141,12 @@ def test_a_group_that_misspells_an_aggregator_row_is_refused_before_the_run(tmp_
         grouped(tmp_path, "average_recal")
     assert "average_recall" in str(refused.value).replace("'average_recal'", "")
     assert "group.yaml:3:" in str(refused.value)
+
+
+def test_a_unit_metric_may_have_the_name_of_another_tasks_row_to_be_averaged_with_it(tmp_path: Path) -> None:
+    folder = world(tmp_path)
+    path = folder / "graph_config.yaml"
+    text = path.read_text().replace("exact_match_result", "acc_result")
+    path.write_text(text.replace('- name: "exact_match"', '- name: "exact_match"\n          as: acc_result'))
+    [row] = assay.simple_evaluate(scripted(), tasks=[str(folder)])["results"].values()
+    assert row["acc,none"] == 0.6
