@@ -51,7 +51,16 @@ class Answers(Protocol):
 
     @property
     def manager(self) -> TaskManager: ...
+    @property
+    def created(self) -> float:
+        """When they were begun to be asked for."""
+        ...
+
     def facts(self, name: str) -> TaskFacts: ...
+    def record(self, name: str) -> Mapping[str, Any] | None:
+        """A record of the output of a task that is a graph."""
+        ...
+
     def samples(self, task: Runnable) -> Iterator[Stored]: ...
 
 
@@ -113,11 +122,23 @@ class StoredRun:
     def facts(self, name: str) -> TaskFacts:
         return TaskFacts(**self.manifest["tasks"][name])
 
+    @property
+    def created(self) -> float:
+        return float(self.manifest["created"])
+
+    def record(self, name: str) -> Mapping[str, Any] | None:
+        return SampleFile(self.files[name]).first_record()
+
     def samples(self, task: Runnable) -> Iterator[Stored]:
-        return self.file(task).samples()
+        return read(self.file(task), task)
 
     def file(self, task: Runnable) -> SampleFile:
         return SampleFile(self.files[task.task.name], task.repeats)
+
+
+def read(file: SampleFile, task: Runnable) -> Iterator[Stored]:
+    """The samples of a file, as a task of this kind takes them."""
+    return file.outcomes() if task.task.graph is not None else file.samples()
 
 
 @dataclass(frozen=True)
@@ -155,6 +176,15 @@ class LoggedRun:
     @property
     def broken(self) -> Mapping[str, str]:
         return {}
+
+    @property
+    def created(self) -> float:
+        return next(iter(self.files.values())).path.stat().st_mtime
+
+    def record(self, name: str) -> Mapping[str, Any] | None:
+        what = "is a graph, and these are samples files of lm-eval's"
+        fix = "name its output_….json or .jsonl, and nothing else"
+        raise RunError([Problem(Place(f"task {name!r}"), what, fix)])
 
     @cached_property
     def manager(self) -> TaskManager:

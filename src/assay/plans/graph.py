@@ -1,6 +1,6 @@
 """A graph as one plan per record: from START, step by step, to END. Nodes of one step ask together."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,16 +20,19 @@ class NodeFailed(Exception):
 
 
 class Walk:
-    """One record on its way: what was asked, what came back, what is worth counting. `name` tells records apart."""
+    """One record on its way: what was asked, what came back, what is worth counting.
 
-    __slots__ = ("asked", "name", "noticed", "responses", "visits")
+    `name` tells records apart, `number` is its place among them.
+    """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    __slots__ = ("asked", "name", "noticed", "number", "responses", "visits")
+
+    def __init__(self, name: str, number: int = 0) -> None:
+        self.name, self.number = name, number
         self.asked: list[Request] = []
         self.responses: list[Response] = []
-        self.noticed: Counter[str] = Counter()
-        self.visits: Counter[object] = Counter()
+        self.noticed: dict[str, int] = defaultdict(int)
+        self.visits: dict[object, int] = defaultdict(int)
 
     def generate(self, role: str, prompt: str, params: Mapping[str, object]) -> Generate:
         """A request; the second of its kind in a record is told apart from the first."""
@@ -96,9 +99,9 @@ class Graph:
     max_steps: int = MAX_STEPS
     finish: Callable[[State], Mapping[str, Any]] = dict
 
-    def plan(self, record: Mapping[str, Any], name: str) -> Asking:
+    def plan(self, record: Mapping[str, Any], name: str, number: int = 0) -> Asking:
         """What is asked about a record, and at the end what it came to; or why it came to nothing."""
-        walk, state = Walk(name), dict(record)
+        walk, state = Walk(name, number), dict(record)
         try:
             yield from self.steps(state, walk)
             made = _guarded("the output", self.finish, state)

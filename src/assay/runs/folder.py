@@ -285,12 +285,13 @@ def environment() -> dict[str, Any]:
 
 def git_state() -> dict[str, Any] | None:
     """The commit of the working directory and whether it has changes; None where there is no repository."""
+    command = ["git", "status", "--porcelain=v2", "--branch"]
     try:
-        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=10)
-        dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True, timeout=10)
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": head.stdout.strip(), "dirty": bool(dirty.stdout.strip())}
+    commit = next((line.split()[-1] for line in told if line.startswith("# branch.oid ")), "(initial)")
+    return None if commit == "(initial)" else {"commit": commit, "dirty": any(line[:1] != "#" for line in told)}
 
 
 def is_writable(path: Path) -> bool:

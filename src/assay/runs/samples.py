@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.records import Failed, FilterScores, Likelihood, Request, Response, Sample, Text
+from assay.records import Failed, FilterScores, Likelihood, Outcome, Request, Response, Sample, Text
 from assay.records import arguments as arguments
 
 
@@ -49,6 +49,10 @@ def _reply(response: Response) -> dict[str, Any]:
             told["finish"] = response.finish
         if response.reasoning:
             told["reasoning"] = response.reasoning
+        if response.calls:
+            told["calls"] = list(response.calls)
+    if isinstance(response, Outcome) and response.noticed:
+        told["noticed"] = dict(response.noticed)
     if response.usage is not None:
         told["usage"] = tuple(response.usage)
     return told

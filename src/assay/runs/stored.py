@@ -7,7 +7,19 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.errors import Place, Problem
-from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text, Usage
+from assay.records import (
+    Failed,
+    Generate,
+    Likelihood,
+    Loglikelihood,
+    Outcome,
+    Request,
+    Response,
+    Rolling,
+    Sample,
+    Text,
+    Usage,
+)
 from assay.runs.folder import RunError
 from assay.runs.parquet import Asked, file_name
 
@@ -73,6 +85,15 @@ class SampleFile:
         """The samples in their order."""
         for row in self.rows():
             yield _stored(row, self._repeats)
+
+    def outcomes(self) -> Iterator[Stored]:
+        """The samples of a graph: behind the responses of each what it came to, or why it came to nothing."""
+        for row in self.rows():
+            yield _ended(row)
+
+    def first_record(self) -> Mapping[str, Any] | None:
+        """A record of a graph's output, where any came to something."""
+        return next((found for row in self.rows() if (found := _record(row)) is not None), None)
 
     def rows(self) -> Iterator[Row]:
         """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
@@ -157,10 +178,35 @@ def _stored(row: Row, repeats: int) -> Stored:
     return Stored(sample, _responses(requests, raw, replies), row.scores, failed)
 
 
+def _ended(row: Row) -> Stored:
+    """A record of a graph as its plan left it: it asked on its own, so its requests are those of its outcome."""
+    loads = orjson.loads
+    requests = [_request(row.prefix + row.prompt, each, 0) for each in loads(row.requests)]
+    raw = [value for several in loads(row.responses) for value in several]
+    replies = loads(row.replies) if row.replies is not None else [{}] * len(raw)
+    behind = replies[len(raw) :] if raw else []
+    own = _responses(requests, raw, replies[: len(raw)] if raw else replies)
+    record, target = _record(row), loads(row.target)
+    if record is not None:
+        end: Response = Outcome(record, requests, behind[0].get("noticed", {}) if behind else {})
+        responses = [*own, end]
+    else:
+        failed = any(isinstance(response, Failed) for response in own)
+        responses = own if failed else [*own, Failed(row.failed or "the record came to nothing")]
+    sample = Sample(row.doc_id, loads(row.doc), (), target, loads(row.gold) if row.gold is not None else target)
+    return Stored(sample, responses, row.scores, row.failed or "")
+
+
+def _record(row: Row) -> Mapping[str, Any] | None:
+    """What a graph made of a document; the whole answer of its only filter."""
+    found = orjson.loads(row.answers).get("none") if not row.failed else None
+    return found[0] if found else None
+
+
 def _request(context: str, described: Sequence[Any], repeat: int) -> Request:
     """A request from what it has beside the first context: parameters, a continuation with its context, or nothing."""
-    if not described:
-        return Rolling(context)
+    if not described or described[-1] is None:
+        return Rolling(described[0] if described else context)
     if isinstance(described[0], str) and isinstance(described[-1], dict):
         return Generate(described[0], described[1], repeat)
     if isinstance(described[0], str):
@@ -196,7 +242,7 @@ def _failure(reply: Mapping[str, Any]) -> Response:
 def _response(request: Request | None, raw: Any, reply: Mapping[str, Any]) -> Response:
     usage = _usage(reply) if reply else None
     if isinstance(raw, str):
-        return Text(raw, reply.get("finish"), reply.get("reasoning"), usage)
+        return Text(raw, reply.get("finish"), reply.get("reasoning"), usage, reply.get("calls", ()))
     value, greedy = (raw, False) if isinstance(request, Rolling) else raw
     return Likelihood(value if value is not None else _LEAST, greedy, usage)
 
