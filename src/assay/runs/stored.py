@@ -7,9 +7,22 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.errors import Place, Problem
-from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text, Usage
+from assay.records import (
+    Failed,
+    FilterScores,
+    Generate,
+    Likelihood,
+    Loglikelihood,
+    Request,
+    Response,
+    Rolling,
+    Sample,
+    Text,
+    Usage,
+)
 from assay.runs.folder import RunError
 from assay.runs.parquet import Asked, file_name
+from assay.runs.samples import Kept
 
 _LEAST = float("-inf")
 """What null means as a likelihood: JSON has no infinity, and nothing else that one may be is written so."""
@@ -74,6 +87,11 @@ class SampleFile:
         for row in self.rows():
             yield _stored(row, self._repeats)
 
+    def kept(self) -> Iterator[Kept]:
+        """The samples in their order, as they were kept when they were scored."""
+        for row in self.rows():
+            yield as_kept(row, self._repeats)
+
     def rows(self) -> Iterator[Row]:
         """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
         for number in range(self._read(lambda file: file.num_row_groups)):
@@ -116,6 +134,45 @@ def _values(chunks: Any) -> list[Any]:
         return [texts[number] for number in column.indices.to_pylist()]
     found: list[Any] = column.to_pylist()
     return found
+
+
+def as_kept(row: Row, repeats: int) -> Kept:
+    """A sample as it was kept when it was scored: its responses as filters saw them, what each filter made of it."""
+    loads, stored = orjson.loads, _stored(row, repeats)
+    replies = loads(row.replies) if row.replies is not None else None
+    return Kept(
+        stored.sample,
+        [[_seen(value) for value in several] for several in loads(row.responses)],
+        filter_scores(loads(row.answers), loads(row.scores)),
+        repeats,
+        stored.failed,
+        replies,
+        tuple(row.audit.split(",")) if row.audit else (),
+    )
+
+
+def filter_scores(answers: Mapping[str, Sequence[Any]], scores: Mapping[str, Any]) -> list[FilterScores]:
+    """What each filter made of a sample, from its answers and from `{"metric,filter": value}`.
+
+    >>> [(each.filter, each.values) for each in filter_scores({"strict": ["4"]}, {"exact_match,strict": 1})]
+    [('strict', {'exact_match': 1})]
+    """
+    values: dict[str, dict[str, Any]] = {name: {} for name in answers}
+    repeats: dict[str, dict[str, Any]] = {name: {} for name in answers}
+    for row, value in scores.items():
+        metric, _, name = row.partition(",")
+        if name in values:
+            values[name][metric] = value
+        elif name.removesuffix(",repeats") in repeats:
+            repeats[name.removesuffix(",repeats")][metric] = value
+    return [FilterScores(name, several, values[name], repeats[name]) for name, several in answers.items()]
+
+
+def _seen(value: Any) -> Any:
+    """A response as filters saw it: a text, a pair of likelihood and greediness, or a likelihood alone."""
+    if isinstance(value, list) and len(value) == 2:
+        return (_LEAST if value[0] is None else value[0], value[1])
+    return _LEAST if value is None else value
 
 
 def _stored(row: Row, repeats: int) -> Stored:
