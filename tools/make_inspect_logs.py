@@ -17,7 +17,7 @@ from inspect_ai import Task, eval, task  # noqa: A004  # that is its name
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import read_eval_log, write_eval_log
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
-from inspect_ai.scorer import Score, Target, choice, match, mean, scorer
+from inspect_ai.scorer import Score, Scorer, Target, choice, match, mean, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, generate, multiple_choice, solver
 
 SAID = ["2", "5", "It is 54", "2", "4", "56"]
@@ -25,8 +25,8 @@ SAID = ["2", "5", "It is 54", "2", "4", "56"]
 
 
 @scorer(metrics={"short": [mean()], "polite": [mean()]})
-def manners():  # noqa: ANN201
-    async def score(state: TaskState, target: Target) -> Score:
+def manners() -> Scorer:
+    async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001  # the shape of every scorer
         text = state.output.completion
         return Score(value={"short": float(len(text) < 5), "polite": 0.5}, answer=text)
 
@@ -35,7 +35,7 @@ def manners():  # noqa: ANN201
 
 @solver
 def refuse_the_last() -> Solver:
-    async def solve(state: TaskState, generate: Generate) -> TaskState:
+    async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001  # the shape of every solver
         if state.sample_id == "d":
             raise ValueError("nothing can be asked about this")
         return state
@@ -45,10 +45,17 @@ def refuse_the_last() -> Solver:
 
 @task
 def sums() -> Task:
-    rows = [("a", "1+1=", "2", "easy"), ("b", "2+3=", "5", "easy"), ("c", "7*8=", "56", "hard"), ("d", "?", "1", "hard")]
+    rows = [
+        ("a", "1+1=", "2", "easy"),
+        ("b", "2+3=", "5", "easy"),
+        ("c", "7*8=", "56", "hard"),
+        ("d", "?", "1", "hard"),
+    ]
     samples = [Sample(id=i, input=q, target=t, metadata={"level": level}) for i, q, t, level in rows]
     scorers = [match(numeric=True), manners()]
-    return Task(MemoryDataset(samples, name="sums_rows"), solver=[refuse_the_last(), generate()], scorer=scorers, epochs=2)
+    return Task(
+        MemoryDataset(samples, name="sums_rows"), solver=[refuse_the_last(), generate()], scorer=scorers, epochs=2
+    )
 
 
 @task
@@ -71,7 +78,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for made in (sums(), colours()):
             model = get_model("mockllm/model", custom_outputs=map(said, answers[made.name]))
-            options = {"max_connections": 1, "max_samples": 1, "fail_on_error": False, "display": "none", "log_dir": folder}
+            options = {
+                "max_connections": 1,
+                "max_samples": 1,
+                "fail_on_error": False,
+                "display": "none",
+                "log_dir": folder,
+            }
             [log] = eval(made, model=model, **options)
             path = out / f"{made.name}.eval"
             _write(log.location, path)

@@ -71,6 +71,9 @@ class StoredRun:
             known = "a scoring of a run, not the run" if "scored" in manifest else known
             fix = "name the folder that --output_path gave to `assay run`"
             raise RunError([Problem(Place(str(folder)), f"the folder holds {known}", fix)])
+        if manifest.get("without_gold"):
+            what = "the right answers were taken out of this run when it was packed: nothing can be scored"
+            raise RunError([Problem(Place(str(folder)), what, "score the run that it was packed from")])
         return cls(folder, manifest, include_path)
 
     @cached_property

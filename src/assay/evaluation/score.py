@@ -145,7 +145,9 @@ def _answers(paths: Sequence[Path], wanted: Wanted) -> Answers:
 def _score_task(answers: Answers, run: TaskRun, part: Path, changes: Changes) -> None:
     name = run.runnable.task.name
     file = answers.file(run.runnable) if isinstance(answers, StoredRun) else None
-    samples = answers.read(file, run.runnable) if isinstance(answers, StoredRun) and file else answers.samples(run.runnable)
+    samples = (
+        answers.read(file, run.runnable) if isinstance(answers, StoredRun) and file else answers.samples(run.runnable)
+    )
     writer = SampleWriter(part / "samples", name, file.asked if file is not None else None)
 
     def keep(kept: Kept) -> None:

@@ -113,14 +113,17 @@ def _bring_task(task: BroughtTask, folder: Path) -> Landed:
         config=task.config,
         audit=audit.told(),
     )
-    return Landed(result, {
-        "size": board.documents,
-        "original": original,
-        "repeats": task.repeats,
-        "num_fewshot": task.num_fewshot,
-        "multiple_targets": task.multiple_targets,
-        "source": source,
-    })
+    return Landed(
+        result,
+        {
+            "size": board.documents,
+            "original": original,
+            "repeats": task.repeats,
+            "num_fewshot": task.num_fewshot,
+            "multiple_targets": task.multiple_targets,
+            "source": source,
+        },
+    )
 
 
 def _note(board: Board, counts: Counter[ScoreKey], kept: Kept) -> None:
@@ -167,7 +170,15 @@ def _told_group(group: BroughtGroup, below: Sequence[str], tasks: Mapping[str, T
         made = _as_told(told, sum(each.n for each in own) or group.size, group.name)
         rows[row] = made.but(tasks=max(len(own), 1), is_rate=bool(own) and all(each.is_rate for each in own))
     return GroupResult(
-        group.name, group.alias or group.name, group.members, rows or None, group.size, group.version, {}, {}, group.higher_is_better
+        group.name,
+        group.alias or group.name,
+        group.members,
+        rows or None,
+        group.size,
+        group.version,
+        {},
+        {},
+        group.higher_is_better,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from assay.records import ScoreKey
 from assay.runs.samples import Kept
@@ -75,5 +75,5 @@ def told_rows(row: Mapping[str, Any]) -> dict[ScoreKey, Told]:
     return found
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -41,10 +41,16 @@ def from_inspect(path: Path) -> Brought:
             original=(about.get("dataset") or {}).get("samples"),
             version=about.get("task_version", "N/A"),
             higher_is_better={row.metric: True for row in names.values()},
-            config={"task": about["task"], "solver": [step.get("solver") for step in (log.header.get("plan") or {}).get("steps", ())],
-                    "scorers": about.get("scorers"), "dataset": about.get("dataset"), "task_args": about.get("task_args")},
-        )  # fmt: skip
+            config=_config(log.header),
+        )
     return Brought(format="inspect", tasks=[task], facts=_facts(log.header), files=[path])
+
+
+def _config(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told of how the task was made."""
+    about, steps = header["eval"], (header.get("plan") or {}).get("steps") or ()
+    told = {key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")}
+    return {**told, "doc_to_target": "target", "solver": [step.get("solver") for step in steps]}
 
 
 def number(value: Any) -> float | None:
@@ -94,7 +100,11 @@ def _told(log: InspectLog, names: Names) -> dict[ScoreKey, Told]:
         average = _average(score)
         for key, value in metrics.items():
             if is_number(value):
-                own = row if key == average else ScoreKey(key if row.metric in (average, scorer) else f"{row.metric}_{key}", row.filter)
+                own = (
+                    row
+                    if key == average
+                    else ScoreKey(key if row.metric in (average, scorer) else f"{row.metric}_{key}", row.filter)
+                )
                 own = own if own not in found else ScoreKey(f"{own.metric}_{score.get('reducer') or name}", own.filter)
                 found[own] = Told(float(value), float(error) if key == average and is_number(error) else None)
     return found
@@ -121,8 +131,8 @@ def _reduced(log: InspectLog) -> dict[tuple[str, str], Any]:
 def _kept(doc_id: int, epochs: Sequence[Mapping[str, Any]], names: Names, repeats: int, reduced: Reduced) -> Kept:
     first = epochs[0]
     target, choices = first.get("target"), first.get("choices")
-    doc = {"id": first.get("id"), "input": as_text(first.get("input")), "target": target, **({"choices": choices} if choices else {}),
-           **(first.get("metadata") or {})}  # fmt: skip
+    asked = {"id": first.get("id"), "input": as_text(first.get("input")), "target": target}
+    doc = {**asked, **({"choices": choices} if choices else {}), **(first.get("metadata") or {})}
     requests: list[Request] = [Generate(_prompt(first), {}, repeat) for repeat in range(repeats)]
     sample = Sample(doc_id, doc, requests, target, _gold(target, choices), choices)
     failed = next((_error(each) for each in epochs if each.get("error")), "")
@@ -201,7 +211,9 @@ def _reply(sample: Mapping[str, Any]) -> dict[str, Any]:
     output = sample.get("output") or {}
     reason = next((each.get("stop_reason") for each in output.get("choices") or ()), None)
     usage = output.get("usage") or {}
-    told: dict[str, Any] = {"finish": "length" if reason in ("max_tokens", "model_length") else reason} if reason else {}
+    told: dict[str, Any] = (
+        {"finish": "length" if reason in ("max_tokens", "model_length") else reason} if reason else {}
+    )
     if usage:
         spent = (usage.get("input_tokens", 0), usage.get("output_tokens", 0), float(output.get("time") or 0))
         told["usage"] = (*spent, 1, 0, usage.get("input_tokens_cache_read") or 0)
@@ -213,7 +225,9 @@ def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
     about = header["eval"]
     stats = header.get("stats") or {}
     source, _, name = str(about.get("model", "")).partition("/")
-    moments = {key: _moment(stats.get(told)) for key, told in (("start_time", "started_at"), ("end_time", "completed_at"))}
+    moments = {
+        key: _moment(stats.get(told)) for key, told in (("start_time", "started_at"), ("end_time", "completed_at"))
+    }
     return {
         "config": {"model": about.get("model"), "model_args": about.get("model_args") or {},
                    "limit": (about.get("config") or {}).get("limit")},

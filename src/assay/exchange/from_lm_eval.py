@@ -75,7 +75,9 @@ def _groups(results: Mapping[str, Any], files: Mapping[str, LoggedFile]) -> Iter
 
 
 def _leaves(name: str, known: Mapping[str, Sequence[str]]) -> list[str]:
-    return [leaf for member in known.get(name, ()) for leaf in (_leaves(member, known) if member in known else [member])]
+    return [
+        leaf for member in known.get(name, ()) for leaf in (_leaves(member, known) if member in known else [member])
+    ]
 
 
 def _samples(path: Path, repeats: int) -> Iterator[Kept]:
@@ -89,7 +91,10 @@ def _kept(logged: Logged, repeats: int) -> Kept:
     is_number = choices is not None and logged.target.isdecimal() and int(logged.target) < len(choices)
     gold = int(logged.target) if is_number else logged.target
     sample = Sample(logged.doc_id, logged.doc, requests, logged.target, gold, choices)
-    responses = [[_seen(request, each) for each in several] for request, several in zip(requests[::repeats], logged.responses, strict=True)]
+    responses = [
+        [_seen(request, each) for each in several]
+        for request, several in zip(requests[::repeats], logged.responses, strict=True)
+    ]
     return Kept(sample, responses, filter_scores(logged.answers, logged.scores), repeats)
 
 

@@ -46,7 +46,11 @@ def summary(sample: Mapping[str, Any]) -> dict[str, Any]:
         **own,
         "input": sample["input"][:THIN],
         "target": sample["target"],
-        "metadata": {key: value for key, value in sample["metadata"].items() if isinstance(value, int | float | None) or len(str(value)) < THIN},
+        "metadata": {
+            key: value
+            for key, value in sample["metadata"].items()
+            if isinstance(value, int | float | None) or len(str(value)) < THIN
+        },
         **({"error": sample["error"]["message"]} if "error" in sample else {}),
         "completed": True,
         "message_count": len(sample["messages"]),
@@ -90,7 +94,11 @@ def _table(kept: Kept) -> list[dict[str, Any]]:
 def _said(kept: Kept, epoch: int, table: Sequence[Mapping[str, Any]]) -> str | None:
     """What the model said: its text, or the continuation that it found the likeliest."""
     if table:
-        return str(max(table, key=lambda each: -math.inf if each["loglikelihood"] is None else each["loglikelihood"])["continuation"])
+        return str(
+            max(table, key=lambda each: -math.inf if each["loglikelihood"] is None else each["loglikelihood"])[
+                "continuation"
+            ]
+        )
     texts = [str(each) for several in kept.responses for each in several[epoch : epoch + 1]]
     return "\n".join(texts) if texts else None
 
@@ -105,7 +113,9 @@ def _output(kept: Kept, said: str | None, epoch: int, spec: Mapping[str, Any]) -
     reply = kept.replies[epoch] if kept.replies is not None and epoch < len(kept.replies) else {}
     reason = {"length": "max_tokens", "content_filter": "content_filter"}.get(str(reply.get("finish")), "stop")
     usage = reply.get("usage")
-    spent = {"input_tokens": usage[0], "output_tokens": usage[1], "total_tokens": usage[0] + usage[1]} if usage else None
+    spent = (
+        {"input_tokens": usage[0], "output_tokens": usage[1], "total_tokens": usage[0] + usage[1]} if usage else None
+    )
     return {
         "model": spec["model"],
         "choices": [{"message": _assistant(said, spec), "stop_reason": reason}],
@@ -115,7 +125,7 @@ def _output(kept: Kept, said: str | None, epoch: int, spec: Mapping[str, Any]) -
 
 
 def _scores(kept: Kept, epoch: int) -> dict[str, Any]:
-    """Every value of every filter, with the answer that the filter left. What only all repeats together have is the same in each."""
+    """Every value of every filter, with the answer that the filter left; what only all repeats have together is in each."""
     found = {}
     for each in kept.scores:
         for metric, whole in each.values.items():

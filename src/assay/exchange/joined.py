@@ -51,7 +51,9 @@ def _read(file: Path, known: Iterable[str]) -> tuple[str, Mapping[str, object]]:
     try:
         value, problems = load(file.read_bytes(), str(file), lenient=False)
     except OSError as error:
-        raise ConfigError([Problem(Place(str(file)), f"cannot be read: {error.strerror}", "name a YAML file")]) from None
+        raise ConfigError(
+            [Problem(Place(str(file)), f"cannot be read: {error.strerror}", "name a YAML file")]
+        ) from None
     if problems:
         raise ConfigError(problems)
     if not isinstance(value, dict) or not isinstance(value.get("group"), str):
@@ -64,7 +66,10 @@ def _read(file: Path, known: Iterable[str]) -> tuple[str, Mapping[str, object]]:
 
 
 def _refuse(function: Function) -> Any:
-    what, fix = f"{function} cannot be used here", "take an aggregation that has a name, or `assay score RUN --with FILE`"
+    what, fix = (
+        f"{function} cannot be used here",
+        "take an aggregation that has a name, or `assay score RUN --with FILE`",
+    )
     raise ConfigError([Problem(function.place, what, fix)])
 
 

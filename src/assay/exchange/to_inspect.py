@@ -33,7 +33,10 @@ def export_inspect(run: Opened, target: Path) -> list[Path]:
 
 def _members(run: Opened, task: str, spec: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
     """The members of a log in the order that Inspect writes them: the start, the samples, what sums them up, the header."""
-    plan = {"name": "plan", "steps": [{"solver": str(run.results["configs"].get(task, {}).get("output_type", "assay")), "params": {}}]}
+    plan = {
+        "name": "plan",
+        "steps": [{"solver": str(run.results["configs"].get(task, {}).get("output_type", "assay")), "params": {}}],
+    }
     yield "_journal/start.json", _json({"version": 2, "eval": spec, "plan": plan})
     repeats = run.repeats(task)
     summaries, reductions = [], Reductions(repeats)
@@ -71,10 +74,14 @@ class Reductions:
         for each in scores:
             for metric, value in each.values.items():
                 if _is_value(value):
-                    self._samples.setdefault(scorer(metric, each.filter), []).append({"value": value, "sample_id": doc_id})
+                    self._samples.setdefault(scorer(metric, each.filter), []).append(
+                        {"value": value, "sample_id": doc_id}
+                    )
 
     def told(self) -> list[dict[str, Any]]:
-        return [{"scorer": name, "reducer": self._reducer, "samples": samples} for name, samples in self._samples.items()]
+        return [
+            {"scorer": name, "reducer": self._reducer, "samples": samples} for name, samples in self._samples.items()
+        ]
 
 
 def _spec(run: Opened, task: str) -> dict[str, Any]:
@@ -108,7 +115,11 @@ def _ours(run: Opened, task: str) -> dict[str, Any]:
     """All that is known of a task, so that nothing is lost on the way back."""
     results, rows = run.results, run.account(task).get("rows", {})
     return {
-        "rows": [[row.split(",", 1), [each["value"], each["stderr"]]] for row, each in rows.items() if _is_value(each["value"])],
+        "rows": [
+            [row.split(",", 1), [each["value"], each["stderr"]]]
+            for row, each in rows.items()
+            if _is_value(each["value"])
+        ],
         "task": {
             "name": task,
             "alias": str(results["results"].get(task, {}).get("alias", task)),
@@ -137,7 +148,9 @@ def _scores(run: Opened, task: str, repeats: int) -> Iterator[dict[str, Any]]:
             "scored_samples": known["n"],
             "unscored_samples": max(documents - known["n"], 0),
             "params": {},
-            "metrics": {key: {"name": key, "value": value, "params": {}} for key, value in found.items() if _is_value(value)},
+            "metrics": {
+                key: {"name": key, "value": value, "params": {}} for key, value in found.items() if _is_value(value)
+            },
             "metadata": {"interval": known.get("interval"), "metric": metric, "filter": filter_name},
         }
 

@@ -22,7 +22,9 @@ UNKNOWN = ("pretty_env_info", "upper_git_hash", "eot_token_id", "chat_template",
 def export_lm_eval(run: Opened, target: Path) -> list[Path]:
     """Write the files below `target`; what lm-eval tells of a run and nobody noted is null."""
     date = _date(run.results)
-    folder = target / file_name(str(run.results.get("model_name_sanitized") or run.results.get("model_name") or "model"))
+    folder = target / file_name(
+        str(run.results.get("model_name_sanitized") or run.results.get("model_name") or "model")
+    )
     folder.mkdir(parents=True, exist_ok=True)
     files, hashes = [], {}
     for task in run.tasks:
