@@ -111,7 +111,7 @@ def slices(rows: Sequence[Interval], *, start: float = 0.0, end: float = 1.0, wi
 def forest(rows: Sequence[Interval], *, width: int = 560) -> str:
     """Differences with their intervals around nothing: those that do not touch it stand out."""
     reach = max((abs(end) for row in rows for end in (row.value, row.low, row.high) if end is not None), default=1.0)
-    return _rows(rows, -(reach or 1.0) * 1.05, (reach or 1.0) * 1.05, width, middle=0.0)
+    return _rows(rows, -(reach or 1.0), reach or 1.0, width, middle=0.0)
 
 
 def _rows(rows: Sequence[Interval], start: float, end: float, width: int, middle: float | None) -> str:
@@ -206,7 +206,8 @@ class _scale:  # noqa: N801  # used as a function
         self.start, self.end, self.first, self.last = start, end, first, last
 
     def __call__(self, value: float) -> float:
-        share = (value - self.start) / (self.end - self.start) if self.end != self.start else 0.5
+        span = self.end / 2 - self.start / 2  # halves: the whole of it may be beyond the largest number there is
+        share = (value / 2 - self.start / 2) / span if span else 0.5
         return self.first + min(max(share, 0.0), 1.0) * (self.last - self.first)
 
 
