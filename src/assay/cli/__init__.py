@@ -14,6 +14,7 @@ COMMANDS = {
     "score": "score the answers of a run again: other filters, other metrics, no model",
     "merge": "put the shards of a run together",
     "samples": "show samples of a run: prompt, answer, target, scores",
+    "report": "one file of what runs came to, and how they compare: a page, markdown, JSON or CSV",
     "export": "hand a run on: lm-eval's files, Inspect's logs, Parquet, MLflow, Weights & Biases",
     "import": "a run from lm-eval's files or Inspect's logs, or several runs as one, with groups over them",
     "pack": "one file of a run to hand on: without secrets, and if asked without right answers",

@@ -170,15 +170,16 @@ def _told_group(group: BroughtGroup, below: Sequence[str], tasks: Mapping[str, T
         made = _as_told(told, sum(each.n for each in own) or group.size, group.name)
         rows[row] = made.but(tasks=max(len(own), 1), is_rate=bool(own) and all(each.is_rate for each in own))
     return GroupResult(
-        group.name,
-        group.alias or group.name,
-        group.members,
-        rows or None,
-        group.size,
-        group.version,
-        {},
-        {},
-        group.higher_is_better,
+        name=group.name,
+        alias=group.alias or group.name,
+        members=group.members,
+        rows=rows or None,
+        size=group.size,
+        version=group.version,
+        metadata={},
+        skipped={},
+        higher_is_better=group.higher_is_better,
+        shares={},
     )
 
 

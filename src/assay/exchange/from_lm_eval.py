@@ -95,7 +95,15 @@ def _kept(logged: Logged, repeats: int) -> Kept:
         [_seen(request, each) for each in several]
         for request, several in zip(requests[::repeats], logged.responses, strict=True)
     ]
-    return Kept(sample, responses, filter_scores(logged.answers, logged.scores), repeats)
+    answers = {name: [_left(each) for each in several] for name, several in logged.answers.items()}
+    return Kept(sample, responses, filter_scores(answers, logged.scores), repeats)
+
+
+def _left(answer: Any) -> Any:
+    """What a filter left: pairs of texts are likelihoods."""
+    if isinstance(answer, list) and len(answer) == 2 and answer[1] in ("True", "False"):
+        return (float(answer[0]), answer[1] == "True")
+    return answer
 
 
 def _request(arguments: Sequence[Any], repeat: int) -> Request:

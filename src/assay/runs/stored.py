@@ -155,7 +155,9 @@ def as_kept(row: Row, repeats: int) -> Kept:
     return Kept(
         stored.sample,
         [[_seen(value) for value in several] for several in loads(row.responses)],
-        filter_scores(loads(row.answers), loads(row.scores)),
+        filter_scores(
+            {name: [_seen(each) for each in several] for name, several in loads(row.answers).items()}, loads(row.scores)
+        ),
         repeats,
         stored.failed,
         replies,
@@ -182,7 +184,7 @@ def filter_scores(answers: Mapping[str, Sequence[Any]], scores: Mapping[str, Any
 
 def _seen(value: Any) -> Any:
     """A response as filters saw it: a text, a pair of likelihood and greediness, or a likelihood alone."""
-    if isinstance(value, list) and len(value) == 2:
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], bool):
         return (_LEAST if value[0] is None else value[0], value[1])
     return _LEAST if value is None else value
 
