@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,12 @@ import orjson
 from assay.aggregate.board import Board
 from assay.aggregate.interval import interval
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.evaluation.record import RUN_KEYS
 from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, Told
 from assay.exchange.joined import joined_groups
 from assay.records import Draws, Estimate, ScoreKey
-from assay.runs.folder import environment, open_run
+from assay.runs.folder import RunFolder, environment, open_run
 from assay.runs.parquet import SampleWriter
 from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
 from assay.runs.samples import Kept
@@ -45,16 +46,26 @@ def bring(runs: Sequence[Brought], into: Into) -> dict[str, Any]:
     if into.groups:
         spec["groups"] = {path.name: _content(path) for path in into.groups if path.is_file()}
     facts = {**into.facts, **_facts(runs), "model": _model(runs), "environment": environment()}
-    with open_run(into.folder, spec, facts, force=into.force) as folder:
-        landed = [_bring_task(task, into.folder / "samples") for task in tasks]
-        folder.manifest["tasks"] = {each.result.name: each.facts for each in landed}
-        found = {each.result.name: each.result for each in landed}
-        told = _told_groups(runs, found)
-        groups = [*told, *joined_groups(into.groups, found, told)]
-        account = accounts(list(found.values()), groups, {}, MAX_FAILED, interval)
-        account["imported"] = sorted({run.format for run in runs})
-        results = {**lm_eval_results(list(found.values()), groups), **_run_facts(runs), "assay": account}
-        folder.finish(results, account["status"], {})
+    is_new = not into.folder.exists()
+    try:
+        with open_run(into.folder, spec, facts, force=into.force) as folder:
+            return _fill(folder, runs, into)
+    except AssayError:
+        if is_new:  # nothing is left of what could not be brought in
+            shutil.rmtree(into.folder, ignore_errors=True)
+        raise
+
+
+def _fill(folder: RunFolder, runs: Sequence[Brought], into: Into) -> dict[str, Any]:
+    landed = [_bring_task(task, into.folder / "samples") for run in runs for task in run.tasks]
+    folder.manifest["tasks"] = {each.result.name: each.facts for each in landed}
+    found = {each.result.name: each.result for each in landed}
+    told = _told_groups(runs, found)
+    groups = [*told, *joined_groups(into.groups, found, told)]
+    account = accounts(list(found.values()), groups, {}, MAX_FAILED, interval)
+    account["imported"] = sorted({run.format for run in runs})
+    results = {**lm_eval_results(list(found.values()), groups), **_run_facts(runs), "assay": account}
+    folder.finish(results, account["status"], {})
     return results
 
 

@@ -25,7 +25,8 @@ def export_inspect(run: Opened, target: Path) -> list[Path]:
     for task in run.tasks:
         spec = _spec(run, task)
         date = spec["created"].replace(":", "-").replace("+", "-")
-        path = target / f"{date}_{file_name(task)}_{spec['task_id']}.eval"
+        name = file_name(task).replace("_", "-")  # Inspect takes names apart at this sign
+        path = target / f"{date}_{name}_{spec['task_id']}.eval"
         write_archive(path, _members(run, task, spec))
         files.append(path)
     return files
