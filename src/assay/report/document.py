@@ -13,7 +13,7 @@ from assay.report.compare import compare
 from assay.report.comparison import Comparison
 from assay.report.flips import answer, target
 from assay.report.plots import Interval
-from assay.report.reading import RUNNING, UNREADABLE, Line, Number, RunReading, worst_tasks
+from assay.report.reading import RUNNING, UNREADABLE, Line, Number, RunReading
 from assay.report.slices import Values, sliced
 from assay.runs.stored import Row
 
@@ -105,7 +105,7 @@ def _read(folder: Path) -> RunReading:
 
 def _part(reading: RunReading, wanted: Wanted) -> RunPart:
     lines = {line.name: line for line in reading.lines if not line.is_group and line.main is not None}
-    lowest = worst_tasks(reading.lines, wanted.tasks)
+    lowest = lowest_tasks(lines.values(), wanted.tasks)
     slices: list[Slices] = []
     worst: list[Shown] = []
     for line in lines.values():
@@ -122,6 +122,16 @@ def _part(reading: RunReading, wanted: Wanted) -> RunPart:
         slices += [Slices(line.name, column, number.key, parts) for column, parts in several.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
     return RunPart(reading, slices, sorted(worst, key=lambda each: order[each.task]))
+
+
+def lowest_tasks(lines: Iterable[Line], count: int) -> list[Line]:
+    """The tasks with the lowest numbers, of those that lie between 0 and 1 and of which less is not better."""
+    shares = [(line.main.value, line) for line in lines if line.main is not None and _is_share(line.main)]
+    return [line for _, line in sorted(shares, key=lambda each: each[0] or 0.0)[:count]]
+
+
+def _is_share(number: Number) -> bool:
+    return number.value is not None and 0 <= number.value <= 1 and number.higher_is_better is not False
 
 
 class _Lowest:
