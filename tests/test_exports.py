@@ -124,6 +124,22 @@ def test_three_tables_hold_samples_scores_and_numbers(write: Write, output: Path
     assert found[("colours", "acc", "none")] == (ACC, 4)
 
 
+@pytest.fixture(scope="module")
+def graph_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("graph") / "run"
+    simple_evaluate("embedded", tasks=["first_steps_graph_tries"], limit=3, output_path=str(output))
+    return output
+
+
+@pytest.mark.parametrize("to", ["lm-eval", "inspect", "parquet"])
+def test_a_graph_is_exported_though_it_asks_as_often_as_it_likes(to: str, graph_run: Path, tmp_path: Path) -> None:
+    assert all(Path(path).stat().st_size for path in export(graph_run, to, tmp_path / "out"))
+    if to == "inspect":
+        import_runs([tmp_path / "out"], tmp_path / "back")
+        task = "first_steps_graph_tries"
+        assert run_world.samples(tmp_path / "back", task) == run_world.samples(graph_run, task)
+
+
 def test_a_scoring_of_a_run_is_exported_like_a_run(write: Write, output: Path, tmp_path: Path) -> None:
     from assay import Wanted, score
 

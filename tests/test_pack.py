@@ -143,7 +143,7 @@ def test_what_has_no_right_answers_any_more_is_not_scored(tasks: Path, output: P
 
 
 def row(**columns: Any) -> dict[str, Any]:
-    known = {"doc": {}, "target": "x", "requests": [[{}]], "scores": {}, **columns}
+    known = {"doc": {}, "target": "x", "requests": [[{}]], "answers": {}, "scores": {}, **columns}
     written = {key: json.dumps(value) for key, value in known.items() if key not in ("prompt", "prefix")}
     return {
         "gold": None,
@@ -169,6 +169,18 @@ def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:
     assert (made["requests"], made["scores"]) == ('[["[removed]"]]', '{"acc,none":1}')
     choices = removal.row(row(doc={"word": "cat"}, requests=[["cat"], ["dog"]]))
     assert json.loads(choices["requests"]) == [["cat"], ["dog"]]
+
+
+def test_what_a_graph_came_to_and_what_judges_said_may_hold_the_right_answer() -> None:
+    removal = TaskRemoval({"doc_to_target": "word"}, 0)
+    asked = [[{"temperature": 0}], ["Is it cat? They said: dog.", {"temperature": 0}]]
+    answers = {"none": [{"golden": "cat"}], "first": ["dog"], "both": [["dog", "cow"]]}
+    replies = [{"finish": "stop"}, {"verdict": "no, it is cat"}, {"verdict": 0.25}]
+    made = removal.row(row(doc={"word": "cat"}, target="cat", requests=asked, answers=answers, replies=replies))
+    assert json.loads(made["answers"]) == {**answers, "none": ["[removed]"]}
+    assert json.loads(made["replies"]) == [replies[0], {"verdict": "[removed]"}, replies[2]]
+    assert json.loads(made["requests"]) == [asked[0], ["[removed]", {"temperature": 0}]]
+    assert "cat" not in json.dumps(made)
 
 
 def test_columns_that_are_called_like_right_answers_go_too() -> None:

@@ -5,12 +5,8 @@ import sys
 from pathlib import Path
 
 from assay.cli.output import say
-from assay.report.document import Document, Wanted, document
-from assay.report.page import page
-from assay.report.plain import as_csv, as_json, as_markdown
-
-FORMATS = {"html": page, "md": as_markdown, "json": as_json, "csv": as_csv}
-ENDINGS = {".html": "html", ".htm": "html", ".md": "md", ".json": "json", ".csv": "csv"}
+from assay.report.document import Wanted
+from assay.report.write import FORMATS, named, report_text, write_report
 
 
 def define(parser: argparse.ArgumentParser) -> None:
@@ -38,24 +34,17 @@ def _count(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    ending = Path(options.output_path).suffix.lower() if options.output_path is not None else ""
-    name = options.format or ENDINGS.get(ending, "html")
+    path = options.output_path
+    name = options.format or (named(Path(path)) if path is not None else "html")
     wanted = Wanted(
         tasks=options.tasks,
         samples=options.samples,
         columns=options.slice,
         allow_different_prompts=options.allow_different_prompts,
     )
-    text = _text(name, document(options.runs, wanted))
-    path = options.output_path or ("report.html" if name == "html" else None)
-    if path in (None, "-"):
-        sys.stdout.write(text)
-    else:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-        say(f"{path}: {len(text.encode(errors='backslashreplace')):,} bytes")
+    if path == "-" or (path is None and name != "html"):
+        sys.stdout.write(report_text(options.runs, name, wanted))
+        return 0
+    written = write_report(options.runs, path or "report.html", format=name, wanted=wanted)
+    say(f"{written}: {written.stat().st_size:,} bytes")
     return 0
-
-
-def _text(name: str, made: Document) -> str:
-    return FORMATS[name](made)

@@ -74,6 +74,7 @@ class TaskRemoval:
         self._shots = shots
         self._columns: dict[str, None] = {}
         self._whole = self._prompts = self._continuations = self._scores = False
+        self._records = self._verdicts = self._prompted = False
 
     def told(self) -> list[str]:
         """What was taken out, in a few lines."""
@@ -83,6 +84,9 @@ class TaskRemoval:
             "examples before the question": self._prompts,
             "continuations that are the right answer": self._continuations,
             "scores that hold the right answer": self._scores,
+            "records that graphs came to": self._records,
+            "what judges said": self._verdicts,
+            "further prompts with the right answer in them": self._prompted,
         }
         return ["target and gold", *columns, *(what for what, happened in said.items() if happened)]
 
@@ -110,7 +114,9 @@ class TaskRemoval:
             "doc": self._doc(orjson.loads(row["doc"]), golds),
             "prefix": self._shared(row["prefix"]),
             "prompt": self._question(row["prompt"], has_prefix=bool(row["prefix"])),
-            "requests": orjson.dumps(self._requests(requests)).decode(),
+            "requests": orjson.dumps(self._requests(requests, golds)).decode(),
+            "answers": self._answers(orjson.loads(row["answers"])),
+            "replies": self._replies(row.get("replies")),
             "scores": self._numbers(orjson.loads(row["scores"])),
         }
 
@@ -141,14 +147,35 @@ class TaskRemoval:
         _, found, last = prompt.rpartition(self._delimiter)
         return last if found else REMOVED
 
-    def _requests(self, requests: Sequence[Any]) -> list[Any]:
-        """What was asked, without contexts that have examples; one continuation alone is the right answer."""
+    def _answers(self, answers: Mapping[str, Any]) -> str:
+        """What filters left: texts and likelihoods; a whole record may hold what is right."""
+        kept = {name: [each if _is_answer(each) else REMOVED for each in several] for name, several in answers.items()}
+        self._records = self._records or kept != dict(answers)
+        return orjson.dumps(kept).decode()
+
+    def _replies(self, replies: str | None) -> str | None:
+        """What came beside the answers, without what judges said: they were shown what is right."""
+        if replies is None:
+            return None
+        told = orjson.loads(replies)
+        self._verdicts = self._verdicts or any(isinstance(each.get("verdict"), str) for each in told)
+        made = [{**each, "verdict": REMOVED} if isinstance(each.get("verdict"), str) else each for each in told]
+        return orjson.dumps(made).decode()
+
+    def _requests(self, requests: Sequence[Any], golds: Sequence[Any]) -> list[Any]:
+        """What was asked, without contexts that have examples; one continuation alone is the right answer.
+
+        A further prompt of a graph that has a right answer in it was made for somebody who judges.
+        """
         alone = len(requests) == 1
+        texts = [gold for gold in golds if isinstance(gold, str) and gold.strip()]
         made: list[Any] = []
         for request in requests:
             parts = list(request)
             if len(parts) == 2 and isinstance(parts[0], str):
-                parts[0] = self._question(parts[0], has_prefix=False)
+                shown = isinstance(parts[1], Mapping) and any(text in parts[0] for text in texts)
+                parts[0] = REMOVED if shown else self._question(parts[0], has_prefix=False)
+                self._prompted = self._prompted or shown
             if alone and parts and isinstance(parts[-1], str):
                 self._continuations = True
                 parts[-1] = REMOVED
@@ -159,6 +186,15 @@ class TaskRemoval:
         kept = {row: value for row, value in scores.items() if _is_plain(value)}
         self._scores = self._scores or len(kept) < len(scores)
         return orjson.dumps(kept).decode()
+
+
+def _is_answer(value: Any) -> bool:
+    """Whether it is a text, a likelihood, or several of those."""
+    return (
+        all(map(_is_answer, value))
+        if isinstance(value, list)
+        else value is None or isinstance(value, str | int | float)
+    )
 
 
 def sounds_like_gold(key: str, value: Any) -> bool:

@@ -82,7 +82,7 @@ def _text(value: Any) -> str:
 def _table(kept: Kept) -> list[dict[str, Any]]:
     """The log-likelihood of every continuation, where those were asked for."""
     requests = kept.sample.requests[:: kept.repeats]
-    if not kept.responses or not requests or not isinstance(requests[0], Loglikelihood):
+    if not requests or len(requests) != len(kept.responses) or not isinstance(requests[0], Loglikelihood):
         return []
     return [
         {"continuation": request.continuation, "loglikelihood": _finite(several[0][0]), "greedy": several[0][1]}

@@ -150,17 +150,16 @@ def _values(chunks: Any) -> list[Any]:
 
 def as_kept(row: Row, repeats: int) -> Kept:
     """A sample as it was kept when it was scored: its responses as filters saw them, what each filter made of it."""
-    loads, stored = orjson.loads, _stored(row, repeats)
-    replies = loads(row.replies) if row.replies is not None else None
+    loads = orjson.loads
     return Kept(
-        stored.sample,
+        _sample(row, repeats),
         [[_seen(value) for value in several] for several in loads(row.responses)],
         filter_scores(
             {name: [_seen(each) for each in several] for name, several in loads(row.answers).items()}, loads(row.scores)
         ),
         repeats,
-        stored.failed,
-        replies,
+        row.failed or "",
+        loads(row.replies) if row.replies is not None else None,
         tuple(row.audit.split(",")) if row.audit else (),
     )
 
@@ -190,30 +189,32 @@ def _seen(value: Any) -> Any:
 
 
 def _stored(row: Row, repeats: int) -> Stored:
+    sample = _sample(row, repeats)
+    replies = orjson.loads(row.replies) if row.replies is not None else None
+    raw = [value for several in orjson.loads(row.responses) for value in several]
+    return Stored(sample, _responses(sample.requests, raw, replies), row.scores, row.failed or "")
+
+
+def _sample(row: Row, repeats: int) -> Sample:
     loads = orjson.loads
-    context = row.prefix + row.prompt
-    asked = loads(row.requests)
-    if repeats == 1 and asked and len(asked[0]) == 1 and isinstance(asked[0][0], str):
-        requests: list[Request] = [
-            Loglikelihood(context, each[0]) if len(each) == 1 else Loglikelihood(*each) for each in asked
-        ]
-    else:
-        requests = [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
     target, failed = loads(row.target), row.failed or ""
-    replies = loads(row.replies) if row.replies is not None else None
-    raw = [value for several in loads(row.responses) for value in several]
-    sample = Sample(
+    return Sample(
         row.doc_id,
         loads(row.doc),
-        requests,
+        _requests(row.prefix + row.prompt, loads(row.requests), repeats),
         target,
         loads(row.gold) if row.gold is not None else target,
         loads(row.choices) if row.choices is not None else None,
         row.prefix,
-        failed if failed and not raw and replies is None else "",
+        failed if failed and row.replies is None and not any(loads(row.responses)) else "",
         row.dropped or 0,
     )
-    return Stored(sample, _responses(requests, raw, replies), row.scores, failed)
+
+
+def _requests(context: str, asked: Sequence[Sequence[Any]], repeats: int) -> list[Request]:
+    if repeats == 1 and asked and len(asked[0]) == 1 and isinstance(asked[0][0], str):
+        return [Loglikelihood(context, each[0]) if len(each) == 1 else Loglikelihood(*each) for each in asked]
+    return [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
 
 
 def _request(context: str, described: Sequence[Any], repeat: int) -> Request:
