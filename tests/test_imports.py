@@ -106,6 +106,19 @@ def test_choices_of_inspects_have_their_right_one(tmp_path: Path) -> None:
     assert "green" in rows[0]["prompt"]  # what the solver made of the question
 
 
+def test_epochs_that_are_put_together_in_two_ways_have_two_numbers(tmp_path: Path) -> None:
+    """Right are 1 and 0, 1 and 1, 0 and 0 of three samples; another scorer leaves the first of them out."""
+    found = import_runs([INSPECT / "talks.eval"], tmp_path / "run")
+    row, rows = found["results"]["talks"], found["assay"]["tasks"]["talks"]["rows"]
+    assert (row["accuracy,match"], row["accuracy_at_least_1,match"]) == (0.5, pytest.approx(2 / 3))
+    assert rows["accuracy_at_least_1,match"]["stderr"] == pytest.approx(1 / 3)
+    assert rows["mean,left_out"]["value"] == 2 and rows["mean,left_out"]["n"] == 2
+    assert rows["std,left_out"]["value"] == 0 and rows["std,left_out"]["stderr"] is None
+    samples = run_world.samples(tmp_path / "run", "talks")
+    assert samples[0]["prompt"] == "[system]\nBe brief.\n\n[user]\n1+1="
+    assert json.loads(samples[1]["target"]) == ["4", "four"]
+
+
 def as_json(source: Path, target: Path) -> Path:
     """The log as Inspect's other format has it: one JSON text."""
     log = read_log(source)

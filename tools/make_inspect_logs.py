@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Write the logs that inspect_ai leaves of two small tasks: what `assay import` must read.
+"""Write the logs that inspect_ai leaves of three small tasks: what `assay import` must read.
 
 usage (in an environment with inspect_ai==0.3.285):  make_inspect_logs.py OUT_DIR
 
 The model says what is written here. Samples have names, metadata and two epochs; one scorer gives several values; the model
-fails on one sample; the second task has choices. What the logs say of this machine is left out afterwards.
+fails on one sample. The second task has choices. The third has a conversation, epochs put together in two ways, and a scorer
+that leaves a sample out. What the logs say of this machine is left out afterwards.
 """
 
 import json
@@ -13,11 +14,11 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from inspect_ai import Task, eval, task  # noqa: A004  # that is its name
+from inspect_ai import Epochs, Task, eval, task  # noqa: A004  # that is its name
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import read_eval_log, write_eval_log
-from inspect_ai.model import ModelOutput, ModelUsage, get_model
-from inspect_ai.scorer import Score, Scorer, Target, choice, match, mean, scorer
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser, ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import Score, Scorer, Target, choice, match, mean, scorer, std
 from inspect_ai.solver import Generate, Solver, TaskState, generate, multiple_choice, solver
 
 SAID = ["2", "5", "It is 54", "2", "4", "56"]
@@ -65,6 +66,26 @@ def colours() -> Task:
     return Task(MemoryDataset(samples, name="colour_rows"), solver=multiple_choice(), scorer=choice())
 
 
+@scorer(metrics=[mean(), std()])
+def left_out() -> Scorer:
+    async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001  # the shape of every scorer
+        return Score(value=float("nan") if state.sample_id == 1 else 2.0)
+
+    return score
+
+
+@task
+def talks() -> Task:
+    talk = [ChatMessageSystem(content="Be brief."), ChatMessageUser(content="1+1=")]
+    samples = [
+        Sample(input=talk, target="2"),
+        Sample(input="2+2=", target=["4", "four"]),
+        Sample(input="3+3=", target="6"),
+    ]
+    epochs = Epochs(2, ["mean", "at_least_1"])
+    return Task(MemoryDataset(samples), solver=generate(), scorer=[match(), left_out()], epochs=epochs)
+
+
 def said(text: str) -> ModelOutput:
     output = ModelOutput.from_content("mockllm/model", text)
     output.usage = ModelUsage(input_tokens=4, output_tokens=2, total_tokens=6)
@@ -74,9 +95,13 @@ def said(text: str) -> ModelOutput:
 def main() -> None:
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    answers = {"sums": SAID, "colours": ["ANSWER: A", "ANSWER: A", "ANSWER: B"]}
+    answers = {
+        "talks": ["2", "4", "7", "3", "4", "8"],
+        "sums": SAID,
+        "colours": ["ANSWER: A", "ANSWER: A", "ANSWER: B"],
+    }
     with tempfile.TemporaryDirectory() as folder:
-        for made in (sums(), colours()):
+        for made in (sums(), colours(), talks()):
             model = get_model("mockllm/model", custom_outputs=map(said, answers[made.name]))
             options = {
                 "max_connections": 1,

@@ -116,15 +116,16 @@ def _samples(log: InspectLog, names: Names, repeats: int) -> Iterator[Kept]:
         yield _kept(doc_id, epochs, names, repeats, reduced)
 
 
-Reduced = Mapping[tuple[str, str], Any]
-"""By scorer and sample what its epochs come to: of several ways to put them together the first."""
+Reduced = Mapping[tuple[str, str], Mapping[str, Any]]
+"""By scorer and sample what its epochs come to, for every way to put them together: the first of them counts."""
 
 
-def _reduced(log: InspectLog) -> dict[tuple[str, str], Any]:
-    found: dict[tuple[str, str], Any] = {}
+def _reduced(log: InspectLog) -> dict[tuple[str, str], dict[str, Any]]:
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     for reduction in log.reductions:
         for sample in reduction.get("samples") or ():
-            found.setdefault((str(reduction["scorer"]), str(sample.get("sample_id"))), sample.get("value"))
+            own = found.setdefault((str(reduction["scorer"]), str(sample.get("sample_id"))), {})
+            own[str(reduction.get("reducer"))] = sample.get("value")
     return found
 
 
@@ -156,25 +157,37 @@ def _error(sample: Mapping[str, Any]) -> str:
 
 
 def _scores(epochs: Sequence[Mapping[str, Any]], names: Names, reduced: Reduced) -> list[FilterScores]:
-    """What each scorer said, as a filter with its answers; of several epochs what they were put together to, or their mean."""
+    """What each scorer said, as a filter with its answers."""
     found = []
     for scorer in epochs[0].get("scores") or {}:
         several = [(each.get("scores") or {}).get(scorer) or {} for each in epochs]
         answers = [each.get("answer") for each in several]
-        whole = reduced.get((scorer, str(epochs[0].get("id"))))
-        values, repeats = {}, {}
+        whole = reduced.get((scorer, str(epochs[0].get("id"))), {})
+        values: dict[str, Any] = {}
+        repeats: dict[str, Any] = {}
         for key in _keys([each.get("value") for each in several]):
-            row = names.get((scorer, key)) or ScoreKey(key or scorer, scorer)
-            own = [number(each.get("value") if key is None else (each.get("value") or {}).get(key)) for each in several]
-            counted = [each for each in own if each is not None]
-            if not counted:
-                continue
-            told = number(whole.get(key) if isinstance(whole, Mapping) and key is not None else whole)
-            values[row.metric] = told if told is not None else sum(counted) / len(counted)
-            if len(epochs) > 1:
-                repeats[row.metric] = own
+            metric = (names.get((scorer, key)) or ScoreKey(key or scorer, scorer)).metric
+            own = [_at(each.get("value"), key) for each in several]
+            values |= _values(metric, own, {reducer: _at(value, key) for reducer, value in whole.items()})
+            if len(epochs) > 1 and metric in values:
+                repeats[metric] = own
         found.append(FilterScores(scorer, [answers] if len(epochs) > 1 else answers, values, repeats))
     return found
+
+
+def _values(metric: str, own: Sequence[float | None], whole: Mapping[str, float | None]) -> dict[str, float]:
+    """What the epochs come to: as they were put together, else their mean. Further ways have names of their own."""
+    counted = [each for each in own if each is not None]
+    if not counted:
+        return {}
+    first, *further = whole.items() or [("", None)]
+    found = {metric: first[1] if first[1] is not None else sum(counted) / len(counted)}
+    return found | {f"{metric}_{reducer}": value for reducer, value in further if value is not None}
+
+
+def _at(value: Any, key: str | None) -> float | None:
+    """A value as a number; of several the one under a key."""
+    return number(value.get(key) if isinstance(value, Mapping) and key is not None else value)
 
 
 def _keys(values: Sequence[Any]) -> list[str | None]:
