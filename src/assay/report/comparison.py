@@ -58,13 +58,13 @@ class Row:
     reason: str = ""
 
     @property
-    def verdict(self) -> Literal["better", "worse", "same", "unknown"]:
-        """What the interval says of b: `same` where it holds 0, which is not to say that they are equal."""
+    def verdict(self) -> Literal["better", "worse", "unclear", "unknown"]:
+        """What the interval says of b: `unclear` where it holds 0."""
         if self.interval is None or self.difference is None:
             return "unknown"
         low, high = self.interval
         if low <= 0 <= high:
-            return "same"
+            return "unclear"
         return "better" if (low > 0) is (self.higher_is_better is not False) else "worse"
 
 

@@ -66,7 +66,7 @@ class Part(NamedTuple):
 def member_of(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, RunScores], clusters: Any) -> Member | str:
     """A number of a task in both runs; or why it cannot be compared."""
     values_a, values_b = task.scores_a.values[key], task.scores_b.values[key]
-    aggregation = _aggregation(runs[0], task.name, key, values_a)
+    aggregation = aggregation_of(runs[0], task.name, key, values_a)
     if aggregation is None:
         return "how its number follows from the documents' scores is not known: a function of the task's own makes it"
     places = [
@@ -111,7 +111,7 @@ def _with_spread(made: Member, aggregation: Aggregation, a: Sequence[Any], b: Se
     return replace(made, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
 
 
-def _aggregation(run: RunScores, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
+def aggregation_of(run: RunScores, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
     """How a number was made of the documents' scores: what the task says, if it gives the number that is stored."""
     stored, present = run.rows(task)[key], [value for value in values if value is not None]
     told = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]

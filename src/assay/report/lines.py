@@ -230,6 +230,7 @@ def row_of(line: Line, run: int, level: float, power: float) -> Row:
     made = line.contrast()
     tested = _tested(line, made)
     counts = _counts(line)
+    ends = _ends(line, made, level)
     return Row(
         kind=line.kind,
         name=line.name,
@@ -244,7 +245,7 @@ def row_of(line: Line, run: int, level: float, power: float) -> Row:
         b=line.b,
         difference=line.b - line.a if line.a is not None and line.b is not None else None,
         stderr=made.stderr if made is not None else None,
-        interval=interval(made, level) if made is not None else None,
+        interval=ends,
         p=tested.p if tested is not None else None,
         test=tested.test if tested is not None else "",
         wins=counts[0] if counts is not None else None,
@@ -254,8 +255,17 @@ def row_of(line: Line, run: int, level: float, power: float) -> Row:
         clusters=made.draws if made is not None and made.draws < made.documents else None,
         only_a=sum(member.only_a for member in found),
         only_b=sum(member.only_b for member in found),
-        reason=line.reason or ("all documents differ alike" if made is not None and not interval(made, level) else ""),
+        reason=line.reason or ("all documents differ alike" if made is not None and ends is None else ""),
     )
+
+
+def _ends(line: Line, made: Contrast | None, level: float) -> tuple[float, float] | None:
+    """The interval; that of a mean of rates lies between -1 and 1."""
+    ends = interval(made, level) if made is not None else None
+    weights = sum(abs(part.slope_a) + abs(part.slope_b) for part in line.parts) / 2
+    if ends is None or made is None or not made.unit or weights > 1 + 1e-9:
+        return ends
+    return max(-1.0, ends[0]), min(1.0, ends[1])
 
 
 def _tested(line: Line, made: Contrast | None) -> Significance | None:
