@@ -2,6 +2,7 @@
 
 import argparse
 import socket
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -46,7 +47,9 @@ def run(options: argparse.Namespace) -> int:
                 [Problem(Place("--port"), what, "choose another one, or 0 for any that is free")]
             ) from None
         host = f"[{options.host}]" if family == socket.AF_INET6 else options.host
+        listening.listen(128)  # who opens the address at once waits, and is not turned away
         say(f"http://{host}:{listening.getsockname()[1]}/")
+        sys.stdout.flush()
         tell("Ctrl-C ends it")
         serve(folder, options.host, listening)
     return 0

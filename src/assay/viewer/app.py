@@ -57,7 +57,7 @@ def make_app(folder: Path, host: str = "127.0.0.1") -> Guard:
     unreadable = partial(viewer.problem, 500, "the samples cannot be read: ")
     missing = partial(viewer.problem, 404, "")
     handlers: dict[Any, Callable[..., Response]] = {NotThere: missing, 404: missing, Error: unreadable}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), names_for(host))  # type: ignore[arg-type]
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), names_for(host))
 
 
 class Viewer:

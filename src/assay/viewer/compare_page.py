@@ -47,7 +47,7 @@ def compare_page(library: Library, comparisons: Comparisons, query: QueryParams)
         found = comparisons.of(tuple(run.path for run in runs), different_prompts=different)
     except AssayError as error:
         return {**page, "problem": "\n".join(str(problem) for problem in error.problems)}
-    rows = [row for row in found.rows if row.difference is not None and row.interval is not None]
+    rows = [row for row in found.rows if _can_be_drawn(row)]
     plots = {number: forest([_difference(row) for row in rows if row.run == number]) for number in range(1, len(runs))}
     flips = [(flip, *aligned(flip.answer_a, flip.answer_b)) for flip in found.flips]
     return {
@@ -55,6 +55,12 @@ def compare_page(library: Library, comparisons: Comparisons, query: QueryParams)
         "sample_address": lambda number, task, doc: address("sample", run=names[number], task=task, doc=doc),
         "swapped": address("compare", [("run", name) for name in (names[1], names[0], *names[2:])]),
     }  # fmt: skip
+
+
+def _can_be_drawn(row: Row) -> bool:
+    """Whether a difference fits on one scale with others: those of shares of which more is better."""
+    shares = all(value is not None and 0 <= value <= 1 for value in (row.a, row.b))
+    return shares and row.interval is not None and row.higher_is_better is not False
 
 
 def _difference(row: Row) -> Interval:

@@ -1,7 +1,7 @@
 """The page of a graph: its workflow drawn, with how many records came through each node, and where they failed."""
 
 from collections import Counter, defaultdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from assay.report.drawing import draw_graph, graph_parts
 from assay.report.reading import RunReading
@@ -63,7 +63,7 @@ def _visited(samples: Samples, database: Database) -> tuple[int, dict[str, Visit
     known = 0
     for text, failed in database.rows(query, [samples.file, '"trace":']):
         replies = loads(text, [])
-        trace = next((each["trace"] for each in reversed(replies) if "trace" in each), [])
+        trace: list[Any] = next((each["trace"] for each in reversed(replies) if "trace" in each), [])
         known += 1
         records.update({name for name, _ in trace})
         for name, numbers in trace:

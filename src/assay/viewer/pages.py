@@ -105,7 +105,7 @@ def task_page(library: Library, database: Database, query: QueryParams) -> Page:
         "filterable": _filterable(samples, columns, run.config(task)),
         "histogram": histogram(score_bins(samples), label=f"{samples.metric} of all samples"),
         "calibration": calibration(points) if (points := calibrated(samples)) else "",
-        "slices": slices(parts, **_ends(parts)) if parts else "",
+        "slices": _drawn(parts) if parts else "",
         "brief": brief,
         "sample_address": lambda row, position: address(
             "sample", wish.parameters, run=run.name, task=task, doc=row.doc_id, at=position
@@ -113,11 +113,11 @@ def task_page(library: Library, database: Database, query: QueryParams) -> Page:
     }
 
 
-def _ends(parts: Sequence[Interval]) -> dict[str, float]:
-    """The ends of a scale that all parts fit on: that of shares, where they are shares."""
+def _drawn(parts: Sequence[Interval]) -> str:
+    """Parts on a scale that all of them fit on: that of shares, where they are shares."""
     ends = [end for part in parts for end in (part.value, part.low, part.high) if end is not None]
     inside = all(0 <= end <= 1 for end in ends)
-    return {"start": 0.0, "end": 1.0} if inside else {"start": min(ends), "end": max(ends)}
+    return slices(parts) if inside else slices(parts, start=min(ends), end=max(ends))
 
 
 def _filterable(samples: Samples, columns: Sequence[str], config: Mapping[str, Any]) -> list[str]:
@@ -147,7 +147,7 @@ def brief(row: Any) -> dict[str, str]:
         else ""
     )
     return {
-        "question": _ending(row.prompt or ""), "answer": _cut(texts[0] if texts else best), "filtered": _cut(filtered),
+        "question": _ending(row.prompt or ""), "answer": _cut((texts[0] if texts else best).strip()), "filtered": _cut(filtered),
         "target": _cut(view.target), "failed": _cut(view.failed),
     }  # fmt: skip
 

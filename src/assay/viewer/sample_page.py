@@ -62,6 +62,30 @@ class SampleView:
     dropped: int = 0
     raw: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether no score of a metric of which more is better is above 0."""
+        told = [bad for _, _, _, bad in self.scores if bad is not None]
+        return bool(told) and all(told)
+
+    @property
+    def why(self) -> str:
+        """What the score comes from, in one sentence."""
+        if self.failed or not any(bad is not None for _, _, _, bad in self.scores):
+            return ""
+        verdict = "Wrong" if self.is_wrong else "Right"
+        best = next((choice.text.strip() for choice in self.choices if choice.is_best), None)
+        if best is not None:
+            return f"{verdict}: {best!r} is the likeliest, {self.target.partition(': ')[2]!r} is right."
+        if "unextracted" in self.audit:
+            return f"{verdict}: a filter found nothing in the answer; {self.target!r} is right."
+        if not self.filtered or self.trace:
+            return f"{verdict}."
+        left = ", ".join(
+            f"{each!r}" for each in dict.fromkeys(each for _, _, several in self.filtered for each in several)
+        )
+        return f"{verdict}: of the answer {_brief(left)} is left, {_brief(repr(self.target))} is right."
+
 
 def sample_view(row: Row, config: Mapping[str, Any], better: Mapping[str, bool | None]) -> SampleView:
     """A sample as it is written, taken apart for a page."""
@@ -91,6 +115,10 @@ def sample_view(row: Row, config: Mapping[str, Any], better: Mapping[str, bool |
         row.dropped or 0,
         _raw(row),
     )
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 200 else text[:200] + "…"
 
 
 def loads(text: str | None, otherwise: Any) -> Any:
@@ -138,7 +166,7 @@ def _filtered(answers: Mapping[str, Any], config: Mapping[str, Any]) -> list[tup
         (
             name,
             [_step(each) for each in steps.get(name, ()) if isinstance(each, Mapping)],
-            [shown(each) for each in left],
+            [shown(each, indent=True) for each in left],
         )
         for name, left in answers.items()
     ]
@@ -213,12 +241,14 @@ def _asked(number: int, requests: Sequence[Any], row: Row) -> str:
 
 
 def _raw(row: Row) -> dict[str, str]:
-    """The columns as they are written; parameters of requests without secrets."""
+    """The columns as they are written; parameters of requests and reasons of failures without secrets."""
     made = {}
     for name, value in row._asdict().items():
         if value is not None and name not in ("doc_id", "dropped"):
             found = loads(value, value) if isinstance(value, str) else value
-            made[name] = shown(redacted(found, texts=False) if name == "requests" else found, indent=True)
+            if name == "requests":
+                found = redacted(found, texts=False)
+            made[name] = shown(redacted_text(found) if name == "failed" else found, indent=True)
     return made
 
 

@@ -29,7 +29,7 @@ class Database:
             "autoinstall_known_extensions=false",
             "autoload_known_extensions=false",
             "preserve_insertion_order=false",
-            f"allowed_directories=[{_quoted_text(str(folder.resolve()) + '/')}]",
+            f"allowed_directories=[{_quoted_text(f'{folder.resolve()}/')}, {_quoted_text(f'{_escaped(folder)}/')}]",
             "enable_external_access=false",
             "lock_configuration=true",
         ):
@@ -137,7 +137,7 @@ class Samples:
         found = {
             row[0]: dict(zip(there, row[1:], strict=True)) for row in self.database.rows(query, [self.file, *numbers])
         }
-        return [Row(**{name: found[number].get(name) for name in Row._fields}) for number in numbers if number in found]
+        return [Row._make(found[number].get(name) for name in Row._fields) for number in numbers if number in found]
 
     def _numbers(self, wish: Wish, start: int, count: int) -> list[int]:
         """The places in the file of the samples that are wanted: texts are not looked at but to find them."""
@@ -215,7 +215,7 @@ class Samples:
 
     def document_columns(self) -> list[str]:
         """The columns that documents have, by the first of them."""
-        [[doc]] = self.database.rows(f"select doc from {SOURCE} limit 1", [self.file]) or [["{}"]]
+        [[doc]] = self.database.rows(f"select doc from {SOURCE} limit 1", [self.file]) or [("{}",)]
         found = self.database.rows("select unnest(json_keys(?::json))", [doc]) if str(doc).startswith("{") else []
         return [str(name) for [name] in found]
 

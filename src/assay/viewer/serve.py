@@ -11,7 +11,7 @@ def serve(folder: Path, host: str, listening: socket.socket) -> None:
     import uvicorn
 
     config = uvicorn.Config(
-        make_app(folder, host),  # type: ignore[arg-type]  # an ASGI application
+        make_app(folder, host),
         log_level="warning",
         access_log=False,
         server_header=False,
