@@ -248,7 +248,7 @@ def _raw(row: Row) -> dict[str, str]:
             found = loads(value, value) if isinstance(value, str) else value
             if name == "requests":
                 found = redacted(found, texts=False)
-            made[name] = shown(redacted_text(found) if name == "failed" else found, indent=True)
+            made[name] = redacted_text(value) if name == "failed" else shown(found, indent=True)
     return made
 
 
