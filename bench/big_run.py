@@ -29,14 +29,18 @@ def samples(count: int) -> Iterator[Kept]:
         a, b = drawn.randrange(10**6), drawn.randrange(10**6)
         right = drawn.random() < 0.65
         subject, level = SUBJECTS[number % len(SUBJECTS)], drawn.randrange(1, 6)
-        question = f"In a lesson on {subject}, of level {level}, somebody asks what is {a} + {b}. Sample {number}.\nThe sum is"
+        question = (
+            f"In a lesson on {subject}, of level {level}, somebody asks what is {a} + {b}. Sample {number}.\nThe sum is"
+        )
         doc = {"question": question, "a": a, "b": b, "answer": str(a + b), "subject": subject, "level": level}
         sample = Sample(number, doc, [Generate(PREFIX + question, PARAMS)], doc["answer"], doc["answer"], prefix=PREFIX)
         if number % 2000 == 1999:
             yield Kept(sample, (), (), failed="the server did not answer within 60 s", audit=("failed",))
             continue
         said = f" {a + b if right else a + b + drawn.randrange(1, 99)} because {a} and {b} make that, step by step"
-        scores = [FilterScores(name, [said.split()[0]], {"exact_match": float(right)}) for name in ("strict", "flexible")]
+        scores = [
+            FilterScores(name, [said.split()[0]], {"exact_match": float(right)}) for name in ("strict", "flexible")
+        ]
         cut = number % 500 == 0
         reply = [{"finish": "length" if cut else "stop", "usage": (90, 20, 0.5, 1, 0, 0)}]
         yield Kept(sample, [[said]], scores, replies=reply, audit=("truncated",) if cut else ())

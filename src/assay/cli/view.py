@@ -34,6 +34,7 @@ def define(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     _check(folder, options.host, options.allow_remote)
+    from assay.viewer.app import make_app
     from assay.viewer.serve import serve
 
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
@@ -47,11 +48,12 @@ def run(options: argparse.Namespace) -> int:
                 [Problem(Place("--port"), what, "choose another one, or 0 for any that is free")]
             ) from None
         host = f"[{options.host}]" if family == socket.AF_INET6 else options.host
+        app = make_app(folder, options.host)
         listening.listen(128)  # who opens the address at once waits, and is not turned away
         say(f"http://{host}:{listening.getsockname()[1]}/")
         sys.stdout.flush()
         tell("Ctrl-C ends it")
-        serve(folder, options.host, listening)
+        serve(app, listening)
     return 0
 
 

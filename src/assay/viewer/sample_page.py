@@ -10,6 +10,7 @@ import orjson
 
 from assay.runs.redact import redacted, redacted_text
 from assay.runs.stored import Row
+from assay.viewer.differing import Piece, aligned
 
 
 class Choice(NamedTuple):
@@ -67,6 +68,16 @@ class SampleView:
         """Whether no score of a metric of which more is better is above 0."""
         told = [bad for _, _, _, bad in self.scores if bad is not None]
         return bool(told) and all(told)
+
+    @property
+    def marked(self) -> tuple[list[Piece], list[Piece]] | None:
+        """What the first filter left of a wrong answer and the target, in pieces that they share or do not; None where
+        they share nothing, and so nothing is to be seen in that."""
+        left = self.filtered[0][2] if self.filtered and not self.trace else ()
+        if not self.is_wrong or len(left) != 1:
+            return None
+        both = aligned(left[0], self.target)
+        return both if any(piece.is_shared and piece.text.strip() for piece in both[0]) else None
 
     @property
     def why(self) -> str:

@@ -1,21 +1,13 @@
 """The server of the pages: uvicorn on a socket that is open already."""
 
 import socket
-from pathlib import Path
 
-from assay.viewer.app import make_app
+import uvicorn
+
+from assay.viewer.guard import Guard
 
 
-def serve(folder: Path, host: str, listening: socket.socket) -> None:
-    """Serve the runs below a folder until interrupted."""
-    import uvicorn
-
-    config = uvicorn.Config(
-        make_app(folder, host),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        lifespan="off",
-    )
-    uvicorn.Server(config).run(sockets=[listening])
+def serve(app: Guard, listening: socket.socket) -> None:
+    """Serve pages until interrupted."""
+    quiet = {"log_level": "warning", "access_log": False, "server_header": False, "date_header": False}
+    uvicorn.Server(uvicorn.Config(app, lifespan="off", **quiet)).run(sockets=[listening])  # type: ignore[arg-type]
