@@ -15,6 +15,7 @@ COMMANDS = {
     "merge": "put the shards of a run together",
     "compare": "is B worse than A, and why: runs against the first of them, document by document",
     "plan": "how many documents or repeats it takes to see a difference",
+    "view": "look at runs in a browser: groups, tasks, samples, comparisons",
     "samples": "show samples of a run: prompt, answer, target, scores",
     "report": "one file of what runs came to, and how they compare: a page, markdown, JSON or CSV",
     "export": "hand a run on: lm-eval's files, Inspect's logs, Parquet, MLflow, Weights & Biases",

@@ -168,9 +168,9 @@ class Graph:
             now, waiting = waiting, {}
             responses = iter((yield [request for _, requests in now.values() for request in requests]))
             for name, (asking, requests) in now.items():
-                before = len(walk.responses)
+                known = len(walk.responses)
                 self._resume(name, asking, [next(responses) for _ in requests], waiting, made)
-                entered[name].extend(range(before, len(walk.responses)))
+                entered[name].extend(range(known, len(walk.responses)))
         writers: dict[str, str] = {}
         before = dict(state)
         for node in active:

@@ -44,14 +44,14 @@ def draw_graph(nodes: Sequence[Node], ways: Sequence[Way]) -> str:
     """The graph as SVG. Ways that lead back run beside the nodes."""
     layers = layers_of([node.name for node in nodes], ways)
     widest = max(len(layer) for layer in layers)
-    width = widest * (WIDE + ACROSS) + 3 * ACROSS
+    width = widest * (WIDE + ACROSS) + 4 * ACROSS
     height = len(layers) * (TALL + DOWN) - DOWN + 8
     places = {
         name: ((width - len(layer) * (WIDE + ACROSS) + ACROSS) / 2 + at * (WIDE + ACROSS), 4 + row * (TALL + DOWN))
         for row, layer in enumerate(layers)
         for at, name in enumerate(layer)
     }
-    drawn = [_way(way, places, width) for way in ways if way.source in places and way.target in places]
+    drawn = [_way(way, places) for way in ways if way.source in places and way.target in places]
     drawn += [_node(node, *places[node.name]) for node in nodes if node.name in places]
     arrow = (
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -115,7 +115,7 @@ def _node(node: Node, x: float, y: float) -> str:
     return f"<g><title>{escape(f'{node.name} {told}'.strip())}</title>{box}{''.join(lines)}</g>"
 
 
-def _way(way: Way, places: Mapping[str, tuple[float, float]], width: float) -> str:
+def _way(way: Way, places: Mapping[str, tuple[float, float]]) -> str:
     (x, y), (to_x, to_y) = places[way.source], places[way.target]
     if to_y > y:
         begin, finish = (x + WIDE / 2, y + TALL), (to_x + WIDE / 2, to_y - 2)
@@ -126,7 +126,7 @@ def _way(way: Way, places: Mapping[str, tuple[float, float]], width: float) -> s
         begin, finish = (x + WIDE, y + TALL / 2 + 6), (to_x + WIDE + 2, to_y + TALL / 2 - 6)
         side = max(begin[0], finish[0]) + ACROSS
         path = f"M{begin[0]} {begin[1]}C{side} {begin[1]} {side} {finish[1]} {finish[0]} {finish[1]}"
-        at = (min(side - 4, width - 60), (begin[1] + finish[1]) / 2)
+        at = (max(begin[0], finish[0]) + ACROSS * 0.75 + 4, (begin[1] + finish[1]) / 2)
     said = f'<text class="faint" x="{at[0]}" y="{at[1]}">{escape(way.label[:24])}</text>' if way.label else ""
     return f'<path class="way" marker-end="url(#tip)" d="{path}"/>{said}'
 
