@@ -16,6 +16,7 @@ from assay import Wanted, score
 from assay.errors import AssayError
 from assay.exchange.formats import export, import_runs
 from assay.exchange.inspect_file import member, read_log, with_attachments, write_archive
+from assay.report.compare import compare
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS
 from run_world import ACC, EXACT_MATCH, Asked
@@ -43,7 +44,8 @@ def test_lm_evals_files_become_a_run_that_is_scored_again_to_the_same_numbers(
     for task in theirs["results"]:
         assert values(brought, task) == pytest.approx(values(theirs, task), rel=1e-12)
     again = score(tmp_path / "run", Wanted(include_path=[str(synthetic)], compat="lm-eval"))
-    for task in brought["n-samples"]:
+    assert again.results["results"].keys() == theirs["results"].keys()
+    for task in theirs["results"]:
         assert values(again.results, task) == pytest.approx(values(theirs, task), rel=1e-12)
     assert again.results["assay"]["scored"]["changed"] == {}
 
@@ -159,6 +161,17 @@ def test_a_run_goes_to_inspect_and_back_without_a_loss(write: Write, output: Pat
         assert run_world.samples(tmp_path / "back", task) == run_world.samples(output, task)
     again = score(tmp_path / "back", Wanted(include_path=[str(folder)]))
     assert again.results["assay"]["scored"]["changed"] == {}
+
+
+def test_an_imported_run_is_compared_with_one_of_ours(tasks: Path, output: Path, tmp_path: Path) -> None:
+    """Out to lm-eval and in again: the documents are found by what they say, and nothing has changed."""
+    run_world.run(Asked(), tasks, output)
+    export(output, "lm-eval", tmp_path / "out")
+    import_runs([tmp_path / "out"], tmp_path / "back")
+    found = compare([output, tmp_path / "back"])
+    assert {(row.name, row.n, row.difference, row.wins, row.losses) for row in found.rows} == {
+        ("sums", 5, 0, 0, 0), ("colours", 4, 0, 0, 0),
+    }  # fmt: skip
 
 
 GROUP = """

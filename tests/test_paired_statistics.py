@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from bench.paired import Cell, measured
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -26,7 +27,6 @@ from assay.aggregate.paired import (
 )
 from assay.records import ScoreKey
 from assay.report.contrasts import Member, Part, contrast
-from bench.paired import Cell, measured
 
 KEY = ScoreKey("x", "none")
 SCORES = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=40)

@@ -203,10 +203,11 @@ def _below(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _facts(runs: Sequence[Brought]) -> dict[str, Any]:
-    """What the manifest of a run says, so that it can be scored again: tasks are looked for by their names."""
+    """What the manifest of a run says, so that it can be scored again: tasks and groups are looked for by their names."""
+    names = [each.name for run in runs for each in (*run.tasks, *run.groups)]
     return {
         "imported": sorted({run.format for run in runs}),
-        "options": {"tasks": [task.name for run in runs for task in run.tasks], "include_defaults": True},
+        "options": {"tasks": names, "include_defaults": True},
     }
 
 
