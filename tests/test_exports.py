@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import run_world
 from assay import simple_evaluate
 from assay.errors import AssayError
+from assay.exchange.archive import write_archive
 from assay.exchange.formats import export, import_runs
-from assay.exchange.inspect_file import finite, write_archive
+from assay.exchange.inspect_file import finite
 from assay.models import Scripted
 from conftest import Write
 from exchange_world import HERE, LOGGED, TASKS

@@ -14,8 +14,9 @@ import pytest
 import run_world
 from assay import Wanted, score
 from assay.errors import AssayError
+from assay.exchange.archive import write_archive
 from assay.exchange.formats import export, import_runs
-from assay.exchange.inspect_file import member, read_log, with_attachments, write_archive
+from assay.exchange.inspect_file import member, read_log, with_attachments
 from assay.report.compare import compare
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS

@@ -204,7 +204,9 @@ def _below(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _facts(runs: Sequence[Brought]) -> dict[str, Any]:
     """What the manifest of a run says, so that it can be scored again: tasks and groups are looked for by their names."""
-    names = [each.name for run in runs for each in (*run.tasks, *run.groups)]
+    names = [
+        name for run in runs for name in [*(task.name for task in run.tasks), *(group.name for group in run.groups)]
+    ]
     return {
         "imported": sorted({run.format for run in runs}),
         "options": {"tasks": names, "include_defaults": True},

@@ -15,8 +15,6 @@ from assay.runs.folder import RunError
 
 ZSTD = 93
 """How Inspect packs members; Python's own zipfile learns it with 3.14."""
-MOMENT = (1980, 1, 1, 0, 0, 0)
-"""The time of every member that we write: the same run gives the same bytes."""
 FIX = "give a log that `inspect eval` wrote: a .eval or .json file"
 
 
@@ -97,17 +95,6 @@ def with_attachments(sample: Mapping[str, Any]) -> Mapping[str, Any]:
         return [placed(each) for each in value] if isinstance(value, list) else value
 
     return {key: value if key in ("events", "attachments") else placed(value) for key, value in sample.items()}
-
-
-def write_archive(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
-    """Write a zip in one move; the same members give the same bytes."""
-    part = path.with_name(f".{path.name}.part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as file:
-        for name, content in members:
-            about = zipfile.ZipInfo(name, MOMENT)
-            about.compress_type, about.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-            file.writestr(about, content)
-    part.replace(path)
 
 
 def finite(data: bytes) -> bytes:

@@ -2,21 +2,19 @@
 
 import os
 import re
-import shutil
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
 import assay
 from assay.errors import Place, Problem
+from assay.exchange.archive import write_archive
 from assay.exchange.golds import GoldRemoval
-from assay.exchange.inspect_file import MOMENT
 from assay.exchange.opened import Opened, opened, read_json
 from assay.runs.folder import MANIFEST, RESULTS, RunError
 from assay.runs.parquet import file_name
@@ -56,7 +54,8 @@ def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool 
                 "files": dict(sorted(hashes.items()))}  # fmt: skip
         members.append((NOTE, _json(note), None))
         _refuse_secrets(members)
-        _write(path, name, sorted(members, key=lambda member: member[0]))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_archive(path, _contents(name, sorted(members, key=lambda member: member[0])))
     taken = {str(source) for _, _, source in members if source is not None}
     left = sorted(
         str(each.relative_to(run.folder)) for each in run.folder.rglob("*") if each.is_file() and str(each) not in taken
@@ -131,21 +130,14 @@ def _texts(content: bytes | Path) -> Iterator[str]:
                 yield from (text for text in column.to_pylist() if text is not None)
 
 
-def _write(path: Path, name: str, members: Sequence[Member]) -> None:
-    """Write the archive in one move; every member below a folder of its own, of one time and one mode."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    with zipfile.ZipFile(part, "w") as file:
-        for inner, content, _ in members:
-            about = zipfile.ZipInfo(f"{name}/{inner}", MOMENT)
-            about.compress_type, about.external_attr, about.create_system = zipfile.ZIP_DEFLATED, 0o644 << 16, 3
-            with file.open(about, "w", force_zip64=True) as out:
-                if isinstance(content, bytes):
-                    out.write(content)
-                else:
-                    with content.open("rb") as source:
-                        shutil.copyfileobj(source, out)
-    part.replace(path)
+def _contents(name: str, members: Sequence[Member]) -> Iterator[tuple[str, bytes | IO[bytes]]]:
+    """The members below a folder of their own, each open while it is read."""
+    for inner, content, _ in members:
+        if isinstance(content, bytes):
+            yield f"{name}/{inner}", content
+        else:
+            with content.open("rb") as file:
+                yield f"{name}/{inner}", file
 
 
 def _hash(path: Path) -> str:

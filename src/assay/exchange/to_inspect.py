@@ -4,14 +4,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import orjson
 
 import assay
 from assay.config.source import digest
+from assay.exchange.archive import write_archive
 from assay.exchange.from_inspect import KEPT, written
-from assay.exchange.inspect_file import write_archive
 from assay.exchange.inspect_sample import epochs, scorer, summary
 from assay.exchange.opened import Opened
 from assay.runs.parquet import file_name
@@ -32,7 +33,7 @@ def export_inspect(run: Opened, target: Path) -> list[Path]:
     return files
 
 
-def _members(run: Opened, task: str, spec: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+def _members(run: Opened, task: str, spec: Mapping[str, Any]) -> Iterator[tuple[str, bytes | IO[bytes]]]:
     """The members of a log in the order that Inspect writes them: the start, the samples, what sums them up, the header."""
     plan = {
         "name": "plan",
@@ -40,7 +41,9 @@ def _members(run: Opened, task: str, spec: Mapping[str, Any]) -> Iterator[tuple[
     }
     yield "_journal/start.json", _json({"version": 2, "eval": spec, "plan": plan})
     repeats = run.repeats(task)
-    summaries, reductions = [], Reductions(repeats)
+    summaries = TemporaryFile()  # noqa: SIM115  # gone when nobody reads it any more
+    summaries.write(b"[")
+    reductions = Reductions(repeats)
     failed = total = 0
     for row in run.samples(task).rows():
         kept = as_kept(row, repeats)
@@ -48,9 +51,10 @@ def _members(run: Opened, task: str, spec: Mapping[str, Any]) -> Iterator[tuple[
         total, failed = total + repeats, failed + (repeats if kept.failed else 0)
         for number, sample in enumerate(epochs(kept, spec)):
             sample = {**sample, "store": {KEPT: written(row)}} if number == 0 else sample
-            summaries.append(summary(sample))
+            summaries.write((b"," if summaries.tell() > 1 else b"") + _json(summary(sample)))
             yield f"samples/{sample['id']}_epoch_{sample['epoch']}.json", _json(sample)
-    yield "summaries.json", _json(summaries)
+    summaries.write(b"]")
+    yield "summaries.json", summaries
     yield "reductions.json", _json(reductions.told())
     header = {
         "version": 2,

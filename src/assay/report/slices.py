@@ -13,7 +13,7 @@ from assay.aggregate.interval import interval
 from assay.report.plots import Interval
 from assay.runs.stored import Row
 
-MOST, LEAST = 8, 5
+MOST, LEAST = 12, 5
 """A column that nobody asked for is shown with at most so many values, of at least so many samples each."""
 BEYOND = 1000
 """Values of a column after which it is no column of parts."""
