@@ -28,20 +28,25 @@ def export_inspect(run: Opened, target: Path) -> list[Path]:
         date = spec["created"].replace(":", "-").replace("+", "-")
         name = file_name(task).replace("_", "-")  # Inspect takes names apart at this sign
         path = target / f"{date}_{name}_{spec['task_id']}.eval"
-        write_archive(path, _members(run, task, spec))
+        with TemporaryFile() as summaries:
+            write_archive(path, _members(run, task, spec, summaries))
         files.append(path)
     return files
 
 
-def _members(run: Opened, task: str, spec: Mapping[str, Any]) -> Iterator[tuple[str, bytes | IO[bytes]]]:
-    """The members of a log in the order that Inspect writes them: the start, the samples, what sums them up, the header."""
+def _members(
+    run: Opened, task: str, spec: Mapping[str, Any], summaries: IO[bytes]
+) -> Iterator[tuple[str, bytes | IO[bytes]]]:
+    """The members of a log in the order that Inspect writes them: the start, the samples, what sums them up, the header.
+
+    `summaries` is a file to hold those of all samples meanwhile.
+    """
     plan = {
         "name": "plan",
         "steps": [{"solver": str(run.results["configs"].get(task, {}).get("output_type", "assay")), "params": {}}],
     }
     yield "_journal/start.json", _json({"version": 2, "eval": spec, "plan": plan})
     repeats = run.repeats(task)
-    summaries = TemporaryFile()  # noqa: SIM115  # gone when nobody reads it any more
     summaries.write(b"[")
     reductions = Reductions(repeats)
     failed = total = 0
