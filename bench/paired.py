@@ -138,7 +138,8 @@ def _exact(made: Contrast) -> float:
     """McNemar's p without mid-p: what is counted by half there is counted whole."""
     from math import comb
 
-    plus, minus = (int((np.sign(made.contributions) == sign).sum()) for sign in (1, -1))
+    changes = np.round(np.asarray(made.contributions) * made.documents)
+    plus, minus = int((changes > 0).sum()), int((changes < 0).sum())
     n, few = plus + minus, min(plus, minus)
     return 1.0 if plus == minus else min(1.0, mcnemar(plus, minus) + comb(n, few) / 2**n)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from assay import simple_evaluate
 from assay.errors import AssayError
 from assay.evaluation.score import Wanted, score
 from assay.report.compare import Comparison, Row, compare
@@ -303,6 +304,22 @@ def test_flips_of_choices_name_the_likeliest_one(tmp_path: Path) -> None:
         choose(tmp_path / "tasks", lls, [0, 0], ["yes", "no"], output_path=str(tmp_path / name))
     [flip] = [each for each in compare([tmp_path / "a", tmp_path / "b"], flips=5).flips if each.metric == "acc"]
     assert (flip.doc_id, flip.answer_a, flip.answer_b, flip.target, flip.is_loss) == (0, "yes", "no", "yes", True)
+
+
+def test_a_real_model_with_fewer_examples_is_asked_in_other_words(tmp_path: Path) -> None:
+    runs = [tmp_path / "three", tmp_path / "none"]
+    for output, shots in zip(runs, (3, 0), strict=True):
+        options = {"limit": 12, "num_fewshot": shots, "log_samples": False, "output_path": str(output)}
+        simple_evaluate("embedded", tasks=["first_steps_arithmetic"], **options)
+    with pytest.raises(AssayError, match="the prompts of 12 of 12 documents differ"):
+        compare(runs)
+    found = compare(runs, allow_different_prompts=True, gates=["acc > -100pp"])
+    names = {each.name for each in found.rows}
+    assert {"first_steps_arithmetic", "first_steps_sums", "first_steps_larger"} <= names
+    assert all(each.interval is not None for each in found.rows)
+    told = {(each.what, each.a, each.b) for each in found.attributions[0].differences if each.stage == "prompt"}
+    assert (found.attributions[0].first, found.decision) == ("prompt", "pass")
+    assert ("num_fewshot", "3", "0") in told
 
 
 # --- what cannot be compared ---------------------------------------------------------------------------------------

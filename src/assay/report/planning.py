@@ -175,7 +175,10 @@ def _scored(run: RunScores, task: str, key: ScoreKey) -> _Scored | None:
     within = float(np.mean([np.var(each, ddof=1) for each in several])) if several else 0.0
     repeats = float(np.mean([len(each) for each in several])) if several else 1.0
     return _Scored(
-        {document: float(moved) for (document, _), moved in zip(present, influence, strict=True)}, within, repeats
+        {document: float(moved) for (document, _), moved in zip(present, influence, strict=True)},
+        within,
+        repeats,
+        is_rate=aggregation.name == "mean" and all(value in (0, 1) for _, value in present),
     )
 
 
