@@ -16,9 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 
+from assay.records import FilterScores, Generate, Sample
+from assay.runs.folder import write_json
+from assay.runs.parquet import SampleWriter
+from assay.runs.samples import Kept
 from assay.viewer.asking import OPERATORS, Condition, Wish, read_wish
 from assay.viewer.differing import aligned
 from assay.viewer.distributions import calibrated, confidence, score_bins, slices_by
+from assay.viewer.graph_page import Visited, _visited
 from assay.viewer.guard import HEADERS, Guard, is_loopback, names_for
 from assay.viewer.sample_page import sample_view
 from assay.viewer.samples import Database, Samples
@@ -239,6 +244,51 @@ def test_a_graph_is_drawn_with_what_happened_at_each_node(address: str, runs: Pa
     assert fetched(address, "/graph", run="first", task="sums")[0] == 404
 
 
+def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
+    writer = SampleWriter(tmp_path, "t")
+    ways = [
+        ([["a", [0]], ["b", [1, 2]]], "", 0.5),
+        ([["a", [0]], ["b", [1]], ["a", [2]], ["b", []]], "", 0.25),
+        ([["a", [0]]], "the node 'a' raised", 0.0),
+    ]
+    for number, (trace, failed, seconds) in enumerate(ways):
+        usage = {"usage": [1, 1, seconds, 1, 0, 0]}
+        told = [usage, usage, usage, {"trace": trace}]
+        writer.add(Kept(Sample(number, {}, (), None, None), [["x"]] * 3, (), failed=failed, replies=told))
+    writer.end()
+    writer.place()
+    database = Database(tmp_path)
+    known, visited = _visited(
+        Samples(database, tmp_path / "t.parquet", "", True, database.columns(tmp_path / "t.parquet")), database
+    )
+    assert known == 3
+    assert visited == {
+        "a": Visited("a", "", visits=4, records=3, requests=4, failed=1, seconds=1.0),  # 0.5 + 2 × 0.25
+        "b": Visited("b", "", visits=3, records=2, requests=3, failed=0, seconds=1.25),  # 2 × 0.5 + 0.25
+    }
+
+
+def test_values_that_json_has_no_word_for_are_shown_filtered_and_parted(tmp_path: Path) -> None:
+    folder = tmp_path / "runs/odd"
+    odd = [{"x": float("nan"), "big": 2**70}, {"x": "\ud800", "big": 1}, {"x": [1, {"y": None}], "big": True}]
+    writer = SampleWriter(folder / "samples", "t")
+    for number, doc in enumerate(odd):
+        sample = Sample(number, doc, [Generate("q", {})], 2**70, 2**70)
+        writer.add(Kept(sample, [["a"]], [FilterScores("none", ["a"], {"m": float(number)})]))
+    writer.end()
+    writer.place()
+    empty = SampleWriter(folder / "samples", "none")
+    empty.end()
+    empty.place()
+    write_json(folder / "manifest.json", {"status": "complete", "tasks": {"t": {"size": 3}, "none": {"size": 0}}})
+    with serving(tmp_path / "runs") as at:
+        for query in ({}, {"slice": "x"}, {"slice": "big"}, {"f": "doc.x~has~y"}, {"f": "doc.big~gt~0"}, {"q": "a"}):
+            assert fetched(at, "/task", run="odd", task="t", **query)[0] == 200, query
+        assert str(2**70) in fetched(at, "/sample", run="odd", task="t", doc="0")[1]
+        assert "\\ud800" in fetched(at, "/sample", run="odd", task="t", doc="1")[1]
+        assert "No sample is like this" in fetched(at, "/task", run="odd", task="none")[1]
+
+
 def test_two_runs_are_compared_as_in_the_terminal(address: str) -> None:
     _, page, _ = fetched(address, "/compare?run=first&run=second")
     text = text_of(page)
@@ -351,6 +401,7 @@ def test_hostile_texts_are_shown_as_they_are(address: str) -> None:
         _, page, _ = fetched(address, "/sample", run=name, task=HOSTILE[0], doc=str(number))
         assert "<script>alert" not in page
         assert "<img src=x" not in page
+        assert "Verdicts" in page
         shown = unescape(page).replace("\r\n", "\n")
         assert text.replace("\r\n", "\n") in shown
 

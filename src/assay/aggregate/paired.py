@@ -21,6 +21,8 @@ EVERY = 13
 """Up to so many documents that differ, every combination of signs is taken."""
 MANY = 1000
 """Beyond so many, the sum of random signs is as good as normal."""
+FEW = 64
+"""Up to so many different contributions, the signs of equal ones are drawn together."""
 HALF = 0.5
 """What is added to the wins and to the losses of a rate, so that its interval is never a point."""
 
@@ -111,7 +113,7 @@ def _normal(contrast: Contrast) -> Significance:
 def mcnemar(wins: int, losses: int) -> float:
     """McNemar's p for as many documents that only one and that only the other run got right: exact, two-sided, mid-p.
 
-    The plain exact p is conservative: at 5 % it rejects 1 to 4 % of equal pairs (bench/statistics.py).
+    The plain exact p is conservative: at 5 % it rejects 1 to 4 % of equal pairs (bench/paired.py).
 
     >>> mcnemar(5, 5), round(mcnemar(1, 7), 4)
     (1.0, 0.0391)
@@ -134,8 +136,7 @@ def sign_flips(sizes: Any, difference: float, draws: int = FLIPS) -> float:
     found, close = abs(difference), 1e-9 * float(sizes.sum())
     larger = equal = 0
     every = len(sizes) <= EVERY
-    for signs in _every_sign(len(sizes)) if every else _drawn_signs(len(sizes), draws):
-        sums = np.abs(signs @ sizes)
+    for sums in map(np.abs, _every_sum(sizes) if every else _drawn_sums(sizes, draws)):
         larger += int((sums > found + close).sum())
         equal += int((np.abs(sums - found) <= close).sum())
     whole = 2 ** len(sizes) if every else draws
@@ -143,16 +144,22 @@ def sign_flips(sizes: Any, difference: float, draws: int = FLIPS) -> float:
     return (larger + (equal + own) / 2) / (whole + own)
 
 
-def _every_sign(n: int) -> Iterator[Any]:
-    bits = np.arange(2**n)[:, None] >> np.arange(n) & 1
-    yield bits * 2.0 - 1.0
+def _every_sum(sizes: Any) -> Iterator[Any]:
+    bits = np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes)) & 1
+    yield (bits * 2.0 - 1.0) @ sizes
 
 
-def _drawn_signs(n: int, draws: int) -> Iterator[Any]:
+def _drawn_sums(sizes: Any, draws: int) -> Iterator[Any]:
+    """Sums with random signs. Where few sizes differ, how many of each are positive is drawn instead of every sign."""
     random = np.random.Generator(np.random.SFC64(0))
-    rows = max(1, min(draws, 2_000_000 // n))
+    different, counts = np.unique(np.round(sizes / sizes[-1], 12), return_counts=True)
+    if len(different) <= FEW:
+        yield (2.0 * random.binomial(counts, 0.5, size=(draws, len(different))) - counts) @ (different * sizes[-1])
+        return
+    rows = max(1, min(draws, 500_000 // len(sizes)))
     for start in range(0, draws, rows):
-        yield random.integers(0, 2, size=(min(rows, draws - start), n), dtype=np.int8) * 2.0 - 1.0
+        bits = random.integers(0, 2, size=(min(rows, draws - start), len(sizes)), dtype=np.int8)
+        yield (2.0 * bits - 1.0) @ sizes
 
 
 def holm(several: Sequence[float]) -> list[float]:

@@ -130,7 +130,7 @@ def _spread(runs: Sequence[RunScores], task: str, key: ScoreKey, aim: Aim) -> tu
         return None
     differences = [known[1].influence[each] - known[0].influence[each] for each in shared]
     chance = sum(each.within / each.repeats for each in known)
-    between = max(0.0, float(np.var(differences, ddof=1)) - chance)
+    between = max(0.0, _variance(differences, is_rate=all(each.is_rate for each in known), least=-1.0) - chance)
     return Spread(between, sum(each.within for each in known)), len(shared)
 
 
@@ -141,10 +141,22 @@ class _Scored:
     influence: Mapping[int, float]
     within: float
     repeats: float
+    is_rate: bool
 
     @property
     def variance(self) -> float:
-        return float(np.var(list(self.influence.values()), ddof=1))
+        return _variance(list(self.influence.values()), is_rate=self.is_rate)
+
+
+def _variance(values: Sequence[float], *, is_rate: bool, least: float = 0.0) -> float:
+    """The variance of one document's score or difference. Of rates half a document is added to either side, so that a few
+    documents that score alike do not promise that all others will."""
+    if not is_rate:
+        return float(np.var(values, ddof=1))
+    ends = (1.0, least)
+    n = len(values) + 1
+    mean = (sum(values) + sum(ends) / 2) / n
+    return (sum((value - mean) ** 2 for value in values) + sum((end - mean) ** 2 for end in ends) / 2) / n
 
 
 def _scored(run: RunScores, task: str, key: ScoreKey) -> _Scored | None:
@@ -163,7 +175,10 @@ def _scored(run: RunScores, task: str, key: ScoreKey) -> _Scored | None:
     within = float(np.mean([np.var(each, ddof=1) for each in several])) if several else 0.0
     repeats = float(np.mean([len(each) for each in several])) if several else 1.0
     return _Scored(
-        {document: float(moved) for (document, _), moved in zip(present, influence, strict=True)}, within, repeats
+        {document: float(moved) for (document, _), moved in zip(present, influence, strict=True)},
+        within,
+        repeats,
+        is_rate=aggregation.name == "mean" and all(value in (0, 1) for _, value in present),
     )
 
 

@@ -181,7 +181,7 @@ def sample_page(library: Library, database: Database, query: QueryParams) -> Pag
     return {
         "run": run, "task": task, "line": run.line(task), "sample": sample_view(row, run.config(task), better), "wish": wish,
         "kinds": KINDS, "links": links, "back": address("task", wish.parameters, run=run.name, task=task),
-        "has_graph": bool(run.graph(task)), "others": _others(library, run, task, row.doc_id),
+        "shown": shown, "has_graph": bool(run.graph(task)), "others": _others(library, run, task, row.doc_id),
     }  # fmt: skip
 
 

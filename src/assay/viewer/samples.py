@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from assay.runs.stored import Row
 from assay.viewer.asking import PAGE, Condition, Wish
+from assay.viewer.sample_page import loads
 
 MEMORY = "128MB"
 """What DuckDB may take: a server of pages stays small beside the model that is evaluated."""
@@ -89,9 +90,7 @@ class Samples:
 
     def values(self, row: Row) -> list[float | None]:
         """The scores of a sample, column by column."""
-        import orjson
-
-        told = orjson.loads(row.scores) if row.scores else {}
+        told = loads(row.scores, {})
         return [value if isinstance(value := told.get(name), int | float) else None for name in self.scores]
 
     def page(self, wish: Wish) -> Found:
@@ -206,9 +205,9 @@ class Samples:
         """A column as a query has it, with the values in that."""
         kind, _, name = column.partition(".")
         if kind == "doc":
-            return "json_extract_string(doc, ?)", [_pointer(name)]
+            return "try(json_extract_string(doc, ?))", [_pointer(name)]
         if kind == "answer":
-            return "json_extract_string(answers, ?)", [_pointer(name, "0")]
+            return "try(json_extract_string(answers, ?))", [_pointer(name, "0")]
         if kind == "score" and name in self.scores:
             return quoted(name), []
         return (quoted(column) if column in ("target", "audit", "failed", "doc_id", "prompt") else "null"), []
@@ -216,8 +215,7 @@ class Samples:
     def document_columns(self) -> list[str]:
         """The columns that documents have, by the first of them."""
         [[doc]] = self.database.rows(f"select doc from {SOURCE} limit 1", [self.file]) or [("{}",)]
-        found = self.database.rows("select unnest(json_keys(?::json))", [doc]) if str(doc).startswith("{") else []
-        return [str(name) for [name] in found]
+        return list(loads(doc, {}))
 
     @property
     def file(self) -> str:
