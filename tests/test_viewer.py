@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
+from bench.big_run import samples as big_samples
+from bench.big_run import write_run
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
@@ -138,6 +140,25 @@ def test_pages_follow_each_other_and_end(sums: Samples) -> None:
     second = sums.page(Wish(page=2, sort="doc_id"))
     assert ([row.doc_id for row in second.rows], second.pages) == (list(range(50, 60)), 2)
     assert sums.page(Wish(page=10**9)).page == 2
+
+
+def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "big", 7000)
+    every = list(big_samples(7000))
+    database, path = Database(tmp_path), folder / "samples/big_sums.parquet"
+    samples = Samples(database, path, "exact_match,strict", True, database.columns(path))
+    told = {"level": "3", "subject": "law"}
+    conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in told.items())
+    expected = [k.sample.doc_id for k in every if all(str(k.sample.doc[name]) == value for name, value in told.items())]
+    found = samples.page(Wish(conditions=conditions, sort="doc_id"))
+    assert (found.total, [row.doc_id for row in found.rows]) == (len(expected), expected[:50])
+    wrong = [k.sample.doc_id for k in every if not k.failed and not k.scores[0].values["exact_match"]]
+    page = samples.page(Wish(show="wrong", page=20))
+    assert (page.total, [row.doc_id for row in page.rows]) == (len(wrong), wrong[950:1000])
+    failed = [k.sample.doc_id for k in every if k.failed]
+    assert documents(samples, show="failed") == failed
+    text = [k.sample.doc_id for k in every if "77 because" in str(k.responses)]
+    assert samples.count(Wish(text="77 BECAUSE")) == len(text) > 0
 
 
 def test_every_place_of_a_list_knows_its_neighbours(sums: Samples) -> None:

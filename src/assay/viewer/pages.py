@@ -103,8 +103,13 @@ def task_page(library: Library, database: Database, query: QueryParams) -> Page:
         "found": samples.page(wish),
         "columns": columns,
         "filterable": _filterable(samples, columns, run.config(task)),
-        "histogram": histogram(score_bins(samples), label=f"{samples.metric} of all samples"),
-        "calibration": calibration(points) if (points := calibrated(samples)) else "",
+        "histogram": histogram(
+            samples.remember(("bins", samples.metric), lambda: score_bins(samples)),
+            label=f"{samples.metric} of all samples",
+        ),
+        "calibration": calibration(points)
+        if (points := samples.remember("calibrated", lambda: calibrated(samples)))
+        else "",
         "slices": _drawn(parts) if parts else "",
         "brief": brief,
         "sample_address": lambda row, position: address(
