@@ -12,13 +12,20 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
+from bench.big_run import samples as big_samples
+from bench.big_run import write_run
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 
+from assay.records import FilterScores, Generate, Sample
+from assay.runs.folder import write_json
+from assay.runs.parquet import SampleWriter
+from assay.runs.samples import Kept
 from assay.viewer.asking import OPERATORS, Condition, Wish, read_wish
 from assay.viewer.differing import aligned
 from assay.viewer.distributions import calibrated, confidence, score_bins, slices_by
+from assay.viewer.graph_page import Visited, _visited
 from assay.viewer.guard import HEADERS, Guard, is_loopback, names_for
 from assay.viewer.sample_page import sample_view
 from assay.viewer.samples import Database, Samples
@@ -135,6 +142,25 @@ def test_pages_follow_each_other_and_end(sums: Samples) -> None:
     assert sums.page(Wish(page=10**9)).page == 2
 
 
+def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "big", 7000)
+    every = list(big_samples(7000))
+    database, path = Database(tmp_path), folder / "samples/big_sums.parquet"
+    samples = Samples(database, path, "exact_match,strict", True, database.columns(path))
+    told = {"level": "3", "subject": "law"}
+    conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in told.items())
+    expected = [k.sample.doc_id for k in every if all(str(k.sample.doc[name]) == value for name, value in told.items())]
+    found = samples.page(Wish(conditions=conditions, sort="doc_id"))
+    assert (found.total, [row.doc_id for row in found.rows]) == (len(expected), expected[:50])
+    wrong = [k.sample.doc_id for k in every if not k.failed and not k.scores[0].values["exact_match"]]
+    page = samples.page(Wish(show="wrong", page=20))
+    assert (page.total, [row.doc_id for row in page.rows]) == (len(wrong), wrong[950:1000])
+    failed = [k.sample.doc_id for k in every if k.failed]
+    assert documents(samples, show="failed") == failed
+    text = [k.sample.doc_id for k in every if "77 because" in str(k.responses)]
+    assert samples.count(Wish(text="77 BECAUSE")) == len(text) > 0
+
+
 def test_every_place_of_a_list_knows_its_neighbours(sums: Samples) -> None:
     wish = Wish(show="wrong")
     assert sums.around(wish, 0) == [-1, 0, 5]
@@ -237,6 +263,51 @@ def test_a_graph_is_drawn_with_what_happened_at_each_node(address: str, runs: Pa
     _, sample, _ = fetched(address, "/sample", run="more/graphs", task="first_steps_graph_tries", doc="0")
     assert "Way through the graph" in sample
     assert fetched(address, "/graph", run="first", task="sums")[0] == 404
+
+
+def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
+    writer = SampleWriter(tmp_path, "t")
+    ways = [
+        ([["a", [0]], ["b", [1, 2]]], "", 0.5),
+        ([["a", [0]], ["b", [1]], ["a", [2]], ["b", []]], "", 0.25),
+        ([["a", [0]]], "the node 'a' raised", 0.0),
+    ]
+    for number, (trace, failed, seconds) in enumerate(ways):
+        usage = {"usage": [1, 1, seconds, 1, 0, 0]}
+        told = [usage, usage, usage, {"trace": trace}]
+        writer.add(Kept(Sample(number, {}, (), None, None), [["x"]] * 3, (), failed=failed, replies=told))
+    writer.end()
+    writer.place()
+    database = Database(tmp_path)
+    known, visited = _visited(
+        Samples(database, tmp_path / "t.parquet", "", True, database.columns(tmp_path / "t.parquet")), database
+    )
+    assert known == 3
+    assert visited == {
+        "a": Visited("a", "", visits=4, records=3, requests=4, failed=1, seconds=1.0),  # 0.5 + 2 × 0.25
+        "b": Visited("b", "", visits=3, records=2, requests=3, failed=0, seconds=1.25),  # 2 × 0.5 + 0.25
+    }
+
+
+def test_values_that_json_has_no_word_for_are_shown_filtered_and_parted(tmp_path: Path) -> None:
+    folder = tmp_path / "runs/odd"
+    odd = [{"x": float("nan"), "big": 2**70}, {"x": "\ud800", "big": 1}, {"x": [1, {"y": None}], "big": True}]
+    writer = SampleWriter(folder / "samples", "t")
+    for number, doc in enumerate(odd):
+        sample = Sample(number, doc, [Generate("q", {})], 2**70, 2**70)
+        writer.add(Kept(sample, [["a"]], [FilterScores("none", ["a"], {"m": float(number)})]))
+    writer.end()
+    writer.place()
+    empty = SampleWriter(folder / "samples", "none")
+    empty.end()
+    empty.place()
+    write_json(folder / "manifest.json", {"status": "complete", "tasks": {"t": {"size": 3}, "none": {"size": 0}}})
+    with serving(tmp_path / "runs") as at:
+        for query in ({}, {"slice": "x"}, {"slice": "big"}, {"f": "doc.x~has~y"}, {"f": "doc.big~gt~0"}, {"q": "a"}):
+            assert fetched(at, "/task", run="odd", task="t", **query)[0] == 200, query
+        assert str(2**70) in fetched(at, "/sample", run="odd", task="t", doc="0")[1]
+        assert "\\ud800" in fetched(at, "/sample", run="odd", task="t", doc="1")[1]
+        assert "No sample is like this" in fetched(at, "/task", run="odd", task="none")[1]
 
 
 def test_two_runs_are_compared_as_in_the_terminal(address: str) -> None:
@@ -351,6 +422,7 @@ def test_hostile_texts_are_shown_as_they_are(address: str) -> None:
         _, page, _ = fetched(address, "/sample", run=name, task=HOSTILE[0], doc=str(number))
         assert "<script>alert" not in page
         assert "<img src=x" not in page
+        assert "Verdicts" in page
         shown = unescape(page).replace("\r\n", "\n")
         assert text.replace("\r\n", "\n") in shown
 

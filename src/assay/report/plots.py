@@ -115,7 +115,7 @@ def forest(rows: Sequence[Interval], *, width: int = 560) -> str:
 
 
 def _rows(rows: Sequence[Interval], start: float, end: float, width: int, middle: float | None) -> str:
-    names, notes = min(180, width // 3), 150
+    names, notes = min(220, width // 2), 150
     at = _scale(start, end, names + 8, width - notes)
     parts = []
     if middle is not None:

@@ -80,7 +80,8 @@ class Viewer:
         return self._html("problem.html", {"path": request.url.path, "live": "", "what": before + told}, status)
 
     def _html(self, template: str, shown: Page, status: int = 200) -> Response:
-        return HTMLResponse(self.templates.get_template(template).render(folder=self.library.folder, **shown), status)
+        text = self.templates.get_template(template).render(folder=self.library.folder, **shown)
+        return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # half a character is told by its number
 
     def runs(self, query: QueryParams) -> tuple[str, Page]:
         return "runs.html", runs_page(self.library, query)

@@ -65,7 +65,8 @@ def _can_be_drawn(row: Row) -> bool:
 
 def _difference(row: Row) -> Interval:
     low, high = row.interval or (None, None)
-    return Interval(f"{row.alias} {row.metric}", row.difference or 0.0, low, high, _p(row.p))
+    name = f"{row.alias} {row.metric}" + (f" {row.filter}" if row.filter != "none" else "")
+    return Interval(name, row.difference or 0.0, low, high, _p(row.p))
 
 
 def _p(value: float | None) -> str:

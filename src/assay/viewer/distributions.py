@@ -4,10 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
-
 from assay.aggregate.interval import wilson
 from assay.report.plots import Bin, Calibrated, Interval
+from assay.viewer.sample_page import loads
 from assay.viewer.samples import SOURCE, Samples, quoted
 
 BINS, PARTS, LOOKED_AT = 20, 20, 5000
@@ -66,7 +65,7 @@ def calibrated(samples: Samples) -> list[Calibrated]:
     query = f"select {columns} from {SOURCE} where choices is not null and failed is null limit {LOOKED_AT}"
     bins: list[list[tuple[float, bool]]] = [[] for _ in range(10)]
     for responses, choices, gold in samples.database.rows(query, [samples.file]):
-        told = confidence(orjson.loads(responses), len(orjson.loads(choices)), orjson.loads(gold))
+        told = confidence(loads(responses, []), len(loads(choices, [])), loads(gold, None))
         if told is not None:
             bins[min(int(told[0] * 10), 9)].append(told)
     return [

@@ -103,8 +103,13 @@ def task_page(library: Library, database: Database, query: QueryParams) -> Page:
         "found": samples.page(wish),
         "columns": columns,
         "filterable": _filterable(samples, columns, run.config(task)),
-        "histogram": histogram(score_bins(samples), label=f"{samples.metric} of all samples"),
-        "calibration": calibration(points) if (points := calibrated(samples)) else "",
+        "histogram": histogram(
+            samples.remember(("bins", samples.metric), lambda: score_bins(samples)),
+            label=f"{samples.metric} of all samples",
+        ),
+        "calibration": calibration(points)
+        if (points := samples.remember("calibrated", lambda: calibrated(samples)))
+        else "",
         "slices": _drawn(parts) if parts else "",
         "brief": brief,
         "sample_address": lambda row, position: address(
@@ -181,7 +186,7 @@ def sample_page(library: Library, database: Database, query: QueryParams) -> Pag
     return {
         "run": run, "task": task, "line": run.line(task), "sample": sample_view(row, run.config(task), better), "wish": wish,
         "kinds": KINDS, "links": links, "back": address("task", wish.parameters, run=run.name, task=task),
-        "has_graph": bool(run.graph(task)), "others": _others(library, run, task, row.doc_id),
+        "shown": shown, "has_graph": bool(run.graph(task)), "others": _others(library, run, task, row.doc_id),
     }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """One sample for the eye: what was asked, what came back, what filters left of it, what it scored."""
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -107,7 +108,7 @@ def sample_view(row: Row, config: Mapping[str, Any], better: Mapping[str, bool |
     texts = [each for several in responses for each in several if isinstance(each, str)]
     return SampleView(
         row.doc_id,
-        loads(row.doc, {}),
+        doc if isinstance(doc := loads(row.doc, {}), Mapping) else {"document": doc},
         _shots(row.prefix or ""),
         row.prompt or "",
         _target(row),
@@ -133,11 +134,15 @@ def _brief(text: str) -> str:
 
 
 def loads(text: str | None, otherwise: Any) -> Any:
-    """What JSON says; something else where it says nothing."""
-    try:
-        return orjson.loads(text) if text else otherwise
-    except ValueError:
+    """What JSON says; something else where it says nothing. What only Python's own writes, it reads: half a character, NaN."""
+    if not text:
         return otherwise
+    for read in (orjson.loads, json.loads):
+        try:
+            return read(text)
+        except (ValueError, RecursionError):
+            continue
+    return otherwise
 
 
 def _shots(prefix: str) -> list[str]:
@@ -267,4 +272,7 @@ def shown(value: Any, *, indent: bool = False) -> str:
     """A value as text: a text as it is, all else as JSON."""
     if isinstance(value, str):
         return value
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else 0, default=str).decode()
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else 0, default=str).decode()
+    except TypeError:
+        return json.dumps(value, indent=2 if indent else None, default=str)

@@ -1,20 +1,23 @@
 """Samples by DuckDB over Parquet: found, sorted, counted and paged without being loaded."""
 
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from assay.runs.stored import Row
 from assay.viewer.asking import PAGE, Condition, Wish
+from assay.viewer.sample_page import loads
 
 MEMORY = "128MB"
 """What DuckDB may take: a server of pages stays small beside the model that is evaluated."""
 TEXTS = ("prompt", "responses", "target")
 """Where a text is looked for: what was asked, what was answered, what would have been right."""
-REMEMBERED = 8
-"""Lists of samples that are remembered: who turns a page does not search again."""
+REMEMBERED = 12
+"""Lists of samples, and what else was made of files, that are remembered: who turns a page does not search again."""
+Made = TypeVar("Made")
 
 
 class Database:
@@ -24,6 +27,7 @@ class Database:
         import duckdb
 
         self._remembered: dict[object, Any] = {}
+        self._lock = threading.Lock()
         self._connection = duckdb.connect(":memory:", config={"threads": "2", "memory_limit": MEMORY})
         for setting in (
             "autoinstall_known_extensions=false",
@@ -41,18 +45,22 @@ class Database:
             found: list[tuple[Any, ...]] = cursor.execute(query, list(parameters)).fetchall()
             return found
 
-    def numbers(self, query: str, parameters: Sequence[Any], state: object) -> Any:
-        """The first column of what a query finds, as an array; known already, if it was asked in the same state of things."""
-        key = (query, tuple(parameters), state)
-        known = self._remembered.pop(key, None)
-        if known is None:
-            with self._connection.cursor() as cursor:
-                [known] = cursor.execute(query, list(parameters)).fetchnumpy().values()
-            known = known.astype("int32")
-        self._remembered[key] = known
-        while len(self._remembered) > REMEMBERED:
-            self._remembered.pop(next(iter(self._remembered)), None)
-        return known
+    def numbers(self, query: str, parameters: Sequence[Any]) -> Any:
+        """The first column of what a query finds, as an array."""
+        with self._connection.cursor() as cursor:
+            [found] = cursor.execute(query, list(parameters)).fetchnumpy().values()
+            return found.astype("int32")
+
+    def remember(self, key: object, make: Callable[[], Made]) -> Made:
+        """What is made, or was made before under this key: one of the latest."""
+        with self._lock:
+            known = self._remembered.pop(key, None)
+        made: Made = known or make()
+        with self._lock:
+            self._remembered[key] = made
+            while len(self._remembered) > REMEMBERED:
+                self._remembered.pop(next(iter(self._remembered)))
+        return made
 
     def columns(self, path: Path) -> list[str]:
         """The columns of a file."""
@@ -89,9 +97,7 @@ class Samples:
 
     def values(self, row: Row) -> list[float | None]:
         """The scores of a sample, column by column."""
-        import orjson
-
-        told = orjson.loads(row.scores) if row.scores else {}
+        told = loads(row.scores, {})
         return [value if isinstance(value := told.get(name), int | float) else None for name in self.scores]
 
     def page(self, wish: Wish) -> Found:
@@ -151,7 +157,12 @@ class Samples:
         """The places of all samples that are wanted, where finding them takes a look at every one."""
         where, values = self._where(wish)
         query = f"select file_row_number from {SOURCE} {where} order by {self._order(wish)}"
-        return self.database.numbers(query, [self.file, *values], self.path.stat().st_mtime_ns)
+        parameters = [self.file, *values]
+        return self.remember((query, *parameters), lambda: [self.database.numbers(query, parameters)])[0]
+
+    def remember(self, key: object, make: Callable[[], Made]) -> Made:
+        """What is made of this file, once as long as it does not change."""
+        return self.database.remember((self.path, self.path.stat().st_mtime_ns, key), make)
 
     def _order(self, wish: Wish) -> str:
         if wish.sort == "doc_id":
@@ -167,8 +178,10 @@ class Samples:
         parts: list[str] = []
         values: list[Any] = []
         if wish.text:
-            parts.append("(" + " or ".join(f"contains(lower({name}), ?)" for name in TEXTS) + ")")
-            values += [_in_json(wish.text.lower()) if name != "prompt" else wish.text.lower() for name in TEXTS]
+            text = wish.text.lower()
+            found = "contains(lower({}), ?)" if text != text.upper() else "contains({}, ?)"  # signs have no case
+            parts.append("(" + " or ".join(found.format(name) for name in TEXTS) + ")")
+            values += [_in_json(text) if name != "prompt" else text for name in TEXTS]
         if wish.show == "failed":
             parts.append("failed is not null")
         elif wish.show != "all" and self.metric in self.scores:
@@ -206,9 +219,9 @@ class Samples:
         """A column as a query has it, with the values in that."""
         kind, _, name = column.partition(".")
         if kind == "doc":
-            return "json_extract_string(doc, ?)", [_pointer(name)]
+            return "try(json_extract_string(doc, ?))", [_pointer(name)]
         if kind == "answer":
-            return "json_extract_string(answers, ?)", [_pointer(name, "0")]
+            return "try(json_extract_string(answers, ?))", [_pointer(name, "0")]
         if kind == "score" and name in self.scores:
             return quoted(name), []
         return (quoted(column) if column in ("target", "audit", "failed", "doc_id", "prompt") else "null"), []
@@ -216,8 +229,7 @@ class Samples:
     def document_columns(self) -> list[str]:
         """The columns that documents have, by the first of them."""
         [[doc]] = self.database.rows(f"select doc from {SOURCE} limit 1", [self.file]) or [("{}",)]
-        found = self.database.rows("select unnest(json_keys(?::json))", [doc]) if str(doc).startswith("{") else []
-        return [str(name) for [name] in found]
+        return list(loads(doc, {}))
 
     @property
     def file(self) -> str:
