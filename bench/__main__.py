@@ -6,8 +6,19 @@ import sys
 from importlib import import_module
 
 PARTS = (
-    "catalog", "runs", "kill", "demo", "errors", "groups", "servers", "scoring", "rescore", "graphs", "paired", "viewer"
-)  # fmt: skip
+    "catalog",
+    "runs",
+    "kill",
+    "demo",
+    "errors",
+    "groups",
+    "servers",
+    "scoring",
+    "rescore",
+    "graphs",
+    "paired",
+    "viewer",
+)
 
 
 def main() -> None:

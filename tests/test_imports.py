@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import run_world
 from assay import Wanted, score
@@ -233,6 +235,61 @@ def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
         with pytest.raises(AssayError, match=what):
             import_runs([tmp_path / name], tmp_path / "run")
         assert not (tmp_path / "run").exists()
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def ways(value: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to everything in a JSON value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [before, *(way for key, each in inner for way in ways(each, (*before, key)))]
+
+
+@pytest.fixture(scope="session")
+def whole_log(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    text: dict[str, Any] = json.loads(
+        as_json(INSPECT / "sums.eval", tmp_path_factory.mktemp("log") / "x.json").read_text()
+    )
+    return text
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_a_log_says_it_is_imported_or_refused(
+    whole_log: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Anything anywhere in a log: never an error of another kind, and nothing left behind where it is refused."""
+    folder = tmp_path_factory.mktemp("any")
+    log = json.loads(json.dumps(whole_log))
+    for _ in range(data.draw(st.integers(1, 3))):
+        *way, last = data.draw(st.sampled_from(ways(log)[1:]))
+        place = log
+        for step in way:
+            place = place[step]
+        place[last] = data.draw(anything)
+    (folder / "x.json").write_text(json.dumps(log))
+    try:
+        found = import_runs([folder / "x.json"], folder / "run")
+    except AssayError:
+        assert not (folder / "run").exists()
+    else:
+        assert len(found["assay"]["tasks"]) == 1
+        export(folder / "run", "parquet", folder / "out")
+
+
+def test_a_member_that_is_larger_than_it_says_is_not_unpacked(tmp_path: Path) -> None:
+    write_archive(tmp_path / "big.eval", [("header.json", b"{}")])
+    packed = bytearray((tmp_path / "big.eval").read_bytes())
+    place = packed.rindex(b"PK\x01\x02") + 24
+    packed[place : place + 4] = (2**31).to_bytes(4, "little")
+    (tmp_path / "big.eval").write_bytes(packed)
+    with pytest.raises(AssayError, match="which no sample is"):
+        import_runs([tmp_path / "big.eval"], tmp_path / "run")
 
 
 def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def bring(runs: Sequence[Brought], into: Into) -> dict[str, Any]:
     try:
         with open_run(into.folder, spec, facts, force=into.force) as folder:
             return _fill(folder, runs, into)
-    except AssayError:
+    except (AssayError, AttributeError, KeyError, IndexError, TypeError, ValueError):
         if is_new:  # nothing is left of what could not be brought in
             shutil.rmtree(into.folder, ignore_errors=True)
         raise

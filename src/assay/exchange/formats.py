@@ -15,7 +15,7 @@ from assay.exchange.to_inspect import export_inspect
 from assay.exchange.to_lm_eval import export_lm_eval
 from assay.exchange.to_parquet import export_parquet
 from assay.exchange.trackers import export_mlflow, export_wandb
-from assay.runs.folder import MANIFEST
+from assay.runs.folder import MANIFEST, RunError
 
 FILES = {"lm-eval": export_lm_eval, "inspect": export_inspect, "parquet": export_parquet}
 TRACKERS = {"mlflow": export_mlflow, "wandb": export_wandb}
@@ -47,7 +47,13 @@ def import_runs(
     `groups` are YAML files of groups whose members are the tasks that were brought in.
     """
     into = Into(Path(output), [Path(each) for each in groups], force, facts or {})
-    return bring(brought([Path(path) for path in paths]), into)
+    try:
+        return bring(brought([Path(path) for path in paths]), into)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # files of others may say anything
+        what = f"is not laid out as its program lays it out: {type(error).__name__}: {error}"
+        raise RunError(
+            [Problem(Place(", ".join(map(str, paths))), what, "give the files as they were written")]
+        ) from error
 
 
 def brought(paths: Sequence[Path]) -> list[Brought]:

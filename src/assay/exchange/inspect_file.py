@@ -15,6 +15,8 @@ from assay.runs.folder import RunError
 
 ZSTD = 93
 """How Inspect packs members; Python's own zipfile learns it with 3.14."""
+LARGEST = 2**30
+"""Bytes of a member that are read: what is packed small may be large."""
 FIX = "give a log that `inspect eval` wrote: a .eval or .json file"
 
 
@@ -68,6 +70,9 @@ def read_log(path: Path) -> InspectLog:
 def member(file: zipfile.ZipFile, name: str) -> bytes:
     """A member of an archive, whichever way it is packed."""
     known = file.getinfo(name)
+    if known.file_size > LARGEST:
+        what = f"{name} is of {known.file_size:,} bytes, which no sample is"
+        raise RunError([Problem(Place(str(file.filename)), what, FIX)])
     if known.compress_type != ZSTD:
         return file.read(name)
     import pyarrow as pa
@@ -78,7 +83,7 @@ def member(file: zipfile.ZipFile, name: str) -> bytes:
     file.fp.seek(known.header_offset + 30 + name_length + extra_length)
     packed = file.fp.read(known.compress_size)
     with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-        return bytes(stream.read())
+        return bytes(stream.read(known.file_size))  # and not more, whatever is packed there
 
 
 def with_attachments(sample: Mapping[str, Any]) -> Mapping[str, Any]:
