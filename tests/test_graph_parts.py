@@ -20,7 +20,7 @@ from assay.errors import AssayError, ConfigError
 from assay.models import Scripted
 from assay.models.models_file import find_models_file, read_models, variable
 from assay.plans.graph import Fork, Graph, Way
-from assay.plans.graph_nodes import LambdaNode
+from assay.plans.graph_nodes import LambdaNode, SubgraphNode
 from assay.plans.structured import Structure
 from assay.records import Asking, Call, Failed, Outcome, Returned
 from assay.runs.journal import Journal
@@ -200,6 +200,18 @@ def test_a_condition_may_say_anything_that_the_path_map_has() -> None:
     assert walked(graph, {"is_good": True}).record["way"] == "ab"
     assert walked(graph, {"is_good": False}).record["way"] == "a"
     assert isinstance(walked(graph, {}), Failed)  # the condition raised
+
+
+def test_the_way_of_a_record_is_noted_also_where_it_ends_early() -> None:
+    def node(name: str) -> LambdaNode:
+        return LambdaNode(name, lambda _, state: {"seen": state[name]}, {})
+
+    graph = Graph({"a": node("a"), "b": node("b")}, {"a": Way(("b",)), "b": Way(("END",))}, Way(("a",)))
+    assert walked(graph, {"a": 1, "b": 1}).trace == [("a", []), ("b", [])]
+    assert walked(graph, {"b": 1}).trace == [("a", [])]
+    inner = SubgraphNode("outer", graph)
+    outer = Graph({"outer": inner}, {"outer": Way(("END",))}, Way(("outer",)))
+    assert [name for name, _ in walked(outer, {"a": 1, "b": 1}).trace] == ["outer", "outer/a", "outer/b"]
 
 
 def test_a_record_is_not_changed_by_its_walk() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from assay.cli import COMMANDS
+from assay.cli import COMMANDS, MODULES
 from assay.config.format import FormatConfig
 from assay.config.graph import (
     AgentNode,
@@ -127,7 +127,7 @@ def command_page() -> str:
 def command_parts() -> Iterator[str]:
     for name, sentence in COMMANDS.items():
         parser = argparse.ArgumentParser(prog=f"assay {name}", description=sentence, formatter_class=wide)
-        import_module(f"assay.cli.{name}").define(parser)
+        import_module(f"assay.cli.{MODULES.get(name, name)}").define(parser)
         yield from (f"## assay {name}", "", "```", parser.format_help().rstrip(), "```", "")
 
 

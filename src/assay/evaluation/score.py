@@ -12,7 +12,7 @@ from assay.config.run import RunConfig
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.alter import altered, parse_filter, parse_metric
-from assay.evaluation.answers import Answers, LoggedRun, StoredRun, read
+from assay.evaluation.answers import Answers, LoggedRun, StoredRun
 from assay.evaluation.changes import Changes, Number, numbers
 from assay.evaluation.conduct import fewer_collections
 from assay.evaluation.definitions import Definitions, definitions
@@ -159,7 +159,9 @@ def _answers(paths: Sequence[Path], wanted: Wanted) -> Answers:
 def _score_task(answers: Answers, run: TaskRun, part: Path, changes: Changes) -> None:
     name = run.runnable.task.name
     file = answers.file(run.runnable) if isinstance(answers, StoredRun) else None
-    samples = read(file, run.runnable) if file is not None else answers.samples(run.runnable)
+    samples = (
+        answers.read(file, run.runnable) if isinstance(answers, StoredRun) and file else answers.samples(run.runnable)
+    )
     writer = SampleWriter(part / "samples", name, file.asked if file is not None else None)
 
     records = run.keep

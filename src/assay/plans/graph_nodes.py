@@ -335,7 +335,7 @@ class SubgraphNode:
         raise NotImplementedError("this node asks")
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        return (yield from self.graph.steps(state, walk))
+        return (yield from self.graph.steps(state, walk, f"{self.name}/"))
 
 
 def _after(given: Any, state: State) -> State:

@@ -9,6 +9,7 @@ import orjson
 from assay.errors import Place, Problem
 from assay.records import (
     Failed,
+    FilterScores,
     Generate,
     Likelihood,
     Loglikelihood,
@@ -22,6 +23,7 @@ from assay.records import (
 )
 from assay.runs.folder import RunError
 from assay.runs.parquet import Asked, file_name
+from assay.runs.samples import Kept
 
 _LEAST = float("-inf")
 """What null means as a likelihood: JSON has no infinity, and nothing else that one may be is written so."""
@@ -95,6 +97,11 @@ class SampleFile:
         """A record of a graph's output, where any came to something."""
         return next((found for row in self.rows() if (found := _record(row)) is not None), None)
 
+    def kept(self) -> Iterator[Kept]:
+        """The samples in their order, as they were kept when they were scored."""
+        for row in self.rows():
+            yield as_kept(row, self._repeats)
+
     def rows(self) -> Iterator[Row]:
         """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
         for number in range(self._read(lambda file: file.num_row_groups)):
@@ -151,31 +158,73 @@ def _values(chunks: Any) -> list[Any]:
     return found
 
 
-def _stored(row: Row, repeats: int) -> Stored:
+def as_kept(row: Row, repeats: int) -> Kept:
+    """A sample as it was kept when it was scored: its responses as filters saw them, what each filter made of it."""
     loads = orjson.loads
-    context = row.prefix + row.prompt
-    asked = loads(row.requests)
-    if repeats == 1 and asked and len(asked[0]) == 1 and isinstance(asked[0][0], str):
-        requests: list[Request] = [
-            Loglikelihood(context, each[0]) if len(each) == 1 else Loglikelihood(*each) for each in asked
-        ]
-    else:
-        requests = [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
+    return Kept(
+        _sample(row, repeats),
+        [[_seen(value) for value in several] for several in loads(row.responses)],
+        filter_scores(
+            {name: [_seen(each) for each in several] for name, several in loads(row.answers).items()}, loads(row.scores)
+        ),
+        repeats,
+        row.failed or "",
+        loads(row.replies) if row.replies is not None else None,
+        tuple(row.audit.split(",")) if row.audit else (),
+    )
+
+
+def filter_scores(answers: Mapping[str, Sequence[Any]], scores: Mapping[str, Any]) -> list[FilterScores]:
+    """What each filter made of a sample, from its answers and from `{"metric,filter": value}`.
+
+    >>> [(each.filter, each.values) for each in filter_scores({"strict": ["4"]}, {"exact_match,strict": 1})]
+    [('strict', {'exact_match': 1})]
+    """
+    values: dict[str, dict[str, Any]] = {name: {} for name in answers}
+    repeats: dict[str, dict[str, Any]] = {name: {} for name in answers}
+    for row, value in scores.items():
+        metric, _, name = row.partition(",")
+        if name in values:
+            values[name][metric] = value
+        elif name.removesuffix(",repeats") in repeats:
+            repeats[name.removesuffix(",repeats")][metric] = value
+    return [FilterScores(name, several, values[name], repeats[name]) for name, several in answers.items()]
+
+
+def _seen(value: Any) -> Any:
+    """A response as filters saw it: a text, a pair of likelihood and greediness, or a likelihood alone."""
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], bool):
+        return (_LEAST if value[0] is None else value[0], value[1])
+    return _LEAST if value is None else value
+
+
+def _stored(row: Row, repeats: int) -> Stored:
+    sample = _sample(row, repeats)
+    replies = orjson.loads(row.replies) if row.replies is not None else None
+    raw = [value for several in orjson.loads(row.responses) for value in several]
+    return Stored(sample, _responses(sample.requests, raw, replies), row.scores, row.failed or "")
+
+
+def _sample(row: Row, repeats: int) -> Sample:
+    loads = orjson.loads
     target, failed = loads(row.target), row.failed or ""
-    replies = loads(row.replies) if row.replies is not None else None
-    raw = [value for several in loads(row.responses) for value in several]
-    sample = Sample(
+    return Sample(
         row.doc_id,
         loads(row.doc),
-        requests,
+        _requests(row.prefix + row.prompt, loads(row.requests), repeats),
         target,
         loads(row.gold) if row.gold is not None else target,
         loads(row.choices) if row.choices is not None else None,
         row.prefix,
-        failed if failed and not raw and replies is None else "",
+        failed if failed and row.replies is None and not any(loads(row.responses)) else "",
         row.dropped or 0,
     )
-    return Stored(sample, _responses(requests, raw, replies), row.scores, failed)
+
+
+def _requests(context: str, asked: Sequence[Sequence[Any]], repeats: int) -> list[Request]:
+    if repeats == 1 and asked and len(asked[0]) == 1 and isinstance(asked[0][0], str):
+        return [Loglikelihood(context, each[0]) if len(each) == 1 else Loglikelihood(*each) for each in asked]
+    return [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
 
 
 def _ended(row: Row) -> Stored:
