@@ -237,7 +237,8 @@ def _ended(row: Row) -> Stored:
     own = _responses(requests, raw, replies[: len(raw)] if raw else replies)
     record, target = _record(row), loads(row.target)
     if record is not None:
-        end: Response = Outcome(record, requests, behind[0].get("noticed", {}) if behind else {})
+        told: Mapping[str, Any] = behind[0] if behind else {}
+        end: Response = Outcome(record, requests, told.get("noticed", {}), trace=told.get("trace", ()))
         responses = [*own, end]
     else:
         failed = any(isinstance(response, Failed) for response in own)
@@ -279,13 +280,15 @@ def _responses(
 def _verdict(reply: Mapping[str, Any]) -> Response:
     """What a scorer was told about an answer."""
     if "failed" in reply:
-        return Failed(reply["failed"])
+        return _failure(reply)
     said = reply["verdict"]
     return _response(None, said if isinstance(said, str) else (said, False), reply)
 
 
 def _failure(reply: Mapping[str, Any]) -> Response:
-    return Failed(reply["failed"]) if "failed" in reply else _response(None, "", reply)
+    if "failed" in reply:
+        return Failed(reply["failed"], reply.get("trace", ()))
+    return _response(None, "", reply)
 
 
 def _response(request: Request | None, raw: Any, reply: Mapping[str, Any]) -> Response:
