@@ -247,6 +247,42 @@ def test_a_sample_shows_prompt_answer_filters_target_and_why_it_is_wrong(address
     assert "doc=10&amp;at=2" in page
 
 
+def test_a_sentence_says_what_is_wrong_and_what_only_in_part(sums: Samples) -> None:
+    row = sums.document(5)
+    assert row is not None
+
+    def why(scores: str) -> str:
+        return sample_view(row._replace(scores=scores), {}, {"exact_match": True}).why
+
+    assert why('{"exact_match,strict": 0.0}').startswith("Wrong: of the answer '8' is left")
+    assert why('{"exact_match,strict": 1.0}').startswith("Right: ")
+    assert why('{"exact_match,strict": 0.0, "exact_match,flexible": 1.0}').startswith(
+        "In part right (exact_match strict 0, exact_match flexible 1): "
+    )
+    assert why('{"perplexity,none": 3.0}') == ""
+
+
+def test_examples_are_folded_also_where_every_document_has_its_own(sums: Samples) -> None:
+    row = sums.document(5)
+    assert row is not None
+    alone = row._replace(prefix="", prompt="1 + 1 = 2\n\n2 + 1 = 3\n\n5 + 1 =")
+    view = sample_view(alone, {"num_fewshot": 2}, {})
+    assert (view.shots, view.prompt) == (["1 + 1 = 2\n\n", "2 + 1 = 3\n\n"], "5 + 1 =")
+    in_doubt = sample_view(alone, {"num_fewshot": 1}, {})
+    assert (in_doubt.shots, in_doubt.prompt) == ([], alone.prompt)
+
+
+def test_a_wrong_answer_is_marked_against_the_target(sums: Samples) -> None:
+    row = sums.document(15)
+    assert row is not None
+    marked = sample_view(
+        row._replace(answers='{"strict": ["a x c"]}', target='"a b c"'), {}, {"exact_match": True}
+    ).marked
+    assert marked is not None
+    assert [piece.text for piece in marked[1] if not piece.is_shared] == ["b"]
+    assert sample_view(row, {}, {"exact_match": True}).marked is None  # 18 and 16 share nothing
+
+
 def test_a_choice_has_its_log_likelihoods_and_what_metrics_make_of_them(address: str) -> None:
     _, page, _ = fetched(address, "/sample", run="first", task="colours", doc="0")
     text = text_of(page)
