@@ -5,6 +5,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
@@ -45,6 +46,7 @@ def rows() -> Iterator[Row]:
             for what, query in FILTERS.items():
                 yield Row(what, None, seconds(address, "task", {**BIG, **query}), "≤ 1 s")
             yield Row("one sample", None, seconds(address, "sample", {**BIG, "doc": "777777", "at": "5"}), "≤ 1 s")
+            yield Row("all of these at once, each twice", None, together(address), "–")
             yield Row("memory of the server at its most", None, peak_of(server), "≤ 300 MB", "MB")
         many = Path(folder) / "many"
         for number in range(RUNS):
@@ -80,6 +82,14 @@ def seconds(address: str, page: str, query: dict[str, str]) -> float:
     before = time.perf_counter()
     with urlopen(f"{address}{page}?{urlencode(query)}", timeout=120) as answer:
         answer.read()
+    return time.perf_counter() - before
+
+
+def together(address: str) -> float:
+    """How long all pages take that are asked for at the same time."""
+    before = time.perf_counter()
+    with ThreadPoolExecutor(2 * len(FILTERS)) as pool:
+        list(pool.map(lambda query: seconds(address, "task", {**BIG, **query}), [*FILTERS.values()] * 2))
     return time.perf_counter() - before
 
 

@@ -120,7 +120,7 @@ def test_a_run_says_in_its_lock_how_many_documents_are_answered(tasks: Path, out
     seen: list[dict[str, int]] = []
 
     def look(_: Asked) -> None:
-        time.sleep(0.3)
+        time.sleep(0.5)
         seen.append(progress(output))
 
     run(Asked(first=look), tasks, output, tasks=["sums"])
