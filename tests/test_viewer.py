@@ -17,6 +17,7 @@ from bench.big_run import write_run
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
+from tools.get_browser import find_browser
 
 from assay.records import FilterScores, Generate, Sample
 from assay.runs.folder import write_json
@@ -605,6 +606,17 @@ def test_one_short_stylesheet_and_every_colour_in_it_by_name() -> None:
     rest = text.partition(":root[data-theme")[2]
     assert set(re.findall(r"#[0-9a-f]{3,8}\b", rest)) <= {"#0008"}  # the shade behind a dialog
     assert "http" not in text + (STATIC / "view.js").read_text()
+
+
+def test_every_kind_of_page_has_a_screenshot_that_is_small_enough_for_a_document() -> None:
+    shots = {path.stem: path.stat().st_size for path in (STATIC.parents[3] / "docs/screenshots").glob("*.png")}
+    assert {"runs", "run", "task", "sample", "compare", "graph"} <= set(shots)
+    assert max(shots.values()) < 150_000
+
+
+def test_a_browser_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_BROWSER", "/somewhere/chromium")
+    assert find_browser() == "/somewhere/chromium"
 
 
 def test_values_that_are_no_json_are_shown_as_they_are(sums: Samples) -> None:
