@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from assay.report.reading import RunReading, find_runs, worst_tasks
+from assay.runs.lease import progress
+from run_world import Asked, run
 
 RESULTS = {
     "results": {
@@ -112,3 +114,16 @@ def test_a_damaged_run_is_listed_as_unreadable(tmp_path: Path, content: bytes) -
     run = RunReading(folder)
     assert run.head.status == "unreadable"
     assert run.lines == []
+
+
+def test_a_run_says_in_its_lock_how_many_documents_are_answered(tasks: Path, output: Path) -> None:
+    seen: list[dict[str, int]] = []
+
+    def look(_: Asked) -> None:
+        time.sleep(0.5)
+        seen.append(progress(output))
+
+    run(Asked(first=look), tasks, output, tasks=["sums"])
+    assert {"sums": 0} in seen or {} in seen
+    assert max(each.get("sums", 0) for each in seen) >= 2
+    assert progress(output) == {}  # nobody works there any more

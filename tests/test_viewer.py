@@ -17,6 +17,7 @@ from bench.big_run import write_run
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
+from tools.get_browser import find_browser
 
 from assay.records import FilterScores, Generate, Sample
 from assay.runs.folder import write_json
@@ -245,6 +246,42 @@ def test_a_sample_shows_prompt_answer_filters_target_and_why_it_is_wrong(address
     assert "The same document in second" in text
     assert "doc=0&amp;at=0" in page
     assert "doc=10&amp;at=2" in page
+
+
+def test_a_sentence_says_what_is_wrong_and_what_only_in_part(sums: Samples) -> None:
+    row = sums.document(5)
+    assert row is not None
+
+    def why(scores: str) -> str:
+        return sample_view(row._replace(scores=scores), {}, {"exact_match": True}).why
+
+    assert why('{"exact_match,strict": 0.0}').startswith("Wrong: of the answer '8' is left")
+    assert why('{"exact_match,strict": 1.0}').startswith("Right: ")
+    assert why('{"exact_match,strict": 0.0, "exact_match,flexible": 1.0}').startswith(
+        "In part right (exact_match strict 0, exact_match flexible 1): "
+    )
+    assert why('{"perplexity,none": 3.0}') == ""
+
+
+def test_examples_are_folded_also_where_every_document_has_its_own(sums: Samples) -> None:
+    row = sums.document(5)
+    assert row is not None
+    alone = row._replace(prefix="", prompt="1 + 1 = 2\n\n2 + 1 = 3\n\n5 + 1 =")
+    view = sample_view(alone, {"num_fewshot": 2}, {})
+    assert (view.shots, view.prompt) == (["1 + 1 = 2\n\n", "2 + 1 = 3\n\n"], "5 + 1 =")
+    in_doubt = sample_view(alone, {"num_fewshot": 1}, {})
+    assert (in_doubt.shots, in_doubt.prompt) == ([], alone.prompt)
+
+
+def test_a_wrong_answer_is_marked_against_the_target(sums: Samples) -> None:
+    row = sums.document(15)
+    assert row is not None
+    marked = sample_view(
+        row._replace(answers='{"strict": ["a x c"]}', target='"a b c"'), {}, {"exact_match": True}
+    ).marked
+    assert marked is not None
+    assert [piece.text for piece in marked[1] if not piece.is_shared] == ["b"]
+    assert sample_view(row, {}, {"exact_match": True}).marked is None  # 18 and 16 share nothing
 
 
 def test_a_choice_has_its_log_likelihoods_and_what_metrics_make_of_them(address: str) -> None:
@@ -569,6 +606,17 @@ def test_one_short_stylesheet_and_every_colour_in_it_by_name() -> None:
     rest = text.partition(":root[data-theme")[2]
     assert set(re.findall(r"#[0-9a-f]{3,8}\b", rest)) <= {"#0008"}  # the shade behind a dialog
     assert "http" not in text + (STATIC / "view.js").read_text()
+
+
+def test_every_kind_of_page_has_a_screenshot_that_is_small_enough_for_a_document() -> None:
+    shots = {path.stem: path.stat().st_size for path in (STATIC.parents[3] / "docs/screenshots").glob("*.png")}
+    assert {"runs", "run", "task", "sample", "compare", "graph"} <= set(shots)
+    assert max(shots.values()) < 150_000
+
+
+def test_a_browser_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_BROWSER", "/somewhere/chromium")
+    assert find_browser() == "/somewhere/chromium"
 
 
 def test_values_that_are_no_json_are_shown_as_they_are(sums: Samples) -> None:

@@ -307,6 +307,8 @@ def test_a_run_is_followed_while_it_goes_on(open_page: Open, tmp_path: Path) -> 
             until(page, "document.querySelector('h1').textContent.includes('complete')", 60)
             playwright.expect(page.locator("#results")).to_contain_text("exact_match")
             assert page.evaluate("window.stillHere")
+            for each in (page, task):
+                each.close()  # before the server is gone, which they would ask once more
         finally:
             working.wait(timeout=60)
     assert json.loads((out / "manifest.json").read_text())["status"] == "complete"

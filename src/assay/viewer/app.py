@@ -1,12 +1,14 @@
 """The web application: an address for every view, each answered with a page that was made here."""
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from anyio.to_thread import current_default_thread_limiter
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
@@ -37,6 +39,7 @@ from assay.viewer.pages import (
 from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
+AT_ONCE = 3
 FILES = {"view.css": "text/css", "view.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
@@ -57,7 +60,14 @@ def make_app(folder: Path, host: str = "127.0.0.1") -> Guard:
     unreadable = partial(viewer.problem, 500, "the samples cannot be read: ")
     missing = partial(viewer.problem, 404, "")
     handlers: dict[Any, Callable[..., Response]] = {NotThere: missing, 404: missing, Error: unreadable}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), names_for(host))
+    return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=few_at_once), names_for(host))
+
+
+@asynccontextmanager
+async def few_at_once(_: Starlette) -> AsyncIterator[None]:
+    """A few pages are made at a time, the others wait: each may take memory of its own."""
+    current_default_thread_limiter().total_tokens = AT_ONCE
+    yield
 
 
 class Viewer:

@@ -7,11 +7,12 @@ from starlette.datastructures import QueryParams
 
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import Head, Line, RunReading, worst_tasks
+from assay.runs.redact import redacted_text
 from assay.tasks.audit import KINDS
 from assay.viewer.asking import OPERATORS, SHOWS, Wish, address, read_wish
 from assay.viewer.distributions import calibrated, score_bins, slices_by
 from assay.viewer.library import Library
-from assay.viewer.sample_page import loads, sample_view, shown
+from assay.viewer.sample_page import choices_of, loads, sample_view, shown, target_of
 from assay.viewer.samples import Database, Samples, score_columns
 
 Page = dict[str, Any]
@@ -143,8 +144,7 @@ def brief(row: Any) -> dict[str, str]:
     """A sample in one line of a table: question, answer, target, scores by column."""
     responses = loads(row.responses, [])
     texts = [each for several in responses for each in several if isinstance(each, str)]
-    view = sample_view(row, {}, {})
-    best = next((choice.text for choice in view.choices if choice.is_best), "")
+    best = "" if texts else next((choice.text for choice in choices_of(row) if choice.is_best), "")
     answers = loads(row.answers, {})
     filtered = (
         next((shown(each[0]) for each in answers.values() if each), "")
@@ -153,7 +153,7 @@ def brief(row: Any) -> dict[str, str]:
     )
     return {
         "question": _ending(row.prompt or ""), "answer": _cut((texts[0] if texts else best).strip()), "filtered": _cut(filtered),
-        "target": _cut(view.target), "failed": _cut(view.failed),
+        "target": _cut(target_of(row)), "failed": _cut(redacted_text(row.failed or "")),
     }  # fmt: skip
 
 

@@ -83,9 +83,12 @@ class SampleView:
     @property
     def why(self) -> str:
         """What the score comes from, in one sentence."""
-        if self.failed or not any(bad is not None for _, _, _, bad in self.scores):
+        told = [(f"{metric} {name}", float(value)) for metric, name, value, bad in self.scores if bad is not None]
+        if self.failed or not told:
             return ""
         verdict = "Wrong" if self.is_wrong else "Right"
+        if not self.is_wrong and any(value < 1 for _, value in told):
+            verdict = f"In part right ({', '.join(f'{name} {value:.4g}' for name, value in told[:6])})"
         best = next((choice.text.strip() for choice in self.choices if choice.is_best), None)
         if best is not None:
             return f"{verdict}: {best!r} is the likeliest, {self.target.partition(': ')[2]!r} is right."
@@ -109,13 +112,12 @@ def sample_view(row: Row, config: Mapping[str, Any], better: Mapping[str, bool |
     return SampleView(
         row.doc_id,
         doc if isinstance(doc := loads(row.doc, {}), Mapping) else {"document": doc},
-        _shots(row.prefix or ""),
-        row.prompt or "",
-        _target(row),
+        *_shots(row, config),
+        target_of(row),
         [_reply(text, told) for text, told in zip(texts, [*replies, *[{}] * len(texts)], strict=False)],
         _filtered(loads(row.answers, {}), config) if texts else (),
         _scores(loads(row.scores, {}), better),
-        _choices(row, requests, responses) if not texts else (),
+        choices_of(row) if not texts else (),
         [
             _reply(str(told["verdict"]), told)
             for told in replies[own:]
@@ -145,13 +147,21 @@ def loads(text: str | None, otherwise: Any) -> Any:
     return otherwise
 
 
-def _shots(prefix: str) -> list[str]:
-    """The examples before the question, each for itself where blank lines part them."""
-    parts = re.split(r"(?<=\n\n)(?=\S)", prefix)
-    return [part for part in parts if part]
+def _shots(row: Row, config: Mapping[str, Any]) -> tuple[list[str], str]:
+    """The examples before the question, each for itself where blank lines part them; and the question.
+
+    Examples that every document has of its own stand in the prompt: they are told by their number, where that leaves no doubt.
+    """
+    prefix, prompt = row.prefix or "", row.prompt or ""
+    shots, between = config.get("num_fewshot"), config.get("fewshot_delimiter") or "\n\n"
+    if not prefix and isinstance(shots, int) and shots > 0 and prompt.count(str(between)) == shots:
+        *examples, question = prompt.split(str(between))
+        return [f"{each}{between}" for each in examples], question
+    return [part for part in re.split(r"(?<=\n\n)(?=\S)", prefix) if part], prompt
 
 
-def _target(row: Row) -> str:
+def target_of(row: Row) -> str:
+    """What would have been right, as text: of choices, the number and the choice."""
     target = loads(row.target, None)
     gold, choices = loads(row.gold, target), loads(row.choices, None)
     if isinstance(gold, int) and not isinstance(gold, bool) and isinstance(choices, list) and 0 <= gold < len(choices):
@@ -206,8 +216,9 @@ def _scores(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> lis
     return made
 
 
-def _choices(row: Row, requests: Sequence[Any], responses: Sequence[Sequence[Any]]) -> list[Choice]:
+def choices_of(row: Row) -> list[Choice]:
     """The log-likelihood of every continuation, with what metrics make of it. A text that is rolled over is its only one."""
+    requests, responses = loads(row.requests, []), loads(row.responses, [])
     values = [several[0] if several else None for several in responses]
     asked = [str(each[-1]) if each and isinstance(each[-1], str) else "" for each in requests]
     named = loads(row.choices, None) or ()
