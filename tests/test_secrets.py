@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.runs.redact import redacted
 from run_world import Asked, everything, run
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
