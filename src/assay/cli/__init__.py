@@ -13,6 +13,7 @@ COMMANDS = {
     "run": "evaluate a model on tasks",
     "score": "score the answers of a run again: other filters, other metrics, no model",
     "merge": "put the shards of a run together",
+    "verify-backend": "ask two backends the same, and see what they answer differently",
     "samples": "show samples of a run: prompt, answer, target, scores",
     "ls": "list tasks, groups, tags, formats and what else has a name",
     "show": "what a task or group is made of, and where each setting comes from",
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, sentence in COMMANDS.items():
         command = commands.add_parser(name, help=sentence, description=sentence[0].upper() + sentence[1:] + ".")
         if name in arguments[:1]:  # the others show one line each, and need not be loaded for it
-            import_module(f"assay.cli.{name}").define(command)
+            import_module(f"assay.cli.{name.replace('-', '_')}").define(command)
     options = parser.parse_args(arguments)
     return _run(options)
 
