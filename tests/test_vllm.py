@@ -270,7 +270,7 @@ def test_a_parameter_that_the_engine_has_not_or_refuses_fails_its_request(model:
     ],
 )
 def test_what_cannot_be_is_refused_before_the_engine_starts(
-    arguments: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+    engine: ModuleType, arguments: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ConfigError, match=told):

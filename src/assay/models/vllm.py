@@ -4,6 +4,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -53,6 +54,7 @@ class VLLM:
         engine_args: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         _refuse(data_parallel_size, max_model_len, max_length, enable_lora=enable_lora, lora=lora_local_path)
+        found = library()
         self.folder = folder_of(pretrained, revision)
         self.cuts = over_length == "truncate"
         self._tags = (START, think_end_token) if think_end_token else None
@@ -72,7 +74,8 @@ class VLLM:
             **({"enable_lora": True, "max_lora_rank": max_lora_rank} if lora_local_path else {}), **(engine_args or {}),
         }  # fmt: skip
         self._told = {key: value for key, value in told.items() if value is not None}
-        self._engine, self._sampling = start_engine(str(self.folder), self._told)
+        self._engine = start(found, str(self.folder), self._told)
+        self._sampling, self._errors = found.sampling, found.errors
         self._known = frozenset(inspect.signature(self._sampling).parameters)
         self.max_length: int | None = int(self._engine.llm_engine.model_config.max_model_len)
 
@@ -214,7 +217,7 @@ class VLLM:
             made |= {"temperature": drawn, "seed": seed_of(request, self._seed)}
         try:
             self._sampling(**made)
-        except (TypeError, ValueError) as error:
+        except self._errors as error:
             return Failed(f"vllm refuses the parameters: {error}")
         return _Wanted(tokens[cut:], made, cut)
 
@@ -228,16 +231,35 @@ class VLLM:
         return draft.whole()
 
 
-def start_engine(model: str, told: Mapping[str, Any]) -> tuple[Any, Any]:
-    """vLLM's engine with a model, and its class of sampling parameters."""
+class Library(NamedTuple):
+    """What is needed of vLLM: the engine, the parameters of sampling, and what is raised where either is told wrongly."""
+
+    llm: Any
+    sampling: Any
+    errors: tuple[type[Exception], ...]
+
+
+def library() -> Library:
+    """vLLM, where it is installed."""
     try:
         from vllm import LLM, SamplingParams
     except ModuleNotFoundError:
         what, fix = "vllm is not installed", "pip install 'assay[vllm]', or ask its server: --model openai"
         raise ConfigError([Problem(Place("model"), what, fix)]) from None
+    errors: tuple[type[Exception], ...] = (TypeError, ValueError)
+    with suppress(ImportError):  # older ones raise ValueError
+        from vllm.exceptions import VLLMError
+
+        errors = (*errors, VLLMError)
+    return Library(LLM, SamplingParams, errors)
+
+
+def start(found: Library, model: str, told: Mapping[str, Any]) -> Any:
+    """An engine at work; why it did not start is told in its words."""
+    errors: tuple[type[Exception], ...] = (*found.errors, OSError, RuntimeError)
     try:
-        return LLM(model=model, **told), SamplingParams
-    except (TypeError, ValueError, OSError, RuntimeError) as error:
+        return found.llm(model=model, **told)
+    except errors as error:
         what = f"vllm does not start: {error}"
         raise ConfigError([Problem(Place("model_args"), what, "the lines above are vLLM's own account")]) from None
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from assay.models.llama import REAL, Llama, log_softmax
 from assay.models.vocabulary import Vocabulary
@@ -82,7 +83,8 @@ class LLM:
         for each in tokens:
             if not 0 < len(each) < self._most:
                 raise ValueError(f"The decoder prompt (length {len(each)}) is longer than {self._most}")
-        return [self._one(each, params) for each, params in zip(tokens, sampling_params, strict=True)]
+        with threadpool_limits(1, user_api="blas"):  # threads would wait for each other
+            return [self._one(each, params) for each, params in zip(tokens, sampling_params, strict=True)]
 
     def _one(self, tokens: list[int], params: OldSamplingParams) -> Any:
         prompt = None
