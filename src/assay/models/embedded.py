@@ -12,14 +12,13 @@ import numpy as np
 from assay.models.llama import REAL, Cache, Llama, log_softmax
 from assay.models.prefix import Cluster, Tree, clusters
 from assay.models.protocol import Answered, Can, Message
-from assay.models.tokens import cut_at_stop, encode_pair, rolling_windows, stops_of
+from assay.models.tokens import cut_at_stop, encode_pair, stops_of
 from assay.models.vocabulary import Vocabulary
+from assay.models.windows import Windows
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Failed,
     Generate,
-    Likelihood,
-    Loglikelihood,
     Request,
     Response,
     Text,
@@ -87,50 +86,27 @@ class Embedded:
     def _encode(self, text: str) -> list[int]:
         return self._words.encode(text)
 
+    def _pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        return encode_pair(self._encode, context, continuation, self._end)
+
     # log-likelihoods
 
     def _score(self, requests: Sequence[tuple[int, Request]]) -> Iterator[list[tuple[int, Response]]]:
-        """Responses cluster by cluster. A text that is longer than the model is taken in windows."""
-        pieces: list[tuple[int, tuple[int, ...], int]] = []
-        failed: list[tuple[int, Response]] = []
-        windows: dict[int, list[int]] = {}
-        cuts: dict[int, int] = {}
+        """Responses cluster by cluster."""
+        windows = Windows(self._encode, self._pair, self._end, self._llama.max_length, self.cuts, is_counted=False)
+        pieces: list[tuple[tuple[int, ...], int]] = []
+        known: list[tuple[int, Response]] = []
         for number, request in requests:
-            windows[number] = []
-            for context, continuation in self._windows(request):
-                tokens = (*context, *continuation)
-                cut = len(tokens) - 1 - self._llama.max_length
-                if cut > 0 and self.cuts and cut < len(context):
-                    tokens, cuts[number] = tokens[cut:], cut
-                elif cut > 0:
-                    failed.append(
-                        (number, Failed(f"{len(tokens)} tokens are more than the model's {self._llama.max_length}"))
-                    )
-                    break
-                windows[number].append(len(pieces))
-                pieces.append((number, tokens, len(continuation)))
-        yield failed
-        gone = {number for number, _ in failed}
-        found: dict[int, tuple[float, bool]] = {}
-        open_windows = {number: len(of) for number, of in windows.items() if number not in gone}
-        yield [(number, Likelihood(0.0, True)) for number, count in open_windows.items() if count == 0]
-        for cluster in clusters([tokens[:-1] for _, tokens, _ in pieces], [length for _, _, length in pieces]):
-            done = []
-            for piece, value, greedy in self._score_cluster(cluster, pieces):
-                number = pieces[piece][0]
-                before, was_greedy = found.get(number, (0.0, True))
-                found[number] = (before + value, was_greedy and greedy)
-                open_windows[number] = open_windows.get(number, 0) - 1
-                if open_windows[number] == 0:
-                    usage = Usage(cut=cuts[number]) if number in cuts else None
-                    done.append((number, Likelihood(*found[number], usage)))
-            yield done  # type: ignore[misc]  # likelihoods are responses
-
-    def _windows(self, request: Request) -> Iterator[tuple[list[int], list[int]]]:
-        if isinstance(request, Loglikelihood):
-            yield encode_pair(self._encode, request.context, request.continuation, self._end)
-        elif not isinstance(request, Generate):
-            yield from rolling_windows(self._encode(request.text), self._end, self._llama.max_length)
+            made = windows.pairs(number, request)
+            if isinstance(made, list):
+                pieces += [((*context, *continuation), len(continuation)) for _, context, continuation in made]
+            else:
+                known.append((number, made))
+        yield known
+        for cluster in clusters([tokens[:-1] for tokens, _ in pieces], [length for _, length in pieces]):
+            scored = self._score_cluster(cluster, pieces)
+            landed = (windows.land(piece, value, greedy) for piece, value, greedy in scored)
+            yield [each for several in landed for each in several]
 
     def _score_cluster(self, cluster: Cluster, pieces: Sequence[Any]) -> Iterator[tuple[int, float, bool]]:
         cache, last = self._read_prefix(cluster.prefix)
@@ -144,7 +120,7 @@ class Embedded:
             hidden = self._read_trees(batch, len(cluster.prefix), cache)
             for row, tree in enumerate(batch):
                 for piece, path in tree.paths.items():
-                    _, tokens, length = pieces[piece]
+                    tokens, length = pieces[piece]
                     nodes = [
                         *([-1] if len(path) < length else []),
                         *path[len(path) - length if len(path) >= length else 0 :],

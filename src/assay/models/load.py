@@ -13,10 +13,14 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.protocol import AnyModel
 
 COMPLETIONS, CHAT = "assay.models.openai:OpenAI", "assay.models.openai:OpenAIChat"
+TRANSFORMERS = "assay.models.hf:HF"
 CLAUDE = "assay.models.anthropic:Anthropic"
 BACKENDS: dict[str, str | Callable[..., AnyModel]] = {
     "dummy": "assay.models.dummy:Dummy",
     "embedded": "assay.models.embedded:Embedded",
+    "hf": TRANSFORMERS,
+    "hf-auto": TRANSFORMERS,
+    "huggingface": TRANSFORMERS,
     "openai": COMPLETIONS,
     "openai-chat": CHAT,
     "local-completions": COMPLETIONS,

@@ -6,15 +6,19 @@ from typing import Any
 Encode = Callable[[str], list[int]]
 
 
+def joined(context: str, continuation: str) -> tuple[str, str]:
+    """A context and what follows it, with the white space between them."""
+    spaces = len(context) - len(context.rstrip())
+    return (context[:-spaces], context[-spaces:] + continuation) if spaces else (context, continuation)
+
+
 def encode_pair(encode: Encode, context: str, continuation: str, prefix_token: int) -> tuple[list[int], list[int]]:
     """The tokens of a context and of what follows it. White space at the joint belongs to the continuation.
 
     The continuation is what the whole has beyond the context: a token may begin before the joint and end after it. It
     never comes out empty where its text is not.
     """
-    spaces = len(context) - len(context.rstrip())
-    if spaces:
-        context, continuation = context[:-spaces], context[-spaces:] + continuation
+    context, continuation = joined(context, continuation)
     if not context:
         tokens = encode(continuation)
         return ([prefix_token], tokens) if not tokens or tokens[0] != prefix_token else (tokens[:1], tokens[1:])

@@ -1,0 +1,212 @@
+"""Models of transformers asked plainly: a batch of padded rows at a time. For those whose attention is not to be had
+otherwise, and for those that read a text before they write one."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from assay.models.hf_loading import Loaded
+from assay.models.hf_words import Words
+from assay.models.reading import NOT_NUMBERS, Found
+from assay.models.slots import BLOCK, Draw
+from assay.models.windows import Pair, Windows
+from assay.models.writing import Writing
+from assay.records import Loglikelihood, Request, Response
+
+ROWS = 64
+TOKENS = 16_384
+"""Of a batch, padding included."""
+
+Question = tuple[tuple[int, ...], tuple[int, ...]]
+"""A context, and a continuation without its last token."""
+
+
+class PlainAsker:
+    """Asks a model that goes on from a text. The same context with the same beginning of a continuation is read once."""
+
+    def __init__(self, loaded: Loaded, words: Words, most: int | None) -> None:
+        from assay.models.hf_asking import ends_of
+
+        self.remarks: dict[str, str] = {}
+        self._model, self._words, self._ends = loaded.model, words, ends_of(loaded, words)
+        self._rows = most or ROWS
+
+    def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
+        return windows.pairs(number, request)
+
+    # log-likelihoods
+
+    def read(self, chunks: Iterable[Sequence[Pair]]) -> Iterator[list[Found]]:
+        for pairs in chunks:
+            asked: dict[Question, list[Pair]] = {}
+            for pair in pairs:
+                asked.setdefault((tuple(pair[1]), tuple(pair[2][:-1])), []).append(pair)
+            waiting = sorted(asked, key=lambda question: -len(question[0]) - len(question[1]))
+            while waiting:
+                some = self._some([len(context) + len(rest) for context, rest in waiting])
+                try:
+                    yield self._read(waiting[:some], [asked[question] for question in waiting[:some]])
+                except torch.OutOfMemoryError:
+                    if some > 1:
+                        self._rows = some // 2
+                        continue
+                    yield [_too_long(pair) for pair in asked[waiting[0]]]
+                waiting = waiting[some:]
+
+    def _some(self, lengths: Sequence[int]) -> int:
+        """How many of these go into the next batch."""
+        return max(1, min(len(lengths), self._rows, TOKENS // max(lengths[0], 1)))
+
+    def _read(self, questions: Sequence[Question], pairs: Sequence[Sequence[Pair]]) -> list[Found]:
+        began = time.perf_counter()
+        with torch.inference_mode():
+            logits = self._logits(questions)
+            found = [
+                (pair, *_likelihood(row[: len(rest) + 1], pair[2]), index)
+                for row, (_, rest), several in zip(logits, questions, pairs, strict=True)
+                for index, pair in enumerate(several)
+            ]
+        seconds = (time.perf_counter() - began) / max(len(found), 1)
+        return [
+            Found(pair[0], value, greedy, (read := len(pair[1]) + len(pair[2]) - 1), read if index else 0, seconds,
+                  "" if value == value else NOT_NUMBERS)
+            for pair, value, greedy, index in found
+        ]  # fmt: skip
+
+    def _logits(self, questions: Sequence[Question]) -> list[torch.Tensor]:
+        """Of each question the logits from the end of its context on."""
+        tokens, mask = self._padded([context + rest for context, rest in questions])
+        logits = self._model(input_ids=tokens, attention_mask=mask, use_cache=False).logits
+        return [row[len(context) - 1 :] for row, (context, _) in zip(logits, questions, strict=True)]
+
+    def _padded(self, rows: Sequence[Sequence[int]], *, left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+        longest = max(map(len, rows))
+        gaps = [longest - len(row) for row in rows]
+        made = [[0] * gap + list(row) if left else list(row) + [0] * gap for row, gap in zip(rows, gaps, strict=True)]
+        seen = [
+            [0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap
+            for row, gap in zip(rows, gaps, strict=True)
+        ]
+        device = self._model.device
+        return torch.tensor(made, device=device), torch.tensor(seen, device=device)
+
+    # texts
+
+    def write(self, wanted: Sequence[Writing]) -> Iterator[list[Writing]]:
+        waiting = sorted(wanted, key=lambda each: -len(each.tokens))
+        while waiting:
+            some = self._some([each.size for each in waiting])
+            try:
+                self._write(waiting[:some])
+            except torch.OutOfMemoryError:
+                if some > 1:
+                    self._rows = some // 2
+                    for each in waiting[:some]:
+                        each.restart()
+                    continue
+                waiting[0].problem = "more than the device has memory for"
+            yield waiting[:some]
+            waiting = waiting[some:]
+
+    def _write(self, batch: Sequence[Writing]) -> None:
+        began = time.perf_counter()
+        with torch.inference_mode():
+            draw = Draw(len(batch), self._model.device)
+            draw.set(range(len(batch)), batch)
+            everyone = torch.arange(len(batch), device=self._model.device)
+            text = self._begun(batch)
+            while not all(each.finish or each.problem for each in batch):
+                draw.prepare([None if each.finish else each for each in batch], BLOCK)
+                block = []
+                for step in range(BLOCK):
+                    block.append(draw.choose(text.logits, everyone, draw.uniforms[step]))
+                    text.go_on(block[-1])
+                self._settle(batch, torch.stack(block).cpu().T.tolist(), text.is_bad.tolist())
+        for each in batch:
+            each.seconds = (time.perf_counter() - began) / len(batch)
+
+    def _settle(self, batch: Sequence[Writing], written: Sequence[Sequence[int]], bad: Sequence[bool]) -> None:
+        for each, tokens, is_bad in zip(batch, written, bad, strict=True):
+            if is_bad and not each.finish:
+                each.problem = NOT_NUMBERS
+            elif not each.finish:
+                each.take(tokens, self._ends, self._words.decode)
+
+    def _begun(self, batch: Sequence[Writing]) -> "_Text":
+        tokens, mask = self._padded([each.tokens for each in batch], left=True)
+        return _Text(self._model, tokens, mask)
+
+
+class _Text:
+    """Rows that are being written, with whatever the model keeps of what it has read; if it keeps nothing, it reads all
+    of it again."""
+
+    def __init__(self, model: Any, tokens: torch.Tensor, mask: torch.Tensor, **given: Any) -> None:
+        self._model, self._tokens, self._mask, self._given = model, tokens, mask, given
+        self._kept: Any = None
+        self.is_bad = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+        self._ask(tokens)
+
+    def go_on(self, chosen: torch.Tensor) -> None:
+        self._mask = torch.cat([self._mask, self._mask.new_ones(len(chosen), 1)], dim=1)
+        self._tokens = torch.cat([self._tokens, chosen[:, None]], dim=1)
+        self._ask(chosen[:, None] if self._kept is not None else self._tokens)
+
+    def _ask(self, tokens: torch.Tensor) -> None:
+        made = self._model(**self._asked(tokens), **self._given, use_cache=True)
+        self._kept = getattr(made, "past_key_values", None)
+        self.logits = made.logits[:, -1]
+        self.is_bad |= self.logits.isnan().any(-1)
+
+    def _asked(self, tokens: torch.Tensor) -> dict[str, Any]:
+        positions = (self._mask.cumsum(-1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
+        asked = {"input_ids": tokens, "attention_mask": self._mask, "position_ids": positions}
+        return asked | ({"past_key_values": self._kept} if self._kept is not None else {})
+
+
+class _Answer(_Text):
+    """Answers to a text that was read before."""
+
+    def _asked(self, tokens: torch.Tensor) -> dict[str, Any]:
+        return {"decoder_input_ids": tokens} | ({"past_key_values": self._kept} if self._kept is not None else {})
+
+
+class Seq2SeqAsker(PlainAsker):
+    """Asks a model that reads one text and writes another."""
+
+    def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
+        """A context and a continuation have nothing to do with each other's tokens here."""
+        assert isinstance(request, Loglikelihood)
+        spaces = len(request.context) - len(request.context.rstrip())
+        context = request.context[: len(request.context) - spaces]
+        continuation = request.context[len(context) :] + request.continuation
+        return windows.pairs_of(number, self._words.encode(context), self._words.encode_bare(continuation))
+
+    def _logits(self, questions: Sequence[Question]) -> list[torch.Tensor]:
+        tokens, mask = self._padded([context or (self._words.prefix,) for context, _ in questions])
+        start = self._model.config.decoder_start_token_id
+        written, seen = self._padded([(start, *rest) for _, rest in questions])
+        logits = self._model(
+            input_ids=tokens, attention_mask=mask, decoder_input_ids=written, decoder_attention_mask=seen
+        ).logits
+        return list(logits)
+
+    def _begun(self, batch: Sequence[Writing]) -> _Text:
+        tokens, mask = self._padded([each.tokens for each in batch])
+        read = self._model.get_encoder()(input_ids=tokens, attention_mask=mask)
+        first = torch.full((len(batch), 1), self._model.config.decoder_start_token_id, device=tokens.device)
+        return _Answer(self._model, first, torch.ones_like(first), encoder_outputs=read, attention_mask=mask)
+
+
+def _likelihood(logits: torch.Tensor, continuation: Sequence[int]) -> tuple[float, bool]:
+    scores = logits.float().log_softmax(-1)
+    wanted = torch.tensor(continuation, device=logits.device)
+    value = scores.gather(-1, wanted[:, None]).sum()
+    return float(value), bool((scores.argmax(-1) == wanted).all())
+
+
+def _too_long(pair: Pair) -> Found:
+    reason = f"{len(pair[1]) + len(pair[2]) - 1} tokens are more than the device has memory for"
+    return Found(pair[0], 0.0, False, 0, 0, 0.0, reason)

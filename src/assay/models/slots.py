@@ -1,0 +1,335 @@
+"""Texts written by a torch model, many at a time: a slot for each, and the next one into a slot that has become free."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.models.attention import Pieces, looking
+from assay.models.packing import Row, Span
+from assay.models.prefix import MIN_SHARED, families
+from assay.models.reading import NOT_NUMBERS, Net
+from assay.models.writing import Decode, Writing
+
+BLOCK = 16
+"""So many tokens are written in every slot before somebody looks whether a text has ended."""
+MOST_SLOTS = {"cuda": 512}
+SLOTS = 64
+ROUND = 64
+"""The length of slots is a multiple of this."""
+REFILL = 8
+"""The part of the slots (1 / 8) that must be free before new texts are begun."""
+SPARE = 0.6
+"""The part of the free memory that slots may take."""
+WARM = 3
+"""Steps before one is recorded for the device to play again."""
+
+
+@dataclass(slots=True)
+class Slots:
+    """The sight of texts that are being written: a token each, which sees what stands in its slot before it."""
+
+    count: int
+    length: int
+    device: torch.device
+    flash: bool
+    lengths: torch.Tensor = field(init=False)
+    layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    _starts: torch.Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lengths = torch.zeros(self.count, dtype=torch.long, device=self.device)
+        self._starts = torch.arange(self.count + 1, device=self.device) * self.length
+
+    def layer(self, number: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The keys and values of a layer, (slots × tokens, heads, size); made when first asked for."""
+        if number not in self.layers:
+            rows = self.count * self.length
+            self.layers[number] = (key.new_zeros(rows, *key.shape[1:]), value.new_zeros(rows, *value.shape[1:]))
+        return self.layers[number]
+
+    def look(self, layer: int, query: Any, key: Any, value: Any, scale: float) -> torch.Tensor:
+        keys, values = self.layer(layer, key, value)
+        at = self._starts[:-1] + self.lengths
+        keys.index_copy_(0, at, key)
+        values.index_copy_(0, at, value)
+        heads, size = key.shape[1:]
+        groups = query.shape[1] // heads  # heads of a group see the same: they are taken for tokens
+        grouped = query.view(self.count, heads, groups, size)
+        if self.flash:
+            seen: torch.Tensor = self._flash(
+                grouped.transpose(1, 2).reshape(-1, heads, size), keys, values, groups, scale
+            )
+            return seen.view(self.count, groups, heads, -1).transpose(1, 2).reshape(self.count, heads * groups, -1)
+        mask = torch.arange(self.length, device=self.device)[None] <= self.lengths[:, None]
+        rows = [each.view(self.count, self.length, heads, -1).transpose(1, 2) for each in (keys, values)]
+        seen = torch.nn.functional.scaled_dot_product_attention(
+            grouped, rows[0], rows[1], mask[:, None, None], scale=scale
+        )
+        return seen.reshape(self.count, heads * groups, -1)
+
+    def _flash(self, query: Any, keys: Any, values: Any, groups: int, scale: float) -> Any:
+        ends = torch.arange(self.count + 1, device=self.device, dtype=torch.int32) * groups
+        return torch.ops.aten._flash_attention_forward(
+            query, keys, values, ends, self._starts.int(), groups, self.length, 0.0, False, False, scale=scale,
+            seqused_k=(self.lengths + 1).int(),
+        )[0]  # fmt: skip
+
+
+@dataclass(slots=True)
+class Beginning(Pieces):
+    """The sight of prompts, of which everything is put into slots, too."""
+
+    slots: Slots | None = None
+    source: Any = None
+    place: Any = None
+
+    def looked_up(self, layer: int, key: Any, value: Any) -> None:
+        assert self.slots is not None
+        for held, new in zip(self.slots.layer(layer, key, value), (key, value), strict=True):
+            held.index_copy_(0, self.place, new.index_select(0, self.source))
+
+
+class SlotWriter:
+    """Writes texts in slots. `tokens` is how many a pass over prompts may have."""
+
+    def __init__(self, net: Net, ends: frozenset[int], decode: Decode, *, most_slots: int | None = None) -> None:
+        self._net, self._ends, self._decode = net, ends, decode
+        self._most = most_slots or MOST_SLOTS.get(net.device.type, SLOTS)
+
+    def write(self, wanted: Sequence[Writing], tokens: int) -> Iterator[list[Writing]]:
+        """The texts as they end, the longest first."""
+        waiting = deque(sorted(wanted, key=lambda each: -each.size))
+        while waiting:
+            length = -(-(waiting[0].size + BLOCK) // ROUND) * ROUND
+            alike = deque[Writing]()
+            while waiting and waiting[0].size * 2 > length - ROUND:
+                alike.append(waiting.popleft())
+            yield from self._write_alike(alike, length, tokens)
+
+    def _write_alike(self, waiting: deque[Writing], length: int, tokens: int) -> Iterator[list[Writing]]:
+        count = min(self._most, len(waiting), self._room(length))
+        while True:
+            board = _Board(self._net, count, length)
+            try:
+                yield from self._fill(board, waiting, tokens)
+                return
+            except torch.OutOfMemoryError:
+                again = board.drop()
+                del board
+                if count == 1:
+                    raise
+                for each in again:
+                    each.restart()
+                waiting.extendleft(again)
+                count //= 2
+                torch.cuda.empty_cache()
+
+    def _fill(self, board: "_Board", waiting: deque[Writing], tokens: int) -> Iterator[list[Writing]]:
+        while waiting or board.is_busy:
+            free = board.free
+            if waiting and free and (not board.is_busy or len(free) * REFILL >= board.slots.count):
+                board.begin([waiting.popleft() for _ in range(min(len(free), len(waiting)))], tokens)
+            began = time.perf_counter()
+            block = board.go_on(BLOCK)
+            seconds = (time.perf_counter() - began) / max(board.busy, 1)
+            yield board.settle(block, self._ends, self._decode, seconds)
+
+    def _room(self, length: int) -> int:
+        """How many slots of a length there is memory for."""
+        if self._net.device.type != "cuda":
+            return self._most
+        free = torch.cuda.mem_get_info(self._net.device)[0] + (
+            torch.cuda.memory_reserved(self._net.device) - torch.cuda.memory_allocated(self._net.device)
+        )
+        return max(1, int(free * SPARE / (self._net.bytes_of_token() * length)))
+
+
+class _Board:
+    """Slots with who is writing in them."""
+
+    def __init__(self, net: Net, count: int, length: int) -> None:
+        self._net = net
+        self.slots = Slots(count, length, net.device, net.flash)
+        self._who: list[Writing | None] = [None] * count
+        device = net.device
+        self._next = torch.zeros(count, dtype=torch.long, device=device)
+        self._all = torch.arange(count, device=device)
+        self._history = torch.zeros(BLOCK, count, dtype=torch.long, device=device)
+        self._at = torch.zeros(1, dtype=torch.long, device=device)
+        self._is_bad = torch.zeros(count, dtype=torch.bool, device=device)
+        self._draw = Draw(count, device)
+        self._played: dict[bool, Callable[[], None]] = {}
+
+    @property
+    def free(self) -> list[int]:
+        return [slot for slot, who in enumerate(self._who) if who is None]
+
+    @property
+    def busy(self) -> int:
+        return sum(who is not None for who in self._who)
+
+    @property
+    def is_busy(self) -> bool:
+        return any(who is not None for who in self._who)
+
+    def drop(self) -> list[Writing]:
+        return [who for who in self._who if who is not None]
+
+    def begin(self, new: Sequence[Writing], tokens: int) -> None:
+        """Read prompts into free slots; what they share is read once."""
+        free = iter(self.free)
+        for family in families([(each.tokens, ()) for each in new]):
+            members = [[new[number] for numbers in bunch.numbers for number in numbers] for bunch in family.bunches]
+            start = 0
+            while start < len(members):
+                end, size = start, family.shared
+                while end < len(members) and (end == start or size < tokens):
+                    size += len(members[end][0].tokens) - family.shared
+                    end += 1
+                self._begin_some(family.shared, members[start:end], free)
+                start = end
+
+    def _begin_some(self, shared: int, members: Sequence[Sequence[Writing]], free: Iterator[int]) -> None:
+        row, seen = Row(), list[Span]()
+        if shared >= MIN_SHARED and len(members) > 1:
+            seen = [row.add(members[0][0].tokens[:shared], [])]
+        else:
+            shared = 0
+        last, slots, source, place = [], [], [], []
+        looked = len(row.tokens)
+        for same in members:
+            prompt = same[0].tokens
+            span = row.add(prompt[shared:], seen)
+            for index, who in enumerate(same):
+                slot = next(free)
+                slots.append(slot)
+                last.append(span[1] - 1)
+                source.append(np.arange(looked, looked + len(prompt)))
+                place.append(np.arange(len(prompt)) + slot * self.slots.length)
+                self._who[slot] = who
+                who.stored = shared if seen and who is not members[0][0] else (len(prompt) if index else 0)
+            looked += len(prompt)
+        self._read(row, last, slots, np.concatenate(source), np.concatenate(place))
+
+    def _read(self, row: Row, last: Sequence[int], slots: Sequence[int], source: Any, place: Any) -> None:
+        device = self._net.device
+        with torch.inference_mode():
+            sight = Beginning.of(row, device, flash=self._net.flash)
+            sight.slots = self.slots
+            sight.source, sight.place = (torch.from_numpy(each).to(device) for each in (source, place))
+            with looking(sight):
+                tokens, positions = (
+                    torch.tensor(row.tokens, device=device),
+                    torch.from_numpy(row.positions()).to(device),
+                )
+                logits = self._net.logits(tokens, positions, torch.tensor(last, device=device))
+            at = torch.tensor(slots, device=device)
+            who = [self._who[slot] for slot in slots]
+            self._draw.set(slots, who)  # type: ignore[arg-type]  # they have just been put there
+            self._is_bad[at] = logits.isnan().any(-1)
+            self._next[at] = self._draw.choose(logits, at, self._draw.first(who))  # type: ignore[arg-type]
+            self.slots.lengths[at] = torch.tensor([len(each.tokens) for each in who if each is not None], device=device)
+
+    def go_on(self, steps: int) -> Any:
+        """Write so many tokens in every slot: (steps, slots). The first is the one the last step has chosen."""
+        is_drawn = any(who is not None and who.temperature > 0 for who in self._who)
+        if is_drawn:
+            self._draw.prepare(self._who, steps)
+        self._at.zero_()
+        play = self._played.get(is_drawn)
+        if play is None:
+            play = self._played[is_drawn] = self._recorded(is_drawn)
+        for _ in range(steps):
+            play()
+        return self._history.cpu().numpy()
+
+    def _step(self, is_drawn: bool) -> None:
+        self._history.index_copy_(0, self._at, self._next[None])
+        with looking(self.slots):
+            logits = self._net.logits(self._next, self.slots.lengths, self._all)
+        uniform = self._draw.uniforms.index_select(0, self._at)[0]
+        highest, likeliest = logits.max(-1)
+        self._is_bad |= highest.isnan()
+        self._next.copy_(self._draw.choose(logits, self._all, uniform) if is_drawn else likeliest)
+        self.slots.lengths.add_(1).clamp_(max=self.slots.length - 1)
+        self._at.add_(1).clamp_(max=BLOCK - 1)
+
+    def _recorded(self, is_drawn: bool) -> Callable[[], None]:
+        """A step; on a GPU recorded once and played again, since telling it every kernel takes longer than they do."""
+
+        def step() -> None:
+            with torch.inference_mode():
+                self._step(is_drawn)
+
+        if self._net.device.type != "cuda":
+            return step
+        held = [each.clone() for each in (self._next, self.slots.lengths, self._history, self._at)]
+        stream = torch.cuda.Stream(self._net.device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(self._net.device))
+        with torch.cuda.stream(stream):
+            for _ in range(WARM):
+                step()
+        torch.cuda.current_stream(self._net.device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        for mine, was in zip((self._next, self.slots.lengths, self._history, self._at), held, strict=True):
+            mine.copy_(was)
+        return graph.replay
+
+    def settle(self, block: Any, ends: frozenset[int], decode: Decode, seconds: float) -> list[Writing]:
+        """Hand what was written to its writers; those that have ended."""
+        ended = []
+        is_bad = self._is_bad.tolist()
+        for slot, who in enumerate(self._who):
+            if who is not None:
+                who.seconds += seconds
+                who.take(block[:, slot].tolist(), ends, decode)
+                if is_bad[slot]:
+                    who.problem = NOT_NUMBERS
+                if who.finish or who.problem:
+                    ended.append(who)
+                    self._who[slot] = None
+        return ended
+
+
+class Draw:
+    """How the next token is chosen in every slot: the most likely one, or drawn by its probability."""
+
+    def __init__(self, count: int, device: torch.device) -> None:
+        self._temperature = torch.zeros(count, device=device)
+        self._top_p = torch.ones(count, device=device)
+        self._top_k = torch.zeros(count, dtype=torch.long, device=device)
+        self.uniforms = torch.zeros(BLOCK, count, device=device)
+
+    def set(self, slots: Sequence[int], who: Sequence[Writing]) -> None:
+        for slot, each in zip(slots, who, strict=True):
+            self._temperature[slot], self._top_p[slot], self._top_k[slot] = each.temperature, each.top_p, each.top_k
+
+    def first(self, who: Sequence[Writing]) -> torch.Tensor:
+        numbers = [each.uniforms(1)[0] if each.temperature > 0 else 0.0 for each in who]
+        return torch.tensor(numbers, device=self.uniforms.device)
+
+    def prepare(self, who: Sequence[Writing | None], steps: int) -> None:
+        nothing = [0.0] * steps
+        drawn = [each.uniforms(steps) if each is not None and each.temperature > 0 else nothing for each in who]
+        self.uniforms.copy_(torch.tensor(drawn).T)
+
+    def choose(self, logits: torch.Tensor, slots: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+        """The token of each row: where its probabilities, summed from the likeliest on, pass a number from 0 to 1."""
+        temperature = self._temperature[slots]
+        scaled = logits.float() / temperature.clamp(min=1e-6)[:, None]
+        sums, order = torch.softmax(scaled, -1).sort(dim=-1, descending=True, stable=True)
+        rank = torch.arange(sums.shape[-1], device=sums.device)[None]
+        top_k = self._top_k[slots][:, None]
+        reached = sums.cumsum(-1)
+        is_out = (reached - sums >= self._top_p[slots][:, None]) | ((top_k > 0) & (rank >= top_k))
+        reached = sums.masked_fill(is_out & (rank > 0), 0).cumsum(-1)
+        at = (reached < uniform[:, None] * reached[:, -1:]).sum(-1, keepdim=True).clamp(max=sums.shape[-1] - 1)
+        drawn = order.gather(-1, at)[:, 0]
+        return torch.where(temperature > 0, drawn, logits.argmax(-1))
