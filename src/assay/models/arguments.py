@@ -10,8 +10,13 @@ from assay.models.protocol import AnyModel
 
 MEANING: Mapping[str, str] = {
     "add_bos_token": "Whether texts begin with the token that begins a text; else as the tokenizer does it. Never twice.",
+    "allow_pickle": "Load weights that are pickled, which may run code; else only safetensors.",
+    "attn_implementation": "How attention is computed, by transformers' names: `sdpa`, `eager`, `flash_attention_2` …",
+    "backend": "What kind of model it is: `causal`, `seq2seq`; `default`: as its configuration says.",
     "batch_size": "The most requests at once; `auto`: as many as fit.",
+    "chat_template": "The tokenizer's template of this name, where it has several.",
     "chat_template_args": "Handed to the chat template.",
+    "compile": "Compile the model first: slower to start, faster then.",
     "custom_prefix_token_id": "The token that a text without a context is seen after.",
     "data_parallel_size": "Only 1: run the parts of `--shard` in processes of their own, and `assay merge` them.",
     "device": "Where it runs: `cpu`, `cuda`, `cuda:1`, `mps`.",
@@ -20,6 +25,7 @@ MEANING: Mapping[str, str] = {
     "enable_thinking": "Handed to the chat template, where it is given.",
     "enforce_eager": "Without compiled graphs: starts sooner, runs slower.",
     "engine_args": "Further arguments of the engine, by its names: `{\"kv_cache_dtype\": \"fp8\"}`.",
+    "gguf_file": "The file of a folder with GGUF weights.",
     "gpu_memory_utilization": "The share of the GPU's memory that is taken.",
     "label": "The label whose score is the reward, where there are several.",
     "likelihoods": "Where log-likelihoods come from: the `echo`ed prompt, vLLM's `prompt_logprobs` (`prompt`), SGLang's `/generate`"
@@ -33,12 +39,16 @@ MEANING: Mapping[str, str] = {
     "model": "The model's name at the server.",
     "n": "The repeats of a question go in one request.",
     "over_length": "A prompt that is too long is an `error`, or loses its beginning (`truncate`), which is counted.",
+    "parallelize": "Spread the model over all GPUs there are.",
     "path": "A folder in Hugging Face's layout.",
+    "peft": "The folder of an adapter, which is merged into the weights.",
     "prefix_token_id": "The token that a text without a context is seen after.",
     "pretrained": "A folder in Hugging Face's layout, or a name at the hub.",
     "quantization": "How the weights are quantized, where the model does not say: `awq`, `gptq`, `fp8` …",
     "revision": "The branch, tag or commit at the hub.",
     "seed": "Of what is drawn: every generation has its own, made of this, its prompt and its repeat.",
+    "share_prefixes": "Compute what requests share once; `false` for plain batches.",
+    "subfolder": "Where in the folder the model lies.",
     "tensor_parallel_size": "Over how many GPUs the model is spread.",
     "think_end_token": "What ends thinking: it is kept apart from the answer, and stops are for the answer alone.",
     "thinking": "How many tokens it may think.",
@@ -48,6 +58,7 @@ MEANING: Mapping[str, str] = {
     "tokenizer_revision": "The branch, tag or commit of the tokenizer.",
     "truncate": "The same as `over_length=truncate`, by lm-eval's name.",
     "trust_remote_code": "Run code that comes with the model.",
+    "use_fast_tokenizer": "The tokenizer in Rust, where there is one.",
     "way": "Which of vLLM's protocols it is asked by.",
 }  # fmt: skip
 

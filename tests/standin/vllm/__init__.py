@@ -50,6 +50,11 @@ class SamplingParams(OldSamplingParams):
 
     logprob_token_ids: Sequence[int] | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.logprob_token_ids or ()) > 20:
+            raise ValueError("too many tokens by number")
+
 
 class Logprob(NamedTuple):
     logprob: float
