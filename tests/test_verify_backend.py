@@ -255,18 +255,21 @@ def test_both_runs_are_kept_and_gone_on_with(tasks: Path, tmp_path: Path) -> Non
 
 def test_the_second_model_is_asked_the_prompts_of_the_first(tasks: Path) -> None:
     asked: list[str] = []
+    made: list[str] = []
 
     def note(prompt: str, params: dict[str, object], repeat: int) -> str:
         asked.append(prompt)
         return "2"
 
     def shout(messages: list[dict[str, str]], opened: bool) -> str:
-        return messages[-1]["content"].upper() + "!"
+        made.append(messages[-1]["content"])
+        return made[-1].upper() + "!"
 
     a = Scripted(generate=lambda prompt, params, repeat: "2", chat_template=shout)
     b = Scripted(generate=note, chat_template=lambda messages, opened: "never used")
     found = compared(tasks, a, b, tasks=("sums",), apply_chat_template=True)
     assert asked == [f"{question}!" for question in SUMS]
+    assert made == list(SUMS)  # each once: what was made for A is sent to B
     assert "prompts were made with A's chat template" in verification_text(found)
 
 

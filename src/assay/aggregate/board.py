@@ -48,7 +48,7 @@ class Board:
     def put_together(self, doc_id: int, value: object) -> None:
         """Count a document as one draw with all others of this value: in other tasks of the same data, too. None is alone."""
         if value is not None:
-            self.clusters[doc_id] = -1 - int(digest(repr(value).encode())[:15], 16)  # no number of a document
+            self.clusters[doc_id] = cluster_number(value)
 
     def fail(self, reason: str) -> None:
         self.failed[reason] += 1
@@ -86,6 +86,11 @@ class Board:
     def _clusters(self, column: Column) -> "array[int]":
         """The cluster of each document of a column; one in none is its own."""
         return array("q", (self.clusters.get(document, document) for document in column.documents))
+
+
+def cluster_number(value: object) -> int:
+    """The number of the cluster with this value: the same in every task and run, and no number of a document."""
+    return -1 - int(digest(repr(value).encode())[:15], 16)
 
 
 def _known(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation | Callable[..., Any]:

@@ -13,6 +13,8 @@ COMMANDS = {
     "run": "evaluate a model on tasks",
     "score": "score the answers of a run again: other filters, other metrics, no model",
     "merge": "put the shards of a run together",
+    "compare": "is B worse than A, and why: runs against the first of them, document by document",
+    "plan": "how many documents or repeats it takes to see a difference",
     "verify-backend": "ask two backends the same, and see what they answer differently",
     "samples": "show samples of a run: prompt, answer, target, scores",
     "ls": "list tasks, groups, tags, formats and what else has a name",

@@ -8,7 +8,7 @@ from assay.config.run import RunConfig
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import Estimate, ScoreKey
-from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
+from assay.runs.results import GroupResult, Share, TaskResult, accounts, lm_eval_results
 from assay.tasks.run import TaskRun
 
 
@@ -76,4 +76,18 @@ def group_result(
             )
             is not None
         },
+        shares=shares(tasks, numbers),
     )
+
+
+def shares(tasks: Mapping[str, TaskResult], numbers: Mapping[ScoreKey, Estimate]) -> dict[ScoreKey, list[Share]]:
+    """Of which numbers of tasks each number of a group is made, where that is known: so that runs can be compared later,
+    without the definitions of their groups."""
+    known = {
+        draws: (name, key) for name, task in tasks.items() for key, row in task.rows.items() for draws in row.parts
+    }
+    return {
+        key: [Share(*known[draws], slope) for draws, slope in row.parts.items()]
+        for key, row in numbers.items()
+        if row.parts and all(draws in known for draws in row.parts)
+    }

@@ -114,8 +114,8 @@ class PlainAsker:
         began = time.perf_counter()
         with torch.inference_mode():
             draw = Draw(len(batch), self._model.device)
-            draw.set(range(len(batch)), batch)
             everyone = torch.arange(len(batch), device=self._model.device)
+            draw.set(everyone, batch)
             text = self._begun(batch)
             while not all(each.finish or each.problem for each in batch):
                 draw.prepare([None if each.finish else each for each in batch], BLOCK)

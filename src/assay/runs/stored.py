@@ -83,6 +83,18 @@ class SampleFile:
             columns = [_values(group.column(name)) if name in there else empty for name in Row._fields]
             yield from map(Row._make, zip(*columns, strict=True))
 
+    @property
+    def names(self) -> list[str]:
+        """The columns that the file has."""
+        found: list[str] = self._read(lambda file: file.schema_arrow.names)
+        return found
+
+    def columns(self, wanted: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
+        """Some of the columns, those that are there, as lists: one row group at a time."""
+        for number in range(self._read(lambda file: file.num_row_groups)):
+            group = self._group(number, wanted)
+            yield {name: _values(group.column(name)) for name in group.column_names}
+
     def asked(self, number: int) -> dict[str, Any]:
         """The columns of what was asked and answered of one row group: the one that was read last is at hand."""
         known, group = self._latest
