@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from scipy import stats
 
-from assay.aggregate.drift import Drift, difference_of_shares, drift
+from assay.aggregate.drift import Drift, drift
 from assay.aggregate.functions import AGGREGATIONS
 from assay.errors import ConfigError
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
 from assay.models import Scripted
 from assay.models.embedded import BUNDLED
+from assay.report.compare import compare
 from assay.report.verification import (
     PRECISIONS,
     Found,
@@ -172,7 +173,8 @@ def test_score_drift_is_that_of_the_same_documents(tasks: Path) -> None:
     found = compared(tasks, answering(), answering(**{"1+1=": "3", "8/2=": "4"}), tasks=("sums",))
     [row] = found.rows
     assert (row.metric, row.drift.before, row.drift.after, row.drift.n) == ("exact_match", 0.6, 0.6, 5)
-    half = 1.959964 * math.sqrt((2 / 7 + 2 / 7) / 7)  # Bonett and Price: (1 + 1) / (5 + 2) on either side
+    variance = (2 / 4) / 5  # differences -1, 0, 0, 0, 1
+    half = 1.959964 * math.sqrt(variance + 1 / 5**2) * 5 / 6  # half a document is added on either side
     assert row.drift.interval == pytest.approx((-half, half), abs=1e-6)
     assert found.verdict == "drifts"
 
@@ -343,12 +345,16 @@ MEAN = AGGREGATIONS["mean"]
 numbers = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=30)
 
 
-def test_shares_have_the_interval_of_bonett_and_price() -> None:
-    """Five of a hundred lost and none won: p12 = 6/102, p21 = 1/102, by hand."""
-    low, high = difference_of_shares([1] * 100, [0] * 5 + [1] * 95)
-    half = 1.959964 * math.sqrt((7 / 102 - (5 / 102) ** 2) / 102)
-    assert (low, high) == pytest.approx((-5 / 102 - half, -5 / 102 + half), abs=1e-6)
-    assert high > 0  # the sign test's p is 0.0625: not enough
+def test_drifts_are_those_of_a_comparison_of_the_two_runs(tasks: Path, tmp_path: Path) -> None:
+    """`assay compare` reads what was stored: another way to the same numbers."""
+    output = tmp_path / "both"
+    found = compared(tasks, answering(), answering(**{"1+1=": "3", "7-4=": "3", "8/2=": "4"}), output_path=str(output))
+    rows = {(row.name, row.metric): row for row in compare([output / "a", output / "b"]).rows}
+    assert len(found.rows) == 2
+    for row in found.rows:
+        other = rows[row.task, row.metric]
+        assert other.interval is not None
+        assert (row.drift.value, row.drift.interval) == (pytest.approx(other.difference), pytest.approx(other.interval))
 
 
 @given(numbers)
@@ -356,11 +362,11 @@ def test_means_have_the_interval_of_a_paired_t_test(pairs: list[tuple[float, flo
     before, after = [a + 7 for a, _ in pairs], [b for _, b in pairs]  # never shares of 0 and 1
     found = drift(MEAN, before, after)
     differences = [b - a for a, b in zip(before, after, strict=True)]
-    error = float(stats.sem(differences))
-    low, high = (
-        stats.t.interval(0.95, len(pairs) - 1, loc=np.mean(differences), scale=error) if error else (found.value,) * 2
-    )
-    assert found.interval == pytest.approx((low, high), rel=2e-2, abs=1e-6)  # three digits of Student's, few documents
+    half = float(stats.sem(differences)) * stats.t.ppf(0.975, len(pairs) - 1)
+    assert found.interval is not None
+    low, high = found.interval
+    assert (low + high) / 2 == pytest.approx(np.mean(differences), abs=1e-9)
+    assert (high - low) / 2 == pytest.approx(half, rel=5e-3, abs=1e-9)  # ours is Student's to three digits
 
 
 @given(numbers)
@@ -373,7 +379,7 @@ def test_drift_the_other_way_is_the_same_with_the_other_sign(pairs: list[tuple[f
     assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]))
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=40))
+@given(st.lists(st.booleans(), min_size=2, max_size=40))
 def test_equal_answers_never_drift_and_their_interval_is_no_point(values: list[bool]) -> None:
     found = drift(MEAN, values, values)
     assert found.value == 0
