@@ -5,7 +5,20 @@ import platform
 import sys
 from importlib import import_module
 
-PARTS = ("catalog", "runs", "kill", "demo", "errors", "groups", "servers", "scoring", "rescore", "graphs", "paired")
+PARTS = (
+    "catalog",
+    "runs",
+    "kill",
+    "demo",
+    "errors",
+    "groups",
+    "servers",
+    "scoring",
+    "rescore",
+    "graphs",
+    "paired",
+    "viewer",
+)
 
 
 def main() -> None:

@@ -13,23 +13,26 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from assay.cli import COMMANDS
+from assay.cli import COMMANDS, MODULES
 from assay.config.format import FormatConfig
 from assay.config.graph import (
     AgentNode,
     Attribute,
+    ChoiceNode,
     DataConfig,
     EdgeConfig,
     GraphConfig,
     GraphProperties,
     GraphShape,
     LambdaNode,
+    LikelihoodNode,
     LlmNode,
     ModelConfig,
     MultiLlmNode,
     OutputConfig,
     OutputField,
     PostProcess,
+    RollingNode,
     SamplerNode,
     SchemaConfig,
     SchemaField,
@@ -62,6 +65,9 @@ PAGES = {
             LlmNode,
             AgentNode,
             MultiLlmNode,
+            ChoiceNode,
+            LikelihoodNode,
+            RollingNode,
             ModelConfig,
             StructuredOutput,
             LambdaNode,
@@ -125,7 +131,7 @@ def command_page() -> str:
 def command_parts() -> Iterator[str]:
     for name, sentence in COMMANDS.items():
         parser = argparse.ArgumentParser(prog=f"assay {name}", description=sentence, formatter_class=wide)
-        import_module(f"assay.cli.{name.replace('-', '_')}").define(parser)
+        import_module(f"assay.cli.{MODULES.get(name, name)}").define(parser)
         yield from (f"## assay {name}", "", "```", parser.format_help().rstrip(), "```", "")
 
 

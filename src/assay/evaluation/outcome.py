@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from assay.aggregate.functions import Aggregation
 from assay.aggregate.interval import interval
 from assay.config.run import RunConfig
 from assay.groups.group import Group
@@ -27,16 +28,23 @@ def outcome(
 
 def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskResult:
     task, runnable = run.runnable.task, run.runnable
+    source = runnable.source or task.name
+
+    def estimated(aggregation: Aggregation, values: Sequence[Any], documents: Sequence[int]) -> Estimate:
+        return run.board.estimated(
+            aggregation, values, documents, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval, source=source
+        )
+
     return TaskResult(
         name=task.name,
         alias=task.alias,
         rows={
-            **runnable.conclude(),
+            **runnable.conclude(estimated),
             **run.board.estimates(
                 runnable.aggregation,
                 bootstrap_iters=bootstrap_iters,
                 like_lm_eval=like_lm_eval,
-                source=runnable.source or task.name,
+                source=source,
             ),
         },
         scored=run.board.scored,
