@@ -15,6 +15,7 @@ COMMANDS = {
     "merge": "put the shards of a run together",
     "compare": "is B worse than A, and why: runs against the first of them, document by document",
     "plan": "how many documents or repeats it takes to see a difference",
+    "verify-backend": "ask two backends the same, and see what they answer differently",
     "view": "look at runs in a browser: groups, tasks, samples, comparisons",
     "samples": "show samples of a run: prompt, answer, target, scores",
     "report": "one file of what runs came to, and how they compare: a page, markdown, JSON or CSV",
@@ -29,7 +30,7 @@ COMMANDS = {
     "fetch": "download the data sets of tasks into a folder, for machines without a network",
     "schema": "print the JSON Schema of task or group files, for editors",
 }
-MODULES = {"import": "imports"}
+MODULES = {"import": "imports", "verify-backend": "verify_backend"}
 """Commands whose name cannot be that of a file."""
 
 
