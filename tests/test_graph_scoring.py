@@ -225,3 +225,32 @@ def test_merged_shards_of_a_graph_are_the_run_that_was_not_sharded(tmp_path: Pat
     assert (tmp_path / "sink.jsonl").read_text() == sink
     tables = [pq.read_table(tmp_path / at / "samples").to_pylist() for at in ("whole", "merged")]
     assert tables[0] == tables[1]
+
+
+def test_an_output_beside_its_run_does_not_hide_what_failed(tmp_path: Path, run: Run, run_assay: Run) -> None:
+    write_graph(tmp_path, [*RECORDS, FAILING])
+    assert run("--task", NAME, "-o", "out").returncode == 1
+    [output] = (tmp_path / "out").glob("output_*.json")
+    ended = run_assay("score", output, "--tasks", NAME, "-o", "again")
+    assert ended.returncode == 1, ended.stderr
+    [report] = the_file(tmp_path / "again/scored/001", "MetricCollatorPostProcessor_*.json")
+    assert report["evaluation_summary"]["status"] == "incomplete"
+    assert (report["evaluation_summary"]["requested"], report["evaluation_summary"]["failed"]) == (5, 1)
+    alone = tmp_path / "alone.json"
+    output.rename(alone)
+    ended = run_assay("score", alone, "--tasks", NAME, "-o", "once_more")
+    assert ended.returncode == 0
+    assert "records that failed are not in an output" in ended.stdout + ended.stderr
+
+
+def test_two_post_processors_of_a_class_have_a_report_each(tmp_path: Path, run: Run) -> None:
+    folder = write_graph(tmp_path, RECORDS)
+    with (folder / "graph_config.yaml").open("a") as file:
+        file.write(
+            "  - processor: tasks.eval.utils.MetricCollatorPostProcessor\n    params:\n      aggregator_metrics_map:\n"
+            + MORE
+        )
+    assert run("--task", NAME, "-o", "out").returncode == 0
+    [second], [first] = (the_file(tmp_path / "out", f"MetricCollatorPostProcessor_{n}*.json") for n in ("2_", "20"))
+    assert set(first["results"]) == {"accuracy"}
+    assert set(second["results"]) == {"share", "f1_score"}

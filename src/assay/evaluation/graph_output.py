@@ -9,11 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from assay.config.run import RunConfig
 from assay.errors import Place, Problem
 from assay.evaluation.options import run_config, task_manager
-from assay.records import Outcome, Sample
-from assay.runs.folder import RunError
+from assay.records import Failed, Outcome, Sample
+from assay.runs.folder import MANIFEST, RunError
 from assay.runs.stored import Stored
 from assay.samples.rows import Rows
 from assay.tasks import TaskManager
@@ -49,6 +51,14 @@ class OutputFile:
     def _rows(self) -> Rows:
         return Rows([self.path], {})
 
+    @cached_property
+    def asked(self) -> int | None:
+        """How many records its run was to have, where the run's manifest lies beside it: those that failed are not in it."""
+        manifest = self.path.parent / MANIFEST
+        told = orjson.loads(manifest.read_bytes()) if manifest.is_file() else {}
+        size = told.get("tasks", {}).get(self.name, {}).get("size")
+        return size if isinstance(size, int) and size >= len(self._rows) else None
+
     @property
     def folder(self) -> Path:
         return self.path.parent
@@ -80,7 +90,8 @@ class OutputFile:
     def facts(self, name: str) -> TaskFacts:  # noqa: ARG002  # there is one
         if not len(self._rows):
             raise RunError([Problem(Place(str(self.path)), "the output has no records", "name another")])
-        return TaskFacts(len(self._rows), len(self._rows))
+        size = self.asked or len(self._rows)
+        return TaskFacts(size, size)
 
     def record(self, name: str) -> Mapping[str, Any]:  # noqa: ARG002  # there is one
         return self._rows[0]  # type: ignore[no-any-return]
@@ -88,3 +99,5 @@ class OutputFile:
     def samples(self, task: Runnable) -> Iterator[Stored]:  # noqa: ARG002  # there is one
         for number, record in enumerate(self._rows):
             yield Stored(Sample(number, record, (), None, None), [Outcome(record)])
+        for number in range(len(self._rows), self.asked or 0):
+            yield Stored(Sample(number, {}, (), None, None), [Failed("the record is not in the output file")])

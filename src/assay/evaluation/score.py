@@ -211,6 +211,8 @@ def _manifest(answers: Answers, wanted: Wanted, status: str) -> dict[str, Any]:
 def _remarks(answers: Answers, found: Definitions, runs: Sequence[TaskRun]) -> list[str]:
     """What is worth knowing: groups and tasks left out, and definitions that are not those of the run."""
     said = [f"left out: {name}: {why}" for name, why in found.left_out.items()]
+    if isinstance(answers, OutputFile) and answers.asked is None:
+        said.append(f"{answers.path.name}: records that failed are not in an output: the numbers are of those that are")
     if answers.absent:
         said.append(f"not finished: {', '.join(answers.absent[:5])}: the run has not come to their end")
     for run in runs if isinstance(answers, StoredRun) else ():

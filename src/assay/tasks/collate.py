@@ -210,7 +210,7 @@ def _report(total: int, collected: Sequence[Collected], results: Mapping[str, An
     if errors and len(errors) == len(collected):
         status = "fatal_error"
     else:
-        status = "incomplete" if errors or without or counts.failed else "success"
+        status = "incomplete" if errors or without or counts.failed or counts.skipped else "success"
     summary = _summary(total, status, counts, like_sygra=False)
     if without:
         summary["without_result"] = without

@@ -120,20 +120,26 @@ class GraphFiles:
         previous: Any = self.records
         rows: dict[ScoreKey, Estimate] = {}
         for each in self.processors:
+            name = self._report_name(each.name)
             data = previous if each.takes_previous else self.records
             told = {"output_file": self.name, "params": dict(each.params), "counts": counts, "compat": self.compat}
             try:
                 previous = each.made.process(data, told)
-                self.reports[each.name] = previous
+                self.reports[name] = previous
                 if isinstance(each.made, MetricCollatorPostProcessor):
                     found = dict(report_rows(previous, len(self.records)))
                     rows |= {key: row for key, (row, _, _) in found.items()}
                     if data is self.records:
                         rows |= self._with_errors(found, each.made.evidence(), estimated)
             except Exception as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, the rest stands
-                reason = f"{each.name} raised {type(error).__name__}: {error}"
-                rows[ScoreKey(each.name, "none")] = Estimate(math.nan, None, len(self.records), reason)
+                reason = f"{name} raised {type(error).__name__}: {error}"
+                rows[ScoreKey(name, "none")] = Estimate(math.nan, None, len(self.records), reason)
         return rows
+
+    def _report_name(self, kind: str) -> str:
+        """What the next report of a class is called: the second of them has its number."""
+        several = sum(name.startswith(kind) for name in self.reports)
+        return f"{kind}_{several + 1}" if several else kind
 
     def _with_errors(
         self,
