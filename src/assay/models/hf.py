@@ -7,6 +7,7 @@ from typing import Any, Literal
 from assay.models.hf_loading import Loaded, Wanted, libraries, load
 from assay.models.hf_words import Words
 from assay.models.protocol import Answered, Can, Message
+from assay.models.tokens import stops_of
 from assay.models.windows import Pair, Windows
 from assay.models.writing import Writing
 from assay.records import Generate, Loglikelihood, Request, Response, Rolling, Usage
@@ -28,7 +29,7 @@ class HF:
         add_bos_token: bool | None = None, prefix_token_id: int | None = None, peft: str | None = None,
         parallelize: bool = False, attn_implementation: str | None = None, trust_remote_code: bool = False,
         allow_pickle: bool = False, gguf_file: str | None = None, use_fast_tokenizer: bool = True,
-        think_end_token: str | None = None, enable_thinking: bool | None = None,
+        think_end_token: str | int | None = None, enable_thinking: bool | None = None,
         chat_template: str | None = None, chat_template_args: Mapping[str, Any] | None = None,
         share_prefixes: bool = True, compile: bool = False, over_length: Literal["error", "truncate"] = "error",
     ) -> None:  # fmt: skip
@@ -47,7 +48,7 @@ class HF:
         self._template, self._template_args = chat_template, dict(chat_template_args or {})
         if enable_thinking is not None:
             self._template_args["enable_thinking"] = enable_thinking
-        self._think_end = think_end_token
+        self._think_end = None if think_end_token is None else self._words.show(think_end_token)
         self._told = (add_bos_token, prefix_token_id, max_length, think_end_token)
         most = batch_size if isinstance(batch_size, int) else max_batch_size
         self._asker = asker(self._loaded, self._words, most, share_prefixes=share_prefixes, compiled=compile)
@@ -124,8 +125,8 @@ class HF:
         failed: list[Writing] = []
         for number, request in requests:
             tokens = self._words.encode(request.prompt) or [self._words.prefix]
-            made = Writing(number, request, tokens, self._think_end)
-            made.fit(self.max_length, self.cuts)
+            made = Writing(number, request, tokens, self._think_end, self._words.special(stops_of(request.params)))
+            (made.fit_apart if self._loaded.is_seq2seq else made.fit)(self.max_length, self.cuts)
             (failed if made.problem else writings).append(made)
         yield [(each.number, each.response()) for each in failed]
         for ended in self._asker.write(writings):

@@ -13,6 +13,7 @@ from assay.models.attention import Layers, Pieces, looking
 from assay.models.packing import Row, Span
 from assay.models.prefix import MIN_SHARED, Bunch, Family, common_tokens, families
 from assay.models.windows import Pair
+from assay.models.writing import NOT_NUMBERS
 
 MOST_TOKENS = 32_768
 """Of one pass: more are no faster."""
@@ -25,7 +26,6 @@ KEPT = 8
 ROWS = 8_192
 """So many positions of a pass are read out at most: each has a number for every word of the vocabulary."""
 SOFTMAX_ROWS = 1_024
-NOT_NUMBERS = "the model's logits are not numbers (NaN)"
 SPARE = 0.7
 """The part of the free memory that a pass may take."""
 
