@@ -9,6 +9,7 @@ import torch
 
 from assay.models.hf_loading import Loaded
 from assay.models.hf_words import Words
+from assay.models.memory import short_of_memory
 from assay.models.reading import Found
 from assay.models.slots import BLOCK, Draw
 from assay.models.windows import Pair, Windows
@@ -78,7 +79,8 @@ class PlainAsker:
     def _logits(self, questions: Sequence[Question]) -> list[torch.Tensor]:
         """Of each question the logits from the end of its context on."""
         tokens, mask = self._padded([context + rest for context, rest in questions])
-        logits = self._model(input_ids=tokens, attention_mask=mask, use_cache=False).logits
+        with short_of_memory():
+            logits = self._model(input_ids=tokens, attention_mask=mask, use_cache=False).logits
         return [row[len(context) - 1 :] for row, (context, _) in zip(logits, questions, strict=True)]
 
     def _padded(self, rows: Sequence[Sequence[int]], *, left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
@@ -156,7 +158,8 @@ class _Text:
         self._ask(chosen[:, None] if self._kept is not None else self._tokens)
 
     def _ask(self, tokens: torch.Tensor) -> None:
-        made = self._model(**self._asked(tokens), **self._given, use_cache=True)
+        with short_of_memory():
+            made = self._model(**self._asked(tokens), **self._given, use_cache=True)
         self._kept = getattr(made, "past_key_values", None)
         self.logits = made.logits[:, -1]
         self.is_bad |= self.logits.isnan().any(-1)
@@ -189,14 +192,16 @@ class Seq2SeqAsker(PlainAsker):
         tokens, mask = self._padded([context or (self._words.prefix,) for context, _ in questions])
         start = self._model.config.decoder_start_token_id
         written, seen = self._padded([(start, *rest) for _, rest in questions])
-        logits = self._model(
-            input_ids=tokens, attention_mask=mask, decoder_input_ids=written, decoder_attention_mask=seen
-        ).logits
+        with short_of_memory():
+            logits = self._model(
+                input_ids=tokens, attention_mask=mask, decoder_input_ids=written, decoder_attention_mask=seen
+            ).logits
         return list(logits)
 
     def _begun(self, batch: Sequence[Writing]) -> _Text:
         tokens, mask = self._padded([each.tokens for each in batch])
-        read = self._model.get_encoder()(input_ids=tokens, attention_mask=mask)
+        with short_of_memory():
+            read = self._model.get_encoder()(input_ids=tokens, attention_mask=mask)
         first = torch.full((len(batch), 1), self._model.config.decoder_start_token_id, device=tokens.device)
         given = {"encoder_outputs": read, "attention_mask": mask}
         return _Answer(self._model, first, torch.ones_like(first), self._length, **given)

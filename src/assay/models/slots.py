@@ -114,11 +114,11 @@ class SlotWriter:
     def _write_alike(self, waiting: deque[Writing], length: int, tokens: int) -> Iterator[list[Writing]]:
         count = most = min(self._most, len(waiting), self._room(length))
         while waiting:
-            board = _Board(self._net, count, length, waiting[0].size)
+            board = _Board(self._net, count, length, max(each.size for each in waiting))
             try:
                 yield from self._fill(board, waiting, tokens)
                 return
-            except (torch.OutOfMemoryError, MemoryError):
+            except torch.OutOfMemoryError:
                 again = board.drop()
             del board
             for each in again:
