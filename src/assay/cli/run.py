@@ -18,6 +18,7 @@ from assay.config.run import RunConfig
 from assay.config.source import Source
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation import Run
+from assay.evaluation.models import OF_MODEL
 from assay.evaluation.options import run_config, task_manager
 from assay.models.load import backend, parameters
 from assay.report.table import footing, heading, results_table
@@ -152,9 +153,8 @@ def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> N
 
 def _tell_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
     """Flags that were given and change nothing: lm-eval's that have no use here, and those that this model has none for."""
-    of_model = ("batch_size", "max_batch_size", "device", "trust_remote_code")
     known = parameters(backend(config.model))
-    idle = [name for name in of_model if name not in known]
+    idle = [name for name in OF_MODEL if name not in known]
     named = [*idle, *NOWHERE, "cache_requests", "check_integrity", "verbosity"]
     given = [f"--{name}" for name in named if getattr(options, name, None) not in (None, False)]
     if given:

@@ -22,7 +22,7 @@ class Words:
         self.end: int | None = tokenizer.eos_token_id
         self.prefix = _first(prefix_token, tokenizer.bos_token_id, tokenizer.eos_token_id, 0)
         self._beginning = tokenizer.decode([self.prefix]) if self.prefix is not None else ""
-        self._splits_words = self.is_fast and splits_words(tokenizer.backend_tokenizer.to_str())
+        self._splits_words = self.is_fast and splits_words(tokenizer.backend_tokenizer)
         self._specials = {str(tokenizer.decode([number])): number for number in tokenizer.all_special_ids}
         self._shown: int | None = None
         self._known: dict[str, list[int]] = {}
@@ -123,6 +123,8 @@ class Words:
         known = self._tokenizer.chat_template
         if not known:
             what, fix = "the tokenizer has no chat template", "leave out --apply_chat_template"
+        elif name is None and isinstance(known, dict) and "default" not in known:
+            what, fix = "the tokenizer has several chat templates", f"name one: {', '.join(known)}"
         elif name is not None and not (isinstance(known, dict) and name in known):
             names = list(known) if isinstance(known, dict) else []
             what = f"the tokenizer has no chat template {name!r}"
