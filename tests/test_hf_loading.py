@@ -115,7 +115,39 @@ def test_code_that_comes_with_a_model_is_run_only_where_it_is_trusted(folder: Pa
 # lm-eval's arguments
 
 
-LM_EVAL = ["pretrained", "backend", "revision", "subfolder", "tokenizer", "truncation", "logits_cache", "max_length", "device", "dtype", "softmax_dtype", "mixed_precision_dtype", "batch_size", "max_batch_size", "trust_remote_code", "use_fast_tokenizer", "add_bos_token", "prefix_token_id", "parallelize", "max_memory_per_gpu", "max_cpu_memory", "offload_folder", "tp_plan", "peft", "delta", "autogptq", "gptqmodel", "gguf_file", "think_end_token", "enable_thinking", "chat_template_args"]
+LM_EVAL = [
+    "pretrained",
+    "backend",
+    "revision",
+    "subfolder",
+    "tokenizer",
+    "truncation",
+    "logits_cache",
+    "max_length",
+    "device",
+    "dtype",
+    "softmax_dtype",
+    "mixed_precision_dtype",
+    "batch_size",
+    "max_batch_size",
+    "trust_remote_code",
+    "use_fast_tokenizer",
+    "add_bos_token",
+    "prefix_token_id",
+    "parallelize",
+    "max_memory_per_gpu",
+    "max_cpu_memory",
+    "offload_folder",
+    "tp_plan",
+    "peft",
+    "delta",
+    "autogptq",
+    "gptqmodel",
+    "gguf_file",
+    "think_end_token",
+    "enable_thinking",
+    "chat_template_args",
+]
 """Every parameter of HFLM.__init__ in lm-eval 0.4.13."""
 
 
@@ -238,7 +270,7 @@ def test_a_template_is_taken_by_its_name(tmp_path: Path) -> None:
     [
         (TWO, "tool_yse", "did you mean 'tool_use'?"),
         (CHAT, "tool_use", "it has one without a name"),
-        (TWO[1:] + (("rag", CHAT),), True, "name one: tool_use, rag"),
+        ((*TWO[1:], ("rag", CHAT)), True, "name one: tool_use, rag"),
         (None, True, "chat template"),
         (None, "tool_use", "no chat templates with names"),
     ],

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from assay.config.arguments import parse_arguments
@@ -136,6 +137,10 @@ def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:
 
     given = parse_arguments(arguments, "model_args")
     folder = given.get("path", BUNDLED) if name == "embedded" else given.get("tokenizer")
+    if BACKENDS.get(name) == TRANSFORMERS:
+        folder = folder or given.get("pretrained")
+        if not Path(str(folder)).expanduser().joinpath("tokenizer.json").is_file():  # of the hub, say
+            return None
     if folder is None or given.get("tokenizer_backend") in ("tiktoken", "remote"):
         return None
     words = Vocabulary.load(str(folder))
