@@ -5,7 +5,7 @@ import platform
 import sys
 from importlib import import_module
 
-PARTS = ("catalog", "runs", "kill", "demo", "errors", "groups", "servers", "scoring", "rescore", "graphs")
+PARTS = ("catalog", "runs", "kill", "demo", "errors", "groups", "servers", "scoring", "rescore", "graphs", "local")
 
 
 def main() -> None:
