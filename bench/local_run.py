@@ -1,7 +1,7 @@
-"""One side of `bench.local`: lm-eval's `hf`, or ours, on a synthetic benchmark; prints CPU seconds and the tokens that were embedded.
+"""One side of `bench.local`: lm-eval's `hf`, or ours, on a synthetic benchmark; prints CPU seconds and tokens embedded.
 
 usage: local_run.py lm_eval|assay BENCH_DIR MODEL_DIR TASK LIMIT BATCH    (each in an environment of its own)
-       local_run.py make BENCH_DIR MODEL_DIR                              (a tiny random Llama, with a tokenizer of the benchmark's words)
+       local_run.py make BENCH_DIR MODEL_DIR                              (a tiny random Llama with a tokenizer)
 """
 
 import json
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def counting(model):
     """A list that gets the number of tokens of every pass through a model, padding included."""
     counted = []
-    model.get_input_embeddings().register_forward_hook(lambda module, given, made: counted.append(given[0].numel()))
+    model.get_input_embeddings().register_forward_hook(lambda _, given, __: counted.append(given[0].numel()))
     return counted
 
 
@@ -61,7 +61,8 @@ def unique(model, found):
     for samples in found["samples"].values():
         for sample in samples:
             for context, continuation in sample["arguments"]:
-                whole = sum(model._words.pair(context, continuation), [])
+                before, after = model._words.pair(context, continuation)
+                whole = before + after
                 seen.update(hash(tuple(whole[:count])) for count in range(1, len(whole)))
     return len(seen)
 
