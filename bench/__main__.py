@@ -18,6 +18,7 @@ PARTS = (
     "graphs",
     "paired",
     "viewer",
+    "local",
 )
 
 

@@ -4,11 +4,12 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.cli.checkpoints import CANNOT, run_checkpoints
 from assay.cli.graphs import define_graphs, with_graph_flags
 from assay.cli.output import say, tell
 from assay.cli.progress import Progress
@@ -18,6 +19,8 @@ from assay.config.run import RunConfig
 from assay.config.source import Source
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation import Run
+from assay.evaluation.checkpoints import checkpoint_runs
+from assay.evaluation.models import OF_MODEL
 from assay.evaluation.options import run_config, task_manager
 from assay.models.load import backend, parameters
 from assay.report.table import footing, heading, results_table
@@ -115,25 +118,51 @@ def run(options: argparse.Namespace) -> int:
     if config.output_path is None and (config.log_samples or config.predict_only) and not config.dry_run:
         what = f"{'log_samples' if config.log_samples else 'predict_only'} has nowhere to write"
         raise ConfigError([Problem(Place("output_path"), what, "give --output_path DIR")])
-    command = ["assay", *sys.argv[1:]]
-    work = Run(config, task_manager(config), facts={"command": redacted_command(command)})
+    command = redacted_command(["assay", *sys.argv[1:]])
+    _tell_ineffective(options, config)
+    several = checkpoint_runs(config)
+    try:
+        if several and not config.dry_run:
+            if not config.apply_chat_template:  # which needs the model: what else is wrong now is wrong for all of them
+                Run(config, task_manager(config)).prepare()
+            ended = run_checkpoints(several, lambda each: _evaluated(_prepared(each, command)), config.output_path)
+            return _worst([CANNOT if each is None else _code(each) for each in ended])
+        work = _prepared(next(iter(several.values()), config), command)
+        if config.dry_run:
+            write_out(work)
+            return EXIT["complete"]
+        results = _evaluated(work)
+    except KeyboardInterrupt:
+        tell("\nstopped" + (f"; go on with: {shlex.join(command)}" if config.output_path else ""))
+        return INTERRUPTED
+    _show(results, config, options.depth)
+    return _code(results)
+
+
+def _prepared(config: RunConfig, command: Sequence[str]) -> Run:
+    """A run of which all that can be tried without asking has been tried."""
+    work = Run(config, task_manager(config), facts={"command": command})
     work.prepare()
     for name, reason in work.broken.items():
         tell(f"task {name!r} cannot be run: {reason}; the others go on")
-    _tell_ineffective(options, config)
-    if config.dry_run or config.write_out:
+    return work
+
+
+def _evaluated(work: Run) -> dict[str, Any]:
+    if work.config.write_out:
         write_out(work)
-    if config.dry_run:
-        return EXIT["complete"]
-    try:
-        with Progress() as work.watch:
-            results = work.execute()
-    except KeyboardInterrupt:
-        tell("\nstopped" + (f"; go on with: {shlex.join(redacted_command(command))}" if config.output_path else ""))
-        return INTERRUPTED
-    _show(results, config, options.depth)
+    with Progress() as work.watch:
+        return work.execute()
+
+
+def _code(results: Mapping[str, Any]) -> int:
     account = results["assay"]
     return EXIT[account.get("shard", account)["status"]]
+
+
+def _worst(codes: Sequence[int]) -> int:
+    """The exit code of several runs: that they cannot be done, that something failed, that a limit ended them, or 0."""
+    return next((code for code in (CANNOT, EXIT["incomplete"], EXIT["partial"]) if code in codes), EXIT["complete"])
 
 
 def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> None:
@@ -152,9 +181,8 @@ def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> N
 
 def _tell_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
     """Flags that were given and change nothing: lm-eval's that have no use here, and those that this model has none for."""
-    of_model = ("batch_size", "max_batch_size", "device", "trust_remote_code")
     known = parameters(backend(config.model))
-    idle = [name for name in of_model if name not in known]
+    idle = [name for name in OF_MODEL if name not in known]
     named = [*idle, *NOWHERE, "cache_requests", "check_integrity", "verbosity"]
     given = [f"--{name}" for name in named if getattr(options, name, None) not in (None, False)]
     if given:

@@ -24,8 +24,9 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 @dataclass(slots=True)
 class Spent:
-    """What some requests took."""
+    """What some requests took. Of a local model, seconds are those of its device; of another, those until the answer."""
 
+    is_local: bool = False
     requests: int = 0
     failed: int = 0
     read: int = 0
@@ -47,6 +48,8 @@ class Spent:
 
     def told(self) -> dict[str, Any]:
         """As results have it."""
+        if self.is_local and self.read:
+            return self._told_locally()
         at = [percentile(sorted(self.seconds), each) for each in PERCENTILES] if self.seconds else ()
         return {
             "requests": self.requests,
@@ -61,17 +64,31 @@ class Spent:
             ),
         }
 
+    def _told_locally(self) -> dict[str, Any]:
+        """With how many of the tokens were computed, and not taken from what was computed for others."""
+        computed = self.read - self.stored + self.written
+        return {
+            "requests": self.requests,
+            "failed": self.failed,
+            "retries": self.retries,
+            "tokens": {"in": self.read, "out": self.written, "in_from_cache": self.stored, "computed": computed},
+            "device_seconds": round(sum(self.seconds), 3),
+        }
+
 
 @dataclass(slots=True)
 class Account:
-    """Everything that was paid for in a run, each response once, by who asked first and by the role that answered."""
+    """Everything that was paid for in a run, each response once, by who asked first and by the role that answered.
+    `local` are the roles of models on this machine."""
 
+    local: frozenset[str] = frozenset()
     tasks: dict[str, Spent] = field(default_factory=dict)
     roles: dict[str, Spent] = field(default_factory=dict)
     whole: Spent = field(default_factory=Spent)
 
     def add(self, task: str, role: str, response: Response, cost: float | None) -> None:
         for spent in (self.tasks.setdefault(task, Spent()), self.roles.setdefault(role, Spent()), self.whole):
+            spent.is_local = role in self.local if not spent.requests else spent.is_local and role in self.local
             if isinstance(response, Failed):
                 spent.failed += 1
             elif response.usage is not None:

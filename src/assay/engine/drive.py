@@ -72,6 +72,11 @@ class _Plan:
         self.missing = 0
 
 
+def _is_counted(response: Response) -> bool:
+    """Whether a local model has told what a response took."""
+    return not isinstance(response, Failed) and response.usage is not None and response.usage.read > 0
+
+
 class Engine:
     """Drives plans to their ends. Identical requests are sent once; what is in the memory is not sent at all.
 
@@ -88,7 +93,8 @@ class Engine:
         most: int | None = None,
     ) -> None:
         self._most, self._open = most, 0
-        self.counts, self.account, self.budget = Counts(), Account(), budget or Budget()
+        local = frozenset(role for role, model in models.items() if not isinstance(model, Remote))
+        self.counts, self.account, self.budget = Counts(), Account(local), budget or Budget()
         self._remote_models = {role: model for role, model in models.items() if isinstance(model, Remote)}
         self._memory, self._notice = memory, notice
         self._moved = asyncio.Event()
@@ -239,7 +245,7 @@ class Engine:
             if isinstance(response, Failed):
                 self.counts.failed += 1
                 self.budget.fail()
-            if role in self._remote_models:
+            if role in self._remote_models or _is_counted(response):
                 self._charge(plans[0][0].task, role, response)
             self._deliver(response, plans)
         if self._notice is not None and now - self._noticed > NOTICE_SECONDS:

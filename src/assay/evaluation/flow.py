@@ -18,7 +18,15 @@ from assay.engine.patience import introduce
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.conduct import fewer_collections, run_async
 from assay.evaluation.graphs import graph_settings, label_of, nobody, read_inner
-from assay.evaluation.models import UNDER_TEST, check_scorers, labels, model_under_test, refuse_unpriced, role_models
+from assay.evaluation.models import (
+    UNDER_TEST,
+    check_scorers,
+    labels,
+    model_under_test,
+    refuse_unpriced,
+    role_models,
+    use_template,
+)
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.outcome import outcome
 from assay.evaluation.record import config_section, facts, helper_digests, remembered, run_section, spec, task_facts
@@ -117,6 +125,8 @@ class Run:
 
     def prepare(self) -> None:
         """Everything that can fail, before the model is loaded."""
+        if self.model is not None and isinstance(self.config.apply_chat_template, str):
+            use_template(self.model, self.config.apply_chat_template)
         self.loaded = self.manager.load(self.config.tasks)  # type: ignore[arg-type]  # checked there
         tasks = self.loaded["tasks"]
         refuse_unsafe(tasks.values(), confirmed=self.config.confirm_run_unsafe_code)

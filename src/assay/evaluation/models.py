@@ -12,6 +12,8 @@ from assay.scorers.scorer import Scorer
 from assay.tasks.preflight import MEANING
 
 UNDER_TEST = "model"
+OF_MODEL = ("batch_size", "max_batch_size", "device", "trust_remote_code")
+"""Options of a run that are arguments of its model, where it has such."""
 
 
 def model_under_test(config: RunConfig) -> AnyModel:
@@ -22,7 +24,21 @@ def model_under_test(config: RunConfig) -> AnyModel:
             what = f"model {config.model!r} cannot cut prompts itself"
             raise ConfigError([Problem(Place("over_length"), what, "leave it out, or take --over_length drop_shots")])
         arguments.setdefault("over_length", "truncate")
-    return load_model(config.model, arguments)
+    for name in OF_MODEL:
+        if getattr(config, name) and name in parameters(backend(config.model)):
+            arguments.setdefault(name, getattr(config, name))
+    model = load_model(config.model, arguments)
+    if isinstance(config.apply_chat_template, str):
+        use_template(model, config.apply_chat_template)
+    return model
+
+
+def use_template(model: AnyModel, name: str) -> None:
+    """Have a model use one of its chat templates, by name."""
+    if not model.can.named_templates:
+        what = f"model {model.name!r} has no chat templates with names"
+        raise ConfigError([Problem(Place("apply_chat_template"), what, "write --apply_chat_template without a name")])
+    model.use_template(name)  # type: ignore[union-attr]  # which is what it said it can
 
 
 def parse_role(written: object, role: str) -> tuple[str, dict[str, Any]]:

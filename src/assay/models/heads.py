@@ -32,9 +32,9 @@ class Cut(NamedTuple):
     before: list[int]
 
 
-def splits_words(described: str) -> bool:
-    """Whether a tokenizer, as it describes itself in JSON, is one of those that split words first."""
-    told = json.loads(described)
+def splits_words(tokenizer: Any) -> bool:
+    """Whether a tokenizer of `tokenizers` is one of those that split words first: by what it says of itself, and on a try."""
+    told = json.loads(tokenizer.to_str())
     splitters = _parts(told.get("pre_tokenizer"), "pretokenizers")
     normalizers = _parts(told.get("normalizer"), "normalizers")
     return (
@@ -43,7 +43,13 @@ def splits_words(described: str) -> bool:
         and not any("(?<" in str(each.get("pattern")) for each in splitters)
         and all(each["type"] in NORMALIZERS for each in normalizers)
         and not told["model"].get("dropout")
+        and _splits(tokenizer.pre_tokenizer, "ab cd\nef 12 gh\n3 i")
     )
+
+
+def _splits(splitter: Any, text: str) -> bool:
+    starts = {start for _, (start, _) in splitter.pre_tokenize_str(text)}
+    return all(starts & {found.start(), found.start() + 1} for found in GAP.finditer(text))
 
 
 def cuts(heads: Sequence[str], tokens: Sequence[list[int]], bare: EncodeMany) -> list[Cut | None]:

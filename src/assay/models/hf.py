@@ -4,9 +4,12 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
+from assay.models.hf_arguments import IDLE, REFUSED
 from assay.models.hf_loading import Loaded, Wanted, libraries, load
 from assay.models.hf_words import Words
 from assay.models.protocol import Answered, Can, Message
+from assay.models.threads import of_torch
+from assay.models.tokens import stops_of
 from assay.models.windows import Pair, Windows
 from assay.models.writing import Writing
 from assay.records import Generate, Loglikelihood, Request, Response, Rolling, Usage
@@ -20,6 +23,7 @@ class HF:
 
     name = "hf"
     window = 16_384
+    idle, refused = IDLE, REFUSED
 
     def __init__(  # noqa: PLR0913  # what lm-eval's has
         self, pretrained: str, *, tokenizer: str | None = None, revision: str | None = None, subfolder: str = "",
@@ -28,9 +32,10 @@ class HF:
         add_bos_token: bool | None = None, prefix_token_id: int | None = None, peft: str | None = None,
         parallelize: bool = False, attn_implementation: str | None = None, trust_remote_code: bool = False,
         allow_pickle: bool = False, gguf_file: str | None = None, use_fast_tokenizer: bool = True,
-        think_end_token: str | None = None, enable_thinking: bool | None = None,
+        think_end_token: str | int | None = None, enable_thinking: bool | None = None,
         chat_template: str | None = None, chat_template_args: Mapping[str, Any] | None = None,
-        share_prefixes: bool = True, compile: bool = False, over_length: Literal["error", "truncate"] = "error",
+        share_prefixes: bool = True, compile: bool = False, threads: int | None = None,
+        over_length: Literal["error", "truncate"] = "error",
     ) -> None:  # fmt: skip
         libraries()
         from assay.models.hf_asking import asker
@@ -43,20 +48,27 @@ class HF:
         self._words = Words(self._loaded.tokenizer, add_bos_token, prefix_token_id)
         self.max_length: int | None = max_length or self._loaded.max_length()
         self.cuts = over_length == "truncate"
-        self.can = Can(rolling=not self._loaded.is_seq2seq, chat=bool(self._loaded.tokenizer.chat_template))
+        has_chat = bool(self._loaded.tokenizer.chat_template)
+        self.can = Can(rolling=not self._loaded.is_seq2seq, chat=has_chat, named_templates=has_chat)
         self._template, self._template_args = chat_template, dict(chat_template_args or {})
         if enable_thinking is not None:
             self._template_args["enable_thinking"] = enable_thinking
-        self._think_end = think_end_token
-        self._told = (add_bos_token, prefix_token_id, max_length, think_end_token)
+        self._think_end = None if think_end_token is None else self._words.show(think_end_token)
+        self._told = {
+            "add_bos_token": add_bos_token, "prefix_token_id": prefix_token_id, "max_length": max_length,
+            "think_end_token": think_end_token, "backend": None if backend == "default" else backend,
+            "use_fast_tokenizer": None if use_fast_tokenizer else False,
+        }  # fmt: skip
+        self._threads = self._loaded.threads(threads)
         most = batch_size if isinstance(batch_size, int) else max_batch_size
-        self._asker = asker(self._loaded, self._words, most, share_prefixes=share_prefixes, compiled=compile)
+        with of_torch(self._threads):
+            self._asker = asker(self._loaded, self._words, most, share_prefixes=share_prefixes, compiled=compile)
         self.remarks: dict[str, str] = dict(self._asker.remarks)
 
     @cached_property
     def identity(self) -> str:
         """The content of weights, configuration and tokenizer, in which numbers they are computed, and what was said."""
-        told = "".join(f" {each}" for each in self._told if each is not None)
+        told = "".join(f" {key}={value}" for key, value in self._told.items() if value is not None)
         return f"hf {self._loaded.identity} {self._loaded.model.dtype}{told}" + (" of cut prompts" if self.cuts else "")
 
     def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
@@ -75,10 +87,11 @@ class HF:
         """The likelihoods, then the texts, each as it comes."""
         scored = [(n, r) for n, r in enumerate(requests) if not isinstance(r, Generate)]
         written = [(n, r) for n, r in enumerate(requests) if isinstance(r, Generate)]
-        for answered in self._score(scored):
-            yield answered
-        for answered in self._write(written):
-            yield answered
+        with of_torch(self._threads):
+            for answered in self._score(scored):
+                yield answered
+            for answered in self._write(written):
+                yield answered
 
     def _score(self, requests: Sequence[tuple[int, Request]]) -> Iterator[list[tuple[int, Response]]]:
         assert self.max_length is not None
@@ -124,8 +137,8 @@ class HF:
         failed: list[Writing] = []
         for number, request in requests:
             tokens = self._words.encode(request.prompt) or [self._words.prefix]
-            made = Writing(number, request, tokens, self._think_end)
-            made.fit(self.max_length, self.cuts)
+            made = Writing(number, request, tokens, self._think_end, self._words.special(stops_of(request.params)))
+            (made.fit_apart if self._loaded.is_seq2seq else made.fit)(self.max_length, self.cuts)
             (failed if made.problem else writings).append(made)
         yield [(each.number, each.response()) for each in failed]
         for ended in self._asker.write(writings):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem
+from assay.models.threads import fitting
 from assay.models.weights import identity_of_folder
 
 LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx")
@@ -55,7 +56,15 @@ class Loaded:
         if not isinstance(wanted.pretrained, str):
             return _identity_of_object(self.model, self.tokenizer)
         named = [wanted.pretrained, *(each for each in (wanted.tokenizer, wanted.peft) if isinstance(each, str))]
-        return identity_of_folder(*(_folder(name, wanted) for name in named))
+        return identity_of_folder(*dict.fromkeys(_folder(name, wanted).resolve() for name in named))
+
+    def threads(self, wanted: int | None) -> int | None:
+        """How many threads it is computed with: as many as wanted; else what fits, on a processor."""
+        if wanted is not None or self.device.type != "cpu":
+            return wanted
+        import torch
+
+        return fitting(self.model.num_parameters(), torch.get_num_threads())
 
     def max_length(self) -> int:
         config = self.model.config.get_text_config()
@@ -80,6 +89,8 @@ def load(wanted: Wanted) -> Loaded:
     if wanted.gguf_file:
         common["gguf_file"] = wanted.gguf_file
     _refuse_pickle(wanted)
+    if wanted.peft is not None:
+        _peft()
     config = _found(transformers.AutoConfig, wanted.pretrained, common)
     is_seq2seq = wanted.backend == "seq2seq" or (wanted.backend == "default" and bool(config.is_encoder_decoder))
     kind = transformers.AutoModelForSeq2SeqLM if is_seq2seq else transformers.AutoModelForCausalLM
@@ -94,7 +105,7 @@ def load(wanted: Wanted) -> Loaded:
     if wanted.peft is not None:
         model = _with_peft(model, wanted)
     if not wanted.parallelize:
-        model = model.to(device)
+        model = _moved(model, device)
     of_words = wanted.tokenizer or wanted.pretrained
     tokenizer = _found(transformers.AutoTokenizer, of_words, common | {"use_fast": wanted.use_fast_tokenizer})
     return Loaded(wanted, model.eval(), tokenizer, is_seq2seq)
@@ -112,9 +123,11 @@ def libraries(name: str = "hf") -> tuple[Any, Any]:
 
 def _found(kind: Any, name: str, given: dict[str, Any]) -> Any:
     """What transformers makes of a name; its own words where it cannot."""
+    from safetensors import SafetensorError
+
     try:
         return kind.from_pretrained(str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name, **given)
-    except (OSError, ValueError, ImportError, KeyError) as error:
+    except (OSError, ValueError, ImportError, KeyError, RuntimeError, SafetensorError) as error:
         said = str(error).strip().splitlines()
         what = f"{name!r} cannot be loaded: {said[0] if said else type(error).__name__}"
         raise ConfigError([Problem(Place("model_args.pretrained"), what, _remedy(str(error)))]) from None
@@ -150,24 +163,36 @@ def _device(wanted: Wanted, torch: Any) -> Any:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
+def _moved(model: Any, device: Any) -> Any:
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:  # torch says with an assertion that it cannot do CUDA
+        what = f"the model cannot be put on {str(device)!r}: {str(error).strip().splitlines()[0]}"
+        raise ConfigError([Problem(Place("model_args.device"), what, "write cpu, or a device that is there")]) from None
+
+
 def _dtype(name: str, torch: Any) -> Any:
     names = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16", "float": "float32"}
     if name == "auto":
         return "auto"
     found = getattr(torch, names.get(name, name), None)
-    if not isinstance(found, torch.dtype):
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
         what, fix = f"{name!r} is no kind of number", "write auto, float32, bfloat16 or float16"
         raise ConfigError([Problem(Place("model_args.dtype"), what, fix)])
     return found
 
 
-def _with_peft(model: Any, wanted: Wanted) -> Any:
+def _peft() -> Any:
     try:
         from peft import PeftModel  # type: ignore[import-not-found,unused-ignore]
     except ModuleNotFoundError:
         what = "an adapter needs peft, which is not installed"
         raise ConfigError([Problem(Place("model_args.peft"), what, "pip install peft")]) from None
-    return PeftModel.from_pretrained(model, wanted.peft).merge_and_unload()
+    return PeftModel
+
+
+def _with_peft(model: Any, wanted: Wanted) -> Any:
+    return _peft().from_pretrained(model, wanted.peft).merge_and_unload()
 
 
 def _folder(name: str, wanted: Wanted) -> Path:

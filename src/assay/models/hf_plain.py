@@ -9,10 +9,11 @@ import torch
 
 from assay.models.hf_loading import Loaded
 from assay.models.hf_words import Words
-from assay.models.reading import NOT_NUMBERS, Found
+from assay.models.memory import short_of_memory
+from assay.models.reading import Found
 from assay.models.slots import BLOCK, Draw
 from assay.models.windows import Pair, Windows
-from assay.models.writing import Writing
+from assay.models.writing import NO_TOKEN, NOT_NUMBERS, Writing
 from assay.records import Loglikelihood, Request, Response
 
 ROWS = 64
@@ -31,7 +32,7 @@ class PlainAsker:
 
         self.remarks: dict[str, str] = {}
         self._model, self._words, self._ends = loaded.model, words, ends_of(loaded, words)
-        self._rows = most or ROWS
+        self._rows, self._length = most or ROWS, loaded.max_length()
 
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
         return windows.pairs(number, request)
@@ -78,7 +79,8 @@ class PlainAsker:
     def _logits(self, questions: Sequence[Question]) -> list[torch.Tensor]:
         """Of each question the logits from the end of its context on."""
         tokens, mask = self._padded([context + rest for context, rest in questions])
-        logits = self._model(input_ids=tokens, attention_mask=mask, use_cache=False).logits
+        with short_of_memory():
+            logits = self._model(input_ids=tokens, attention_mask=mask, use_cache=False).logits
         return [row[len(context) - 1 :] for row, (context, _) in zip(logits, questions, strict=True)]
 
     def _padded(self, rows: Sequence[Sequence[int]], *, left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
@@ -117,34 +119,35 @@ class PlainAsker:
             everyone = torch.arange(len(batch), device=self._model.device)
             draw.set(everyone, batch)
             text = self._begun(batch)
-            while not all(each.finish or each.problem for each in batch):
+            while ahead := max((each.left for each in batch if not (each.finish or each.problem)), default=0):
                 draw.prepare([None if each.finish else each for each in batch], BLOCK)
                 block = []
-                for step in range(BLOCK):
-                    block.append(draw.choose(text.logits, everyone, draw.uniforms[step]))
-                    text.go_on(block[-1])
-                self._settle(batch, torch.stack(block).cpu().T.tolist(), text.is_bad.tolist())
+                for step in range(min(BLOCK, ahead)):
+                    chosen = draw.choose(text.logits, everyone, draw.uniforms[step])
+                    block.append(torch.where(text.is_bad, NO_TOKEN, chosen))
+                    if step + 1 < ahead:
+                        text.go_on(chosen)
+                self._settle(batch, torch.stack(block).cpu().T.tolist())
         for each in batch:
             each.seconds = (time.perf_counter() - began) / len(batch)
 
-    def _settle(self, batch: Sequence[Writing], written: Sequence[Sequence[int]], bad: Sequence[bool]) -> None:
-        for each, tokens, is_bad in zip(batch, written, bad, strict=True):
-            if is_bad and not each.finish:
-                each.problem = NOT_NUMBERS
-            elif not each.finish:
+    def _settle(self, batch: Sequence[Writing], written: Sequence[Sequence[int]]) -> None:
+        for each, tokens in zip(batch, written, strict=True):
+            if not (each.finish or each.problem):
                 each.take(tokens, self._ends, self._words.decode)
 
     def _begun(self, batch: Sequence[Writing]) -> "_Text":
         tokens, mask = self._padded([each.tokens for each in batch], left=True)
-        return _Text(self._model, tokens, mask)
+        return _Text(self._model, tokens, mask, self._length)
 
 
 class _Text:
     """Rows that are being written, with whatever the model keeps of what it has read; if it keeps nothing, it reads all
     of it again."""
 
-    def __init__(self, model: Any, tokens: torch.Tensor, mask: torch.Tensor, **given: Any) -> None:
-        self._model, self._tokens, self._mask, self._given = model, tokens, mask, given
+    def __init__(self, model: Any, tokens: torch.Tensor, mask: torch.Tensor, length: int, **given: Any) -> None:
+        """`length` is how far positions go; a text that has ended and stands beside others stays at the last."""
+        self._model, self._tokens, self._mask, self._length, self._given = model, tokens, mask, length, given
         self._kept: Any = None
         self.is_bad = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
         self._ask(tokens)
@@ -155,13 +158,14 @@ class _Text:
         self._ask(chosen[:, None] if self._kept is not None else self._tokens)
 
     def _ask(self, tokens: torch.Tensor) -> None:
-        made = self._model(**self._asked(tokens), **self._given, use_cache=True)
+        with short_of_memory():
+            made = self._model(**self._asked(tokens), **self._given, use_cache=True)
         self._kept = getattr(made, "past_key_values", None)
         self.logits = made.logits[:, -1]
         self.is_bad |= self.logits.isnan().any(-1)
 
     def _asked(self, tokens: torch.Tensor) -> dict[str, Any]:
-        positions = (self._mask.cumsum(-1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
+        positions = (self._mask.cumsum(-1) - 1).clamp(0, self._length - 1)[:, -tokens.shape[1] :]
         asked = {"input_ids": tokens, "attention_mask": self._mask, "position_ids": positions}
         return asked | ({"past_key_values": self._kept} if self._kept is not None else {})
 
@@ -188,16 +192,19 @@ class Seq2SeqAsker(PlainAsker):
         tokens, mask = self._padded([context or (self._words.prefix,) for context, _ in questions])
         start = self._model.config.decoder_start_token_id
         written, seen = self._padded([(start, *rest) for _, rest in questions])
-        logits = self._model(
-            input_ids=tokens, attention_mask=mask, decoder_input_ids=written, decoder_attention_mask=seen
-        ).logits
+        with short_of_memory():
+            logits = self._model(
+                input_ids=tokens, attention_mask=mask, decoder_input_ids=written, decoder_attention_mask=seen
+            ).logits
         return list(logits)
 
     def _begun(self, batch: Sequence[Writing]) -> _Text:
         tokens, mask = self._padded([each.tokens for each in batch])
-        read = self._model.get_encoder()(input_ids=tokens, attention_mask=mask)
+        with short_of_memory():
+            read = self._model.get_encoder()(input_ids=tokens, attention_mask=mask)
         first = torch.full((len(batch), 1), self._model.config.decoder_start_token_id, device=tokens.device)
-        return _Answer(self._model, first, torch.ones_like(first), encoder_outputs=read, attention_mask=mask)
+        given = {"encoder_outputs": read, "attention_mask": mask}
+        return _Answer(self._model, first, torch.ones_like(first), self._length, **given)
 
 
 def _likelihood(logits: torch.Tensor, continuation: Sequence[int]) -> tuple[float, bool]:

@@ -22,7 +22,9 @@ class Words:
         self.end: int | None = tokenizer.eos_token_id
         self.prefix = _first(prefix_token, tokenizer.bos_token_id, tokenizer.eos_token_id, 0)
         self._beginning = tokenizer.decode([self.prefix]) if self.prefix is not None else ""
-        self._splits_words = self.is_fast and splits_words(tokenizer.backend_tokenizer.to_str())
+        self._splits_words = self.is_fast and splits_words(tokenizer.backend_tokenizer)
+        self._specials = {str(tokenizer.decode([number])): number for number in tokenizer.all_special_ids}
+        self._shown: int | None = None
         self._known: dict[str, list[int]] = {}
         self._pairs: dict[tuple[str, str], tuple[list[int], list[int]]] = {}
 
@@ -77,7 +79,27 @@ class Words:
         [made] = self._encoded([text], False)
         return made
 
+    def special(self, texts: Iterable[str]) -> frozenset[int]:
+        """Those of these texts that are a special token each, as tokens: decoded texts do not have them."""
+        return frozenset(self._specials[text] for text in texts if text in self._specials)
+
+    def show(self, token: str | int) -> str:
+        """Have a token in decoded texts even if it is a special one; what it looks like there."""
+        if isinstance(token, str):
+            self._shown = self._specials.get(token)
+            return token
+        self._shown = token
+        return str(self._tokenizer.decode([token]))
+
     def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without special ones but for one that is shown."""
+        if self._shown is None or self._shown not in tokens:
+            return self._decoded(tokens)
+        at = list(tokens).index(self._shown)
+        shown = str(self._tokenizer.decode([self._shown]))
+        return self._decoded(tokens[:at]) + shown + self.decode(tokens[at + 1 :])
+
+    def _decoded(self, tokens: Sequence[int]) -> str:
         if self.is_fast:
             return str(self._tokenizer.backend_tokenizer.decode(list(tokens), skip_special_tokens=True))
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
@@ -101,6 +123,8 @@ class Words:
         known = self._tokenizer.chat_template
         if not known:
             what, fix = "the tokenizer has no chat template", "leave out --apply_chat_template"
+        elif name is None and isinstance(known, dict) and "default" not in known:
+            what, fix = "the tokenizer has several chat templates", f"name one: {', '.join(known)}"
         elif name is not None and not (isinstance(known, dict) and name in known):
             names = list(known) if isinstance(known, dict) else []
             what = f"the tokenizer has no chat template {name!r}"

@@ -1,9 +1,11 @@
 """Model names to models: a backend is a file and a row here."""
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from assay.config.arguments import parse_arguments
@@ -76,6 +78,9 @@ def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
     known = parameters(factory)
     is_served = "base_url" in known
     given = {key: value for key, value in arguments.items() if key in known or not (is_served and key in MEANINGLESS)}
+    idle: Mapping[str, str] = getattr(factory, "idle", {})
+    for key in [key for key in given if key in idle]:
+        logging.getLogger("assay").warning("no effect here: %s=%s, since %s", key, given.pop(key), idle[key])
     _refuse_wrong(name, given, known)
     if not is_served:
         return factory(**given)
@@ -91,11 +96,12 @@ def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
 
 
 def _refuse_wrong(name: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    instead: Mapping[str, str] = getattr(backend(name), "refused", {})
     wrong = [
         Problem(
             Place("model_args"),
             f"model {name!r} has no argument {key!r}",
-            did_you_mean(key, known) if known else "it takes none",
+            instead.get(key) or (did_you_mean(key, known) if known else "it takes none"),
         )
         for key in given
         if key not in known
@@ -132,6 +138,10 @@ def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:
 
     given = parse_arguments(arguments, "model_args")
     folder = given.get("path", BUNDLED) if name == "embedded" else given.get("tokenizer")
+    if BACKENDS.get(name) == TRANSFORMERS:
+        folder = folder or given.get("pretrained")
+        if not Path(str(folder)).expanduser().joinpath("tokenizer.json").is_file():  # of the hub, say
+            return None
     if folder is None or given.get("tokenizer_backend") in ("tiktoken", "remote"):
         return None
     words = Vocabulary.load(str(folder))

@@ -23,6 +23,8 @@ class Can:
     """Whether it takes `response_format` with a JSON Schema."""
     tools: bool = False
     """Whether it takes `tools`, and says which it wants called."""
+    named_templates: bool = False
+    """Whether it may have several chat templates: `use_template` takes one by its name."""
 
 
 class Described(Protocol):

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 
 from assay.models.attention import Layers, Pieces, looking, on_device
+from assay.models.memory import short_of_memory
 from assay.models.packing import Row, Span
 from assay.models.prefix import MIN_SHARED, Bunch, Family, common_tokens, families
 from assay.models.windows import Pair
+from assay.models.writing import NOT_NUMBERS
 
 MOST_TOKENS = 32_768
 """Of one pass: more are no faster."""
@@ -25,7 +27,6 @@ KEPT = 8
 ROWS = 8_192
 """So many positions of a pass are read out at most: each has a number for every word of the vocabulary."""
 SOFTMAX_ROWS = 1_024
-NOT_NUMBERS = "the model's logits are not numbers (NaN)"
 SPARE = 0.7
 """The part of the free memory that a pass may take."""
 
@@ -59,9 +60,10 @@ class Net:
         return int(2 * config.num_hidden_layers * heads * size * self.model.dtype.itemsize)
 
     def logits(self, tokens: torch.Tensor, positions: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        made = self.model(
-            input_ids=tokens[None], position_ids=positions[None], use_cache=False, logits_to_keep=rows
-        ).logits[0]
+        with short_of_memory():
+            made = self.model(
+                input_ids=tokens[None], position_ids=positions[None], use_cache=False, logits_to_keep=rows
+            ).logits[0]
         return made  # type: ignore[no-any-return]
 
 
@@ -157,11 +159,11 @@ class PackedReader:
             made, taken = self._put_together(waiting, pairs)
             try:
                 launched = self._forward(made)
-            except (torch.OutOfMemoryError, MemoryError):
+            except torch.OutOfMemoryError:
                 self._kept.clear()
-                if taken == 1 and len(waiting[0][1].branches) == 1:
+                if taken == 1 and len(waiting[0][1].branches) == 1 and not made.kept:
                     return _given_up(waiting.popleft()[1], pairs)
-                if taken == 1:
+                if taken == 1 and len(waiting[0][1].branches) > 1:
                     family, bunch = waiting.popleft()
                     waiting.extendleft((family, half) for half in _halves(bunch))
                 self.memory.shrink()

@@ -12,8 +12,8 @@ import torch
 from assay.models.attention import Pieces, looking, on_device
 from assay.models.packing import Row, Span
 from assay.models.prefix import MIN_SHARED, families
-from assay.models.reading import NOT_NUMBERS, Net
-from assay.models.writing import Decode, Writing
+from assay.models.reading import Net
+from assay.models.writing import NO_TOKEN, Decode, Writing
 
 BLOCK = 16
 """So many tokens are written in every slot before somebody looks whether a text has ended."""
@@ -112,22 +112,23 @@ class SlotWriter:
             yield from self._write_alike(alike, length, tokens)
 
     def _write_alike(self, waiting: deque[Writing], length: int, tokens: int) -> Iterator[list[Writing]]:
-        count = min(self._most, len(waiting), self._room(length))
-        while True:
-            board = _Board(self._net, count, length)
+        count = most = min(self._most, len(waiting), self._room(length))
+        while waiting:
+            board = _Board(self._net, count, length, max(each.size for each in waiting))
             try:
                 yield from self._fill(board, waiting, tokens)
                 return
             except torch.OutOfMemoryError:
                 again = board.drop()
-                del board
-                if count == 1:
-                    raise
-                for each in again:
-                    each.restart()
-                waiting.extendleft(again)
-                count //= 2
-                torch.cuda.empty_cache()
+            del board
+            for each in again:
+                each.restart()
+            if count == 1:
+                again[0].problem = f"{again[0].size} tokens are more than the device has memory for"
+                yield [again.pop(0)]
+            waiting.extendleft(reversed(again))
+            count = count // 2 or most
+            torch.cuda.empty_cache()
 
     def _fill(self, board: "_Board", waiting: deque[Writing], tokens: int) -> Iterator[list[Writing]]:
         while waiting or board.is_busy:
@@ -152,10 +153,12 @@ class SlotWriter:
 class _Board:
     """Slots with who is writing in them."""
 
-    def __init__(self, net: Net, count: int, length: int) -> None:
+    def __init__(self, net: Net, count: int, length: int, longest: int) -> None:
         self._net = net
         self.slots = Slots(count, length, net.device, net.flash)
+        self._last = longest - 1  # where the longest text ends: a model may have no positions beyond
         self._who: list[Writing | None] = [None] * count
+        self._coming: Sequence[Writing] = ()
         device = net.device
         self._next = torch.zeros(count, dtype=torch.long, device=device)
         self._all = torch.arange(count, device=device)
@@ -178,11 +181,13 @@ class _Board:
         return any(who is not None for who in self._who)
 
     def drop(self) -> list[Writing]:
-        return [who for who in self._who if who is not None]
+        """Those that have not ended, in the order they began in."""
+        return list(dict.fromkeys((*(who for who in self._who if who is not None), *self._coming)))
 
     def begin(self, new: Sequence[Writing], tokens: int) -> None:
         """Read prompts into free slots; what they share is read once."""
         free = iter(self.free)
+        self._coming = new
         for family in families([(each.tokens, ()) for each in new]):
             members = [[new[number] for numbers in bunch.numbers for number in numbers] for bunch in family.bunches]
             start = 0
@@ -193,6 +198,7 @@ class _Board:
                     end += 1
                 self._begin_some(family.shared, members[start:end], free)
                 start = end
+        self._coming = ()
 
     def _begin_some(self, shared: int, members: Sequence[Sequence[Writing]], free: Iterator[int]) -> None:
         row, seen = Row(), list[Span]()
@@ -246,14 +252,14 @@ class _Board:
         return self._history.cpu().numpy()
 
     def _step(self, is_drawn: bool) -> None:
-        self._history.index_copy_(0, self._at, self._next[None])
+        self._history.index_copy_(0, self._at, torch.where(self._is_bad, NO_TOKEN, self._next)[None])
         with looking(self.slots):
             logits = self._net.logits(self._next, self.slots.lengths, self._all)
         uniform = self._draw.uniforms.index_select(0, self._at)[0]
         highest, likeliest = logits.max(-1)
         self._is_bad |= highest.isnan()
         self._next.copy_(self._draw.choose(logits, self._all, uniform) if is_drawn else likeliest)
-        self.slots.lengths.add_(1).clamp_(max=self.slots.length - 1)
+        self.slots.lengths.add_(1).clamp_(max=self._last)
         self._at.add_(1).clamp_(max=BLOCK - 1)
 
     def _recorded(self, is_drawn: bool) -> Callable[[], None]:
@@ -282,13 +288,10 @@ class _Board:
     def settle(self, block: Any, ends: frozenset[int], decode: Decode, seconds: float) -> list[Writing]:
         """Hand what was written to its writers; those that have ended."""
         ended = []
-        is_bad = self._is_bad.tolist()
         for slot, who in enumerate(self._who):
             if who is not None:
                 who.seconds += seconds
                 who.take(block[:, slot].tolist(), ends, decode)
-                if is_bad[slot]:
-                    who.problem = NOT_NUMBERS
                 if who.finish or who.problem:
                     ended.append(who)
                     self._who[slot] = None
@@ -327,8 +330,9 @@ class Draw:
         sums, order = torch.softmax(scaled, -1).sort(dim=-1, descending=True, stable=True)
         rank = torch.arange(sums.shape[-1], device=sums.device)[None]
         top_k = self._top_k[slots][:, None]
-        reached = sums.cumsum(-1)
-        is_out = (reached - sums >= self._top_p[slots][:, None]) | ((top_k > 0) & (rank >= top_k))
+        sums = sums.masked_fill((top_k > 0) & (rank >= top_k), 0)
+        sums = sums / sums.sum(-1, keepdim=True)  # `top_p` is of what `top_k` leaves
+        is_out = sums.cumsum(-1) - sums >= self._top_p[slots][:, None]
         reached = sums.masked_fill(is_out & (rank > 0), 0).cumsum(-1)
         at = (reached < uniform[:, None] * reached[:, -1:]).sum(-1, keepdim=True).clamp(max=sums.shape[-1] - 1)
         drawn = order.gather(-1, at)[:, 0]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 CONTENT = (".json", ".safetensors", ".bin", ".pt", ".model", ".txt", ".jinja", ".py", ".gguf")
 BLOCK = 1 << 22
+TRAINING = ("optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "scaler")
+"""How the names of files begin that training goes on from: a model is the same without them."""
 SHA256 = 64
 """Letters in the name of a file in the hub's cache, which is called after its content."""
 
@@ -27,7 +29,7 @@ def identity_of_files(files: Iterable[Path]) -> str:
 
 
 def _counts(file: Path) -> bool:
-    return file.suffix in CONTENT and file.is_file()
+    return file.suffix in CONTENT and not file.name.startswith(TRAINING) and file.is_file()
 
 
 def _content(file: Path) -> str:

@@ -48,17 +48,20 @@ class Windows:
         return self._opened(number, self._windows(request))
 
     def pairs_of(self, number: int, context: list[int], continuation: list[int]) -> list[Pair] | Response:
-        """The same for a request whose tokens are known."""
-        return self._opened(number, [(context, continuation)])
+        """The same for the tokens of two texts that stand apart: each may be as long as the model is."""
+        return self._opened(number, [(context, continuation)], apart=True)
 
-    def _opened(self, number: int, made: list[tuple[list[int], list[int]]]) -> list[Pair] | Response:
+    def _opened(
+        self, number: int, made: list[tuple[list[int], list[int]]], *, apart: bool = False
+    ) -> list[Pair] | Response:
+        made = [(context, continuation) for context, continuation in made if continuation]
         if not made:
             return Likelihood(0.0, True)
         opened = _Open(number, len(made))
         pairs: list[Pair] = []
         for context, continuation in made:
-            cut = len(context) + len(continuation) - 1 - self.max_length
-            if cut > 0 and not (self.cuts and cut < len(context)):
+            cut = len(context) + (0 if apart else len(continuation) - 1) - self.max_length
+            if len(continuation) > self.max_length or (cut > 0 and not (self.cuts and cut < len(context))):
                 length = len(context) + len(continuation)
                 return Failed(f"{length} tokens are more than the model's {self.max_length}")
             opened.cut += max(cut, 0)

@@ -9,6 +9,9 @@ from assay.models.reasoning import split_thinking
 from assay.models.tokens import cut_at_stop, stops_of
 from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, UNFINISHED, Failed, Generate, Text, Usage, limit_of
 
+NOT_NUMBERS = "the model's logits are not numbers (NaN)"
+NO_TOKEN = -1
+"""Stands where a token would have been chosen from logits that are not numbers."""
 KNOWN = frozenset((*LIMITS, "until", "do_sample", "temperature", "top_p", "top_k"))
 """The parameters of a generation that are understood."""
 
@@ -19,12 +22,20 @@ class Writing:
     """A generation under way. Its random numbers are its own: the same for the same prompt and repeat, whatever else is
     written beside it."""
 
-    def __init__(self, number: int, request: Generate, tokens: Sequence[int], think_end: str | None = None) -> None:
+    def __init__(
+        self,
+        number: int,
+        request: Generate,
+        tokens: Sequence[int],
+        think_end: str | None = None,
+        ends: frozenset[int] = frozenset(),
+    ) -> None:
+        """`ends` are tokens that end this text, beside those that end every text."""
         params = request.params
-        self.number, self.tokens, self._think_end = number, tokens, think_end
+        self.number, self.tokens, self._think_end, self._ends = number, tokens, think_end, ends
         self._stops = stops_of(params)
         self.left = limit_of(params) or DEFAULT_MAX_GEN_TOKS
-        self.temperature = float(str(params.get("temperature") or 1.0)) if request.is_sampled else 0.0
+        self.temperature = _number(params, "temperature", 1.0) if request.is_sampled else 0.0
         self.top_p = _number(params, "top_p", 1.0)
         self.top_k = int(_number(params, "top_k", 0))
         seed = hashlib.blake2b(f"{request.prompt}\0{request.repeat}".encode(), digest_size=8).digest()
@@ -45,14 +56,23 @@ class Writing:
         return len(self.tokens) + self.left
 
     def fit(self, most: int, cuts: bool) -> None:
-        """Make it fit a model of so many tokens."""
-        room = most - self.left
-        if cuts and 0 < room < len(self.tokens):
-            self.cut = len(self.tokens) - room
-            self.tokens = self.tokens[self.cut :]
+        """Make it fit a model that can hold so many tokens, the prompt's and those it writes."""
+        self._cut(most - self.left, cuts)
         if len(self.tokens) >= most:
             self.problem = f"{len(self.tokens)} tokens are more than the model's {most}"
         self.left = min(self.left, most - len(self.tokens))
+
+    def fit_apart(self, most: int, cuts: bool) -> None:
+        """The same for a model that reads so many tokens, and writes so many others."""
+        self._cut(most, cuts)
+        if len(self.tokens) > most:
+            self.problem = f"{len(self.tokens)} tokens are more than the model's {most}"
+        self.left = min(self.left, most)
+
+    def _cut(self, room: int, cuts: bool) -> None:
+        if cuts and 0 < room < len(self.tokens):
+            self.cut = len(self.tokens) - room
+            self.tokens = self.tokens[self.cut :]
 
     def restart(self) -> None:
         """Begin again from the prompt."""
@@ -69,7 +89,10 @@ class Writing:
         """Take the next tokens, up to where the text ends."""
         before = len(self.written)
         for token in tokens:
-            if token in ends:
+            if token == NO_TOKEN:
+                self.problem = NOT_NUMBERS
+                break
+            if token in ends or token in self._ends:
                 self.finish = "stop"
                 break
             self.written.append(token)
@@ -79,15 +102,20 @@ class Writing:
         self.left -= len(self.written) - before
         if self._stops and self._stopped(decode(self.written)):
             self.written = self.written[: self._first_stop(before, decode)]
-            self.finish = "stop"
+            self.finish, self.problem = "stop", ""
         if self.finish:
             self._end(decode(self.written))
 
     def _stopped(self, text: str) -> bool:
-        return cut_at_stop(self._answer(text), self._stops)[1]
+        """Whether there is a stop in the answer; while the model thinks, there is none."""
+        return cut_at_stop(self._parts(text)[1], self._stops)[1]
 
-    def _answer(self, text: str) -> str:
-        return text if self._think_end is None else text.rpartition(self._think_end)[2]
+    def _parts(self, text: str) -> tuple[str, str]:
+        """What was thought, with what ends it; and the answer."""
+        if self._think_end is None:
+            return "", text
+        thoughts, end, answer = text.partition(self._think_end)
+        return thoughts + end, answer
 
     def _first_stop(self, low: int, decode: Decode) -> int:
         """The fewest tokens whose text has a stop in it, found by halving."""
@@ -101,9 +129,8 @@ class Writing:
         return low
 
     def _end(self, text: str) -> None:
-        answer = self._answer(text)
-        kept, stopped = cut_at_stop(answer, self._stops)
-        self.text = text[: len(text) - len(answer)] + kept if stopped else text
+        thoughts, answer = self._parts(text)
+        self.text = thoughts + cut_at_stop(answer, self._stops)[0]
 
     def response(self) -> Text | Failed:
         if self.problem:
@@ -112,6 +139,10 @@ class Writing:
         if self._think_end is None:
             return Text(self.text, self.finish, usage=usage)
         thoughts, answer, ended = split_thinking(self.text, end=self._think_end)
+        if thoughts is None and self.finish == "length":  # the prompt began the thinking, and it never ended
+            thoughts, answer, ended = answer, "", False
+        if thoughts is None:
+            answer = cut_at_stop(answer, self._stops)[0]
         return Text(answer, self.finish if ended else UNFINISHED, thoughts, usage)
 
 

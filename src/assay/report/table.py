@@ -45,6 +45,8 @@ def _took(account: Mapping[str, Any]) -> list[str]:
 
 
 def _spent(name: str, spent: Mapping[str, Any]) -> str:
+    if "device_seconds" in spent:
+        return _computed(name, spent)
     tokens, seconds = spent["tokens"], spent.get("seconds", {})
     parts = [f"{name}: {spent['requests']:,} answered" + (f", {spent['failed']:,} failed" if spent["failed"] else "")]
     parts += [f"{spent['retries']:,} asked again"] if spent["retries"] else []
@@ -54,6 +56,18 @@ def _spent(name: str, spent: Mapping[str, Any]) -> str:
         ["latency " + ", ".join(f"{name} {_duration(value)}" for name, value in seconds.items())] if seconds else []
     )
     return "; ".join(parts)
+
+
+def _computed(name: str, spent: Mapping[str, Any]) -> str:
+    """What a model on this machine had to do, and what it was spared."""
+    tokens = spent["tokens"]
+    asked, computed = tokens["in"] + tokens["out"], tokens["computed"]
+    parts = [f"{name}: {spent['requests']:,} answered" + (f", {spent['failed']:,} failed" if spent["failed"] else "")]
+    fewer = asked / max(computed, 1)
+    spared = f" ({fewer:.{0 if fewer >= 10 else 1}f} × fewer)" if fewer >= 1.05 else ""
+    parts += [f"asked {asked:,} tokens, computed {computed:,}{spared}"]
+    parts += [f"{_duration(spent['device_seconds'])} on the device"]
+    return f"{parts[0]}; {', '.join(parts[1:])}"
 
 
 def _duration(seconds: float) -> str:
@@ -93,11 +107,7 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
     failed = (f"{own['failed']}*" if own["incomplete"] else str(own["failed"])) if own else ""
     account = results.get("assay", {})
     known = {**account.get("tasks", {}), **account.get("groups", {})}.get(name, {}).get("rows", {})
-    metrics = sorted(
-        key
-        for key in row
-        if "," in key and not key.partition(",")[0].endswith("_stderr") and not key.startswith("bypass,")
-    )
+    metrics = metrics_of(row)
     if not metrics:
         yield (alias, version, "", shots, "", "", "", "", "", "", "", failed)
     for key in metrics:
@@ -113,14 +123,20 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
             shots,
             metric,
             arrow,
-            _number(row[key]),
+            number(row[key]),
             "±",
-            _number(stderr),
+            number(stderr),
             _interval(known.get(key, {}).get("interval")),
             str(count),
             failed,
         )
         alias = version = ""
+
+
+def metrics_of(row: Mapping[str, Any]) -> list[str]:
+    """The keys of a row that are metrics."""
+    found = (key for key in row if "," in key and not key.startswith("bypass,"))
+    return sorted(key for key in found if not key.partition(",")[0].endswith("_stderr"))
 
 
 def _setting(value: Any) -> str:
@@ -131,11 +147,12 @@ def _interval(ends: Sequence[float] | None) -> str:
     return f"{ends[0]:.3f} … {ends[1]:.3f}" if ends is not None else ""
 
 
-def _number(value: Any) -> str:
+def number(value: Any) -> str:
+    """A value as tables show it."""
     if value is None or value != value:
         return "–"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_number(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {number(each)}" for name, each in value.items())
     return f"{value:.4f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 

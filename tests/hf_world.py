@@ -1,0 +1,134 @@
+"""A small world for models of transformers: random models of several architectures, a tokenizer of words, and what plain
+`transformers` says of them."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from assay.models.hf import HF
+from assay.records import Request, Response
+
+torch.set_num_threads(1)  # threads would wait for each other, and long where other tests run, too
+
+WORDS = 120
+LENGTH = 256
+BEGIN, END, UNKNOWN = 0, 1, 2
+SMALL: dict[str, Any] = {
+    "vocab_size": WORDS, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": LENGTH, "bos_token_id": BEGIN, "eos_token_id": END, "pad_token_id": None,
+}  # fmt: skip
+GQA = SMALL | {"num_key_value_heads": 2}
+
+CONFIGS: dict[str, Any] = {
+    "llama": lambda: transformers.LlamaConfig(**GQA),
+    "gpt2": lambda: transformers.GPT2Config(
+        vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=LENGTH, bos_token_id=BEGIN, eos_token_id=END
+    ),
+    "gpt_neox": lambda: transformers.GPTNeoXConfig(**SMALL),
+    "qwen2": lambda: transformers.Qwen2Config(**GQA),
+    "qwen3": lambda: transformers.Qwen3Config(**GQA, head_dim=16),
+    "opt": lambda: transformers.OPTConfig(
+        vocab_size=WORDS, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4, word_embed_proj_dim=32,
+        max_position_embeddings=LENGTH, bos_token_id=BEGIN, eos_token_id=END, pad_token_id=None,
+    ),
+    "phi": lambda: transformers.PhiConfig(**SMALL),
+    "olmo2": lambda: transformers.Olmo2Config(**GQA),
+    "gemma": lambda: transformers.GemmaConfig(**GQA, head_dim=16),
+    "gemma2": lambda: transformers.Gemma2Config(**GQA, head_dim=16, sliding_window=32),
+    "mistral": lambda: transformers.MistralConfig(**GQA, sliding_window=16),
+    "bloom": lambda: transformers.BloomConfig(
+        vocab_size=WORDS, hidden_size=32, n_layer=2, n_head=4, bos_token_id=BEGIN, eos_token_id=END
+    ),
+    "mamba": lambda: transformers.MambaConfig(
+        vocab_size=WORDS, hidden_size=32, num_hidden_layers=2, state_size=8, bos_token_id=BEGIN, eos_token_id=END
+    ),
+    "t5": lambda: transformers.T5Config(
+        vocab_size=WORDS, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=BEGIN,
+        eos_token_id=END, pad_token_id=BEGIN,
+    ),
+}  # fmt: skip
+
+
+def build(kind: str, seed: int = 0) -> Any:
+    """A model with random weights, far enough from even chances that its choices mean something."""
+    torch.manual_seed(seed)
+    config = CONFIGS[kind]()
+    maker = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
+    model = maker.from_config(config, dtype=torch.float32).eval()
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.dim() > 1:
+                weights.mul_(4.0)
+    return model
+
+
+@cache
+def plain(kind: str) -> Any:
+    """The model as transformers has it; it is not handed to `HF`, which changes how it attends."""
+    return build(kind)
+
+
+@cache
+def words(begins: bool = False) -> Any:
+    """A tokenizer whose words are w3, w4 …, and that begins every text if it is told so."""
+    vocabulary = {"<s>": BEGIN, "</s>": END, "<unk>": UNKNOWN} | {f"w{n}": n for n in range(3, WORDS)}
+    made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if begins:
+        made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", BEGIN)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, bos_token="<s>", eos_token="</s>", unk_token="<unk>", clean_up_tokenization_spaces=False
+    )
+
+
+@cache
+def ours(kind: str, **given: Any) -> HF:
+    return HF(build(kind), tokenizer=words(), **given)
+
+
+def text(tokens: Sequence[int]) -> str:
+    return " ".join(f"w{token}" for token in tokens)
+
+
+def numbers(written: str) -> list[int]:
+    """The tokens of such a text."""
+    return [int(word[1:]) for word in written.split()]
+
+
+def answers(model: Any, requests: Sequence[Request]) -> list[Response]:
+    """What a model answers, request by request; each is answered once."""
+
+    async def ask() -> list[Response]:
+        found: dict[int, Response] = {}
+        async for several in model.answer(requests):
+            for number, response in several:
+                assert number not in found, "answered twice"
+                found[number] = response
+        return [found[number] for number in range(len(requests))]
+
+    return asyncio.run(ask())
+
+
+def likelihood(model: Any, context: Sequence[int], continuation: Sequence[int]) -> tuple[float, bool]:
+    """Of `transformers`, one sequence at a time."""
+    whole = [*context, *continuation]
+    with torch.no_grad():
+        logits = model(torch.tensor([whole[:-1]])).logits[0, len(context) - 1 :]
+    scores, wanted = logits.log_softmax(-1), torch.tensor(continuation)
+    return float(scores.gather(1, wanted[:, None]).sum()), bool((scores.argmax(-1) == wanted).all())
+
+
+def generated(model: Any, prompt: Sequence[int], new: int) -> list[int]:
+    """What `generate` writes after a prompt, without the token that ends it."""
+    made = model.generate(
+        torch.tensor([list(prompt)]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), max_new_tokens=new,
+        do_sample=False, pad_token_id=UNKNOWN, eos_token_id=END, bos_token_id=BEGIN,
+    )[0].tolist()  # fmt: skip
+    made = made[1:] if model.config.is_encoder_decoder else made[len(prompt) :]
+    return made[: made.index(END)] if END in made else made

@@ -1,0 +1,257 @@
+"""Log-likelihoods of the `hf` backend, next to plain forwards of transformers: whatever is shared, packed, kept or split."""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.models.embedded import BUNDLED
+from assay.models.hf import HF
+from assay.models.windows import Pair
+from assay.records import Failed, Likelihood, Loglikelihood, Rolling
+from hf_world import BEGIN, LENGTH, WORDS, answers, build, likelihood, ours, plain, text, words
+
+PACKED = ("llama", "gpt2", "gpt_neox", "qwen2", "qwen3", "opt", "phi", "olmo2", "gemma")
+TOLD = {
+    "gemma2": "slides over 32 tokens",
+    "mistral": "slides over 16 tokens",
+    "bloom": "has an attention of its own",
+    "mamba": "has layers of linear_attention",
+}
+Tokens = list[int]
+
+
+def few_shot(questions: int = 8, shots: int = 60, seed: int = 0) -> list[tuple[Tokens, Tokens]]:
+    """Questions behind the same examples; four choices of one token, then four of several."""
+    draw = random.Random(seed)
+
+    def some(count: int) -> Tokens:
+        return [draw.randrange(3, WORDS) for _ in range(count)]
+
+    examples, pairs = some(shots), []
+    for _ in range(questions):
+        context = examples + some(draw.randint(1, 12))
+        pairs += [(context, some(1)) for _ in range(4)] + [(context, some(draw.randint(2, 6))) for _ in range(4)]
+    return pairs
+
+
+def asked(pairs: list[tuple[Tokens, Tokens]]) -> list[Any]:
+    return [Loglikelihood(text(context), " " + text(continuation)) for context, continuation in pairs]
+
+
+def check(model: HF, kind: str, pairs: list[tuple[Tokens, Tokens]]) -> None:
+    for (context, continuation), found in zip(pairs, answers(model, asked(pairs)), strict=True):
+        assert isinstance(found, Likelihood), found
+        value, greedy = likelihood(plain(kind), context or [BEGIN], continuation)
+        assert found.value == pytest.approx(value, abs=1e-4 * len(continuation))
+        assert found.greedy is greedy
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_shared_prefixes_give_the_numbers_of_a_plain_forward(kind: str) -> None:
+    assert ours(kind).remarks == {}
+    check(ours(kind), kind, few_shot())
+
+
+@pytest.mark.parametrize("kind", TOLD)
+def test_a_model_whose_attention_is_its_own_is_asked_plainly_and_that_is_told(kind: str) -> None:
+    assert TOLD[kind] in ours(kind).remarks["loglikelihood"]
+    check(ours(kind), kind, few_shot(3))
+
+
+def test_a_soft_cap_without_a_window_is_asked_plainly_and_that_is_told() -> None:
+    model = build("gemma2")
+    model.config.layer_types = ["full_attention"] * 2
+    made = HF(model, tokenizer=words())
+    assert "a soft cap" in made.remarks["loglikelihood"]
+    assert model.config._attn_implementation == plain("gemma2").config._attn_implementation, "it attends as it did"
+    pairs = [(context[:20], continuation) for context, continuation in few_shot(2)]
+    check(made, "gemma2", pairs)  # shorter than the window of the reference
+
+
+def test_prefixes_are_not_shared_where_that_is_not_wanted() -> None:
+    model = HF(build("llama"), tokenizer=words(), share_prefixes=False)
+    check(model, "llama", few_shot(3))
+    computed = sum(each.usage.read - each.usage.stored for each in answers(model, asked(few_shot(3, seed=9))))  # type: ignore[union-attr]
+    assert computed > 3 * unique(few_shot(3, seed=9))
+
+
+# trees of contexts and continuations of all shapes
+
+
+TOKEN = st.integers(
+    3, 9
+)  # few words: contexts that begin alike, and some that are the beginning of others, come by themselves
+BEGINNINGS = st.lists(st.lists(TOKEN, min_size=0, max_size=25), min_size=1, max_size=3)
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[tuple[Tokens, Tokens]]:
+    stems = draw(BEGINNINGS)
+    contexts = [stem + draw(st.lists(TOKEN, max_size=12)) for stem in stems for _ in range(draw(st.integers(1, 3)))]
+    contexts += [context[: len(context) // 2] for context in contexts[:1]]
+    choices = st.one_of(st.lists(TOKEN, min_size=1, max_size=1), st.lists(TOKEN, min_size=2, max_size=15))
+    pairs = [(context, draw(choices)) for context in contexts for _ in range(draw(st.integers(1, 4)))]
+    return draw(st.permutations(pairs + pairs[:2]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(trees(), st.sampled_from([1, 7, 40, 200, 10_000]), st.integers(1, 20))
+def test_any_tree_at_any_budget_of_tokens_is_read_as_one_by_one(
+    pairs: list[tuple[Tokens, Tokens]], budget: int, chunk: int
+) -> None:
+    """In chunks of any size, so that prefixes are kept for those that come later."""
+    reader = ours("llama")._asker.reader  # type: ignore[attr-defined]
+    reader.memory.tokens = reader.memory.most = budget
+    named: list[Pair] = [(n, [BEGIN, *context], continuation) for n, (context, continuation) in enumerate(pairs)]
+    chunks = [named[start : start + chunk] for start in range(0, len(named), chunk)]
+    found = {each.number: each for several in reader.read(chunks) for each in several}
+    assert sorted(found) == list(range(len(pairs)))
+    for number, (context, continuation) in enumerate(pairs):
+        value, greedy = likelihood(plain("llama"), [BEGIN, *context], continuation)
+        assert found[number].value == pytest.approx(value, abs=1e-4 * len(continuation))
+        assert found[number].greedy is greedy
+        assert found[number].read == len(context) + len(continuation)
+        assert 0 <= found[number].stored <= found[number].read
+
+
+def unique(pairs: list[tuple[Tokens, Tokens]]) -> int:
+    """The tokens that cannot be computed fewer: each beginning of a sequence, but for its last token, once."""
+    return len({tuple((context + rest)[:n]) for context, rest in pairs for n in range(1, len(context + rest))})
+
+
+def forwarded(model: Any, run: Any) -> int:
+    """How many tokens a model embeds while something is done."""
+    counted: list[int] = []
+    hook = model.get_input_embeddings().register_forward_hook(
+        lambda module, given, made: counted.append(given[0].numel())
+    )
+    run()
+    hook.remove()
+    return sum(counted)
+
+
+@pytest.mark.parametrize("batch_size", [None, 1, 4])
+def test_every_shared_token_of_a_few_shot_task_is_computed_once(batch_size: int | None) -> None:
+    pairs = [pair for subject in range(3) for pair in few_shot(25, 150, seed=subject)]
+    model = build("llama")
+    made = HF(model, tokenizer=words(), batch_size=batch_size)
+    found: list[Any] = []
+    computed = forwarded(model, lambda: found.extend(answers(made, asked(pairs))))
+    assert computed <= 1.05 * unique(pairs)
+    assert computed == sum(each.usage.read - each.usage.stored for each in found), "what is told is what was done"
+    assert sum(each.usage.read for each in found) == sum(len(context) + len(rest) - 1 for context, rest in pairs)
+
+
+def test_a_prefix_is_kept_for_requests_that_come_in_a_later_chunk() -> None:
+    pairs = few_shot(60, 100)  # 480 requests: the first 256 go ahead
+    model = build("llama")
+    made = HF(model, tokenizer=words())
+    assert forwarded(model, lambda: answers(made, asked(pairs))) <= 1.05 * unique(pairs)
+
+
+# texts as a whole
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral"])
+@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("length", [1, LENGTH, LENGTH + 1, 3 * LENGTH + 5])
+def test_a_whole_text_is_read_in_windows_each_token_once_behind_one_token_that_begins(
+    kind: str, begins: bool, length: int
+) -> None:
+    """Windows that do not overlap, the last a full one: lm-eval's definition, but with one BOS where it has two."""
+    draw = random.Random(length)
+    tokens = [draw.randrange(3, WORDS) for _ in range(length)]
+    model = HF(build(kind), tokenizer=words(begins))
+    [found] = answers(model, [Rolling(text(tokens))])
+    assert isinstance(found, Likelihood)
+    total, done, seen = 0.0, 0, [BEGIN, *tokens]
+    while done < length:
+        size = min(LENGTH, length - done)
+        start = max(0, done + size - LENGTH)  # in `seen`, where everything stands one further
+        total += likelihood(plain(kind), seen[start : done + 1], seen[done + 1 : done + size + 1])[0]
+        done += size
+    assert found.value == pytest.approx(total, abs=1e-4 * length)
+
+
+def test_texts_without_a_token_are_certain_and_nothing_is_asked() -> None:
+    assert answers(ours("llama"), [Rolling(""), Loglikelihood("w3 w4", "")]) == [Likelihood(0.0, True)] * 2
+
+
+# what is too long
+
+
+def test_a_context_that_is_too_long_fails_alone_or_loses_its_beginning_and_that_is_counted() -> None:
+    draw = random.Random(1)
+    long = [draw.randrange(3, WORDS) for _ in range(LENGTH + 10)]
+    pairs = [(long, [5, 6]), ([7, 8], [9])]
+    failed, short = answers(ours("llama"), asked(pairs))
+    assert isinstance(failed, Failed)
+    assert f"more than the model's {LENGTH}" in failed.reason
+    assert isinstance(short, Likelihood)
+    cut, short = answers(ours("llama", over_length="truncate"), asked(pairs))
+    assert isinstance(cut, Likelihood)
+    assert cut.usage is not None
+    assert cut.usage.cut == 11
+    value, _ = likelihood(plain("llama"), long[11:], [5, 6])  # lm-eval keeps the last max_length + 1 tokens
+    assert cut.value == pytest.approx(value, abs=2e-4)
+    assert isinstance(short, Likelihood)
+    assert short.usage is not None
+    assert short.usage.cut == 0
+
+
+# models that read one text and write another
+
+
+def seq2seq_likelihood(context: Tokens, continuation: Tokens) -> float:
+    start = plain("t5").config.decoder_start_token_id
+    with torch.no_grad():
+        logits = plain("t5")(
+            input_ids=torch.tensor([context]), decoder_input_ids=torch.tensor([[start, *continuation[:-1]]])
+        ).logits[0]
+    return float(logits.log_softmax(-1).gather(1, torch.tensor(continuation)[:, None]).sum())
+
+
+def test_a_model_that_reads_one_text_and_writes_another_gives_the_likelihood_of_the_second() -> None:
+    pairs = few_shot(3, 20)
+    for (context, continuation), found in zip(pairs, answers(ours("t5"), asked(pairs)), strict=True):
+        assert isinstance(found, Likelihood)
+        assert found.value == pytest.approx(seq2seq_likelihood(context, continuation), abs=1e-4 * len(continuation))
+    assert not ours("t5").can.rolling
+
+
+def test_both_texts_of_such_a_model_may_be_as_long_as_it_is() -> None:
+    model = HF(build("t5"), tokenizer=words(), max_length=20)
+    pairs = [(list(range(3, 23)), list(range(30, 50))), (list(range(3, 24)), [5])]
+    whole, long = answers(model, asked(pairs))
+    assert isinstance(whole, Likelihood)
+    assert whole.value == pytest.approx(seq2seq_likelihood(*pairs[0]), abs=2e-3)
+    assert isinstance(long, Failed)
+    cutting = HF(build("t5"), tokenizer=words(), max_length=20, over_length="truncate")
+    [_, cut] = answers(cutting, asked(pairs))
+    assert isinstance(cut, Likelihood)
+    assert cut.usage is not None
+    assert cut.usage.cut == 1
+    assert cut.value == pytest.approx(seq2seq_likelihood(pairs[1][0][1:], [5]), abs=1e-4)
+
+
+def test_the_bundled_folder_read_by_transformers_gives_what_the_embedded_model_gives() -> None:
+    from assay.models.embedded import Embedded
+
+    draw = random.Random(2)
+    shots = "2 + 3 = 5\n\nOne fox, two foxes\n\n"
+    requests: list[Any] = [
+        Loglikelihood(f"{shots}{draw.randint(1, 99)} + {draw.randint(1, 9)} =", f" {draw.randint(1, 120)}")
+        for _ in range(60)
+    ]
+    requests += [Rolling("Anna went to the park. " * 5), Loglikelihood("", "One fish"), Loglikelihood("2 + ", "3")]
+    model = HF(str(BUNDLED), dtype="float32")
+    for mine, other in zip(answers(model, requests), answers(Embedded(), requests), strict=True):
+        assert isinstance(mine, Likelihood)
+        assert isinstance(other, Likelihood)
+        assert mine.usage is not None
+        assert mine.value == pytest.approx(other.value, abs=1e-4 * mine.usage.read)
+        assert mine.greedy is other.greedy

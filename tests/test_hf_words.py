@@ -1,0 +1,235 @@
+"""Texts to tokens under the `hf` backend: lm-eval's rule at the joint, what begins a text there once, and the shortcut for texts
+that begin alike, which must change nothing."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from assay.models.embedded import BUNDLED
+from assay.models.hf import HF
+from assay.models.hf_words import Words
+from assay.models.tokens import encode_pair
+from assay.records import Likelihood, Loglikelihood, Rolling
+from hf_world import BEGIN, answers, build, likelihood, plain, words
+
+PAGES = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
+LLAMA_3 = Regex(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+SPECIAL = ["<s>", "</s>", "[UNK]", "<|im_start|>"]
+
+
+@cache
+def corpus() -> list[str]:
+    return [page.read_text() for page in PAGES]
+
+
+def bpe(splitter: Any, *, begins: bool = False, ends: bool = False, normalizer: Any = None) -> Any:
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer, made.decoder = splitter, decoders.ByteLevel()
+    if normalizer is not None:
+        made.normalizer = normalizer
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(
+        corpus(), trainers.BpeTrainer(vocab_size=1500, initial_alphabet=alphabet, special_tokens=SPECIAL)
+    )
+    return finished(made, begins, ends)
+
+
+def finished(made: Tokenizer, begins: bool = False, ends: bool = False) -> Any:
+    if begins or ends:
+        shape = f"{'<s> ' if begins else ''}$A{' </s>' if ends else ''}"
+        made.post_processor = processors.TemplateProcessing(single=shape, special_tokens=[("<s>", 0), ("</s>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, bos_token="<s>", eos_token="</s>", additional_special_tokens=["<|im_start|>"]
+    )
+
+
+def word_pieces() -> Any:
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    made.train_from_iterator(corpus(), trainers.WordPieceTrainer(vocab_size=1500, special_tokens=SPECIAL))
+    return finished(made, begins=True, ends=True)
+
+
+def byte_level(regex: bool = True) -> Any:
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=regex)
+
+
+def split(pattern: Any) -> Any:
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(pattern, "isolated"), byte_level(False)])
+
+
+MAKERS = {
+    "gpt-2": lambda: bpe(byte_level()),
+    "llama-3": lambda: bpe(split(LLAMA_3), begins=True),
+    "metaspace": lambda: bpe(pre_tokenizers.Metaspace(), begins=True),
+    "lower case": lambda: bpe(split(LLAMA_3), normalizer=normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])),
+    "with an end": lambda: bpe(byte_level(), begins=True, ends=True),
+    "one word": lambda: bpe(byte_level(False)),
+    "digits": lambda: bpe(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level()])),
+    "word pieces": word_pieces,
+    "words": lambda: words(True),
+    "bundled": lambda: AutoTokenizer.from_pretrained(BUNDLED),
+}  # fmt: skip
+SHORTCUT = {"gpt-2", "llama-3", "lower case", "digits", "with an end", "words", "bundled"}
+
+
+@cache
+def tokenizer(kind: str) -> Any:
+    return MAKERS[kind]()
+
+
+ODD = st.sampled_from([
+    " ", "  ", "\n", "\n\n", "\t", " \n ", "é", "e\u0301", "日本語", "🙂", "\u00a0", "\u200b", "ﬁ", "İ", "<s>", "</s>", "<|im_start|>",
+    "'s", "'S", "12345", "1 2", "a b", "Answer:", "\r\n", "", ".", "w5 w6", "ſ",
+])  # fmt: skip
+
+
+@st.composite
+def passages(draw: st.DrawFn, least: int = 0, most: int = 300) -> str:
+    """Some of the documents, with odd things in it."""
+    page = corpus()[draw(st.integers(0, len(corpus()) - 1))]
+    start, size = draw(st.integers(0, len(page))), draw(st.integers(least, most))
+    made = page[start : start + size]
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(made)))
+        made = made[:at] + draw(st.one_of(ODD, st.text(max_size=5))) + made[at:]
+    return made
+
+
+@st.composite
+def tasks(draw: st.DrawFn) -> list[tuple[str, str]]:
+    """Contexts that begin alike, each with a few continuations, as few-shot tasks have them."""
+    heads = [draw(passages(0, 500)) for _ in range(draw(st.integers(1, 2)))]
+    contexts = [head + draw(passages(0, 80)) for head in heads for _ in range(draw(st.integers(1, 3)))] + heads[:1]
+    return [(context, draw(passages(1, 25)) or "x") for context in contexts for _ in range(draw(st.integers(1, 3)))]
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@settings(max_examples=25, deadline=None)
+@given(several=tasks())
+def test_many_texts_at_once_have_the_tokens_they_have_alone(kind: str, several: list[tuple[str, str]]) -> None:
+    at_once, alone = Words(tokenizer(kind)), Words(tokenizer(kind))
+    at_once.prime((context for context, _ in several), several)
+    for context, continuation in several:
+        assert at_once.encode(context) == alone.encode(context)
+        assert at_once.pair(context, continuation) == encode_pair(alone.encode, context, continuation, alone.prefix)
+
+
+def test_the_shortcut_is_taken_where_words_are_split_first_and_nowhere_else() -> None:
+    assert {kind for kind in MAKERS if Words(tokenizer(kind))._splits_words} == SHORTCUT
+
+
+@pytest.mark.parametrize("kind", sorted(SHORTCUT - {"with an end"}))
+def test_what_texts_share_is_turned_into_tokens_once(kind: str) -> None:
+    """Twenty questions behind one long beginning: the tokenizer sees little more than one of them."""
+    head = "".join(corpus())[:20_000] + "\n\nThe question is this one and no other, "
+    several = [
+        (f"{head}{number} and some more words. Answer:", f" {choice}") for number in range(20) for choice in "ABCD"
+    ]
+    made = Words(tokenizer(kind))
+    seen: list[int] = []
+    encoded = made._encoded
+
+    def counted(texts: Any, special: bool) -> list[list[int]]:
+        seen.extend(map(len, texts))
+        return encoded(texts, special)
+
+    made._encoded = counted  # type: ignore[method-assign]
+    made.prime((), several)
+    assert sum(seen) < 2.5 * len(head), f"{sum(seen)} letters instead of {sum(map(len, map(''.join, several)))}"
+
+
+# what begins a text
+
+
+def counted_begin(kind: str, **given: Any) -> Any:
+    return Words(tokenizer(kind), **given)
+
+
+@pytest.mark.parametrize("given_", [{}, {"add_bos": True}, {"add_bos": False}])
+@pytest.mark.parametrize("text", ["One fish", "<s>One fish", "<s> One fish", ""])
+@pytest.mark.parametrize("kind", ["llama-3", "metaspace", "gpt-2"])
+def test_what_begins_a_text_is_there_once_at_most_and_in_front(kind: str, text: str, given_: dict[str, Any]) -> None:
+    tokens = counted_begin(kind, **given_).encode(text)
+    adds = kind != "gpt-2" and given_.get("add_bos") is not False
+    assert tokens.count(0) == (1 if text.startswith("<s>") or adds else 0)
+    assert 0 not in tokens[1:]
+
+
+@pytest.mark.parametrize("add_bos", [None, True, False])
+@pytest.mark.parametrize("kind", ["llama-3", "gpt-2"])
+def test_a_text_without_context_is_seen_behind_one_token_that_begins(kind: str, add_bos: bool | None) -> None:
+    made = counted_begin(kind, add_bos=add_bos)
+    bare = made.encode_bare("One fish")
+    assert made.pair("", "One fish") == ([0], bare)
+    assert made.pair("<s>", "One fish") == ([0], bare)
+    assert made.pair("", "<s>One fish") == ([0], bare)
+    assert counted_begin(kind, add_bos=add_bos, prefix_token=7).pair("", "One fish")[0][-1:] in ([7], [0])
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_prefix_token_of_ones_own_stands_where_there_is_no_context(begins: bool) -> None:
+    model = HF(build("llama"), tokenizer=words(), prefix_token_id=9)
+    found = answers(model, [Loglikelihood("", "w5 w6"), Rolling("w5 w6")])
+    expected = likelihood(plain("llama"), [9], [5, 6])[0]
+    assert [each.value for each in found] == pytest.approx([expected] * 2, abs=2e-4)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", ["w5 w6", "<s> w5 w6"])
+@pytest.mark.parametrize("add_bos", [None, True, False])
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_whole_text_is_behind_one_token_that_begins_whoever_puts_it_there(
+    begins: bool, add_bos: bool | None, text: str
+) -> None:
+    """lm-eval has two where the tokenizer adds one."""
+    [found] = answers(HF(build("llama"), tokenizer=words(begins), add_bos_token=add_bos), [Rolling(text)])
+    assert isinstance(found, Likelihood)
+    assert found.value == pytest.approx(likelihood(plain("llama"), [BEGIN], [5, 6])[0], abs=2e-4)
+
+
+def test_a_template_that_writes_what_begins_a_text_gets_no_second_one() -> None:
+    made = words().__class__(tokenizer_object=words(True).backend_tokenizer, bos_token="<s>", eos_token="</s>")
+    made.chat_template = "{{ bos_token }}{% for m in messages %} {{ m.content }}{% endfor %}"
+    model = HF(build("llama"), tokenizer=made)
+    prompt = model.chat_template([{"role": "user", "content": "w5 w6"}], True)
+    [found] = answers(model, [Loglikelihood(prompt, " w7")])
+    assert isinstance(found, Likelihood)
+    assert found.value == pytest.approx(likelihood(plain("llama"), [BEGIN, 5, 6], [7])[0], abs=1e-4)
+
+
+def test_a_system_message_that_a_template_refuses_is_left_out_as_by_lm_eval() -> None:
+    made = words().__class__(tokenizer_object=words(True).backend_tokenizer, bos_token="<s>", eos_token="</s>")
+    made.chat_template = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}{% endfor %}"
+    model = HF(build("llama"), tokenizer=made)
+    assert model.chat_template([{"role": "system", "content": "w3"}, {"role": "user", "content": "w5"}], True) == "w5"
+
+
+def test_a_slow_tokenizer_gives_what_a_fast_one_gives() -> None:
+    class Slow:
+        """The same tokenizer without what makes it fast."""
+
+        is_fast = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(words(True), name)
+
+    pairs = [("w5 w6 ", "w7"), ("", "w7 w8"), ("w5", " w9 w10")]
+    slow, fast = Words(Slow()), Words(words(True))
+    for made in (slow, fast):
+        made.prime((), pairs)
+    assert [slow.pair(*each) for each in pairs] == [fast.pair(*each) for each in pairs]
+    assert slow.decode([0, 5, 6]) == fast.decode([0, 5, 6])
+
+
+def test_tokens_are_counted_with_those_that_begin() -> None:
+    assert HF(build("llama"), tokenizer=words(True)).count_tokens("w5 w6") == 3
+    assert torch.get_num_threads() == 1

@@ -1,0 +1,350 @@
+"""Texts of the `hf` backend, next to `generate` of transformers: at any number of slots, with stops, limits and random numbers."""
+
+import random
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.models.embedded import BUNDLED
+from assay.models.hf import HF
+from assay.models.slots import Draw
+from assay.models.writing import NOT_NUMBERS, Writing
+from assay.records import Failed, Generate, Text
+from hf_world import BEGIN, END, LENGTH, WORDS, answers, build, generated, numbers, ours, plain, text, words
+
+EVERY = ("llama", "gpt2", "gpt_neox", "qwen2", "opt", "gemma", "gemma2", "mistral", "bloom", "mamba", "t5")
+
+
+def prompts(count: int, seed: int = 0, shared: int = 20) -> list[list[int]]:
+    draw = random.Random(seed)
+    examples = [draw.randrange(3, WORDS) for _ in range(shared)]
+    return [examples + [draw.randrange(3, WORDS) for _ in range(draw.randint(1, 30))] for _ in range(count)]
+
+
+def greedy(tokens: list[int], **params: Any) -> Generate:
+    return Generate(text(tokens), {"until": [], "do_sample": False, **params})
+
+
+def written(response: Any) -> list[int]:
+    """The tokens of a text; special ones are not in it."""
+    assert isinstance(response, Text), response
+    return numbers(response.text)
+
+
+def ordinary(tokens: list[int]) -> list[int]:
+    return [token for token in tokens if token > 2]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_greedy_texts_are_those_of_generate(kind: str) -> None:
+    several = prompts(7)
+    for tokens, found in zip(
+        several, answers(ours(kind), [greedy(each, max_gen_toks=20) for each in several]), strict=True
+    ):
+        assert written(found) == ordinary(generated(plain(kind), tokens, 20))
+
+
+@cache
+def expected_texts() -> tuple[list[list[int]], list[int], list[list[int]]]:
+    several = [*prompts(20, seed=1), *prompts(10, seed=2, shared=0), *prompts(3, seed=1)]
+    limits = [random.Random(n).choice([1, 2, 15, 16, 17, 40]) for n in range(len(several))]
+    return (
+        several,
+        limits,
+        [generated(plain("llama"), each, limit) for each, limit in zip(several, limits, strict=True)],
+    )
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 8, 64])
+def test_texts_are_the_same_at_any_number_of_slots(slots: int) -> None:
+    several, limits, expected = expected_texts()
+    requests = [greedy(each, max_gen_toks=limit) for each, limit in zip(several, limits, strict=True)]
+    found = answers(ours("llama", batch_size=slots), requests)
+    assert [written(each) for each in found] == [ordinary(each) for each in expected]
+    ends = ["length" if len(each) == limit else "stop" for each, limit in zip(expected, limits, strict=True)]
+    assert [each.finish for each in found] == ends  # type: ignore[union-attr]
+    assert {"length"} <= set(ends)
+
+
+def test_a_text_ends_with_the_token_that_ends_texts() -> None:
+    model, prompted = build("llama"), prompts(12, seed=4)
+    common = Counter(token for each in prompted for token in set(generated(plain("llama"), each, 30))).most_common(1)[
+        0
+    ][0]
+    with torch.no_grad():
+        model.lm_head.weight[END] = 1.01 * model.lm_head.weight[common]
+    expected = [generated(model, each, 30) for each in prompted]
+    assert sum(len(each) < 30 for each in expected) > 0, "some end by themselves"
+    found = answers(HF(model, tokenizer=words()), [greedy(each, max_gen_toks=30) for each in prompted])
+    assert [written(each) for each in found] == [ordinary(each) for each in expected]
+    assert [each.finish for each in found] == ["stop" if len(each) < 30 else "length" for each in expected]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"])
+def test_a_limit_may_be_given_by_any_of_its_names(name: str) -> None:
+    [found] = answers(ours("llama"), [greedy([5, 6, 7], **{name: 3})])
+    assert len(written(found)) == 3
+
+
+# where a text may not go on: positions that a model has not
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "opt", "llama"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_texts_go_on_to_the_last_position_of_a_model_and_no_further(kind: str, shared: bool) -> None:
+    """GPT-2 and OPT look positions up in a table: one beyond it is an error."""
+    model = HF(build(kind), tokenizer=words(), share_prefixes=shared)
+    long, short = prompts(1, seed=3, shared=LENGTH - 40)[0], [5, 6]
+    found = answers(
+        model, [greedy(long, max_gen_toks=300), greedy(short, max_gen_toks=250), greedy(long[1:], max_gen_toks=1)]
+    )
+    room = LENGTH - len(long)
+    assert written(found[0]) == ordinary(generated(plain(kind), long, room))
+    assert written(found[1]) == ordinary(generated(plain(kind), short, 250))
+    assert found[0].usage.written == room  # type: ignore[union-attr]
+
+
+def test_a_prompt_that_is_too_long_fails_alone_or_loses_its_beginning_and_that_is_counted() -> None:
+    long, short = prompts(1, seed=3, shared=LENGTH + 20)[0], [5, 6]
+    failed, fine = answers(ours("llama"), [greedy(long, max_gen_toks=8), greedy(short, max_gen_toks=8)])
+    assert isinstance(failed, Failed)
+    assert f"{len(long)} tokens are more than the model's {LENGTH}" in failed.reason
+    assert written(fine)
+    cut, fine = answers(
+        ours("llama", over_length="truncate"), [greedy(long, max_gen_toks=8), greedy(short, max_gen_toks=8)]
+    )
+    assert written(cut) == ordinary(generated(plain("llama"), long[len(long) - (LENGTH - 8) :], 8))  # as lm-eval cuts
+    assert (cut.usage.cut, fine.usage.cut) == (len(long) - (LENGTH - 8), 0)  # type: ignore[union-attr]
+
+
+def test_a_model_that_reads_one_text_and_writes_another_may_read_and_write_as_much_as_it_can_hold() -> None:
+    model = HF(build("t5"), tokenizer=words(), max_length=20)
+    several = [list(range(3, 23)), list(range(3, 24))]
+    whole, long = answers(model, [greedy(each, max_gen_toks=20) for each in several])
+    assert written(whole) == ordinary(generated(plain("t5"), several[0], 20))
+    assert isinstance(long, Failed)
+
+
+# stops
+
+
+@cache
+def bundled() -> HF:
+    return HF(str(BUNDLED), dtype="float32")
+
+
+def test_a_text_ends_at_the_first_token_that_completes_a_stop_and_is_cut_exactly_before_it() -> None:
+    """Stops that begin or end within a token, span several, overlap, or never come."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(BUNDLED), AutoTokenizer.from_pretrained(BUNDLED)
+    prompt, draw = "Anna went to the", random.Random(0)
+    given = torch.tensor([tokenizer.encode(prompt)])
+    tokens = model.float().generate(given, max_new_tokens=40, do_sample=False)[0, given.shape[1] :].tolist()
+    texts = [tokenizer.decode(tokens[:count], skip_special_tokens=True) for count in range(1, 41)]
+    requests, expected = [], []
+    for _ in range(150):
+        starts = [draw.randrange(len(texts[-1]) - 2) for _ in range(draw.randint(1, 3))]
+        stops = [texts[-1][start : start + draw.randint(1, 9)] for start in starts] + ["never in it"]
+        ended = next(each for each in texts if any(stop in each for stop in stops))
+        requests.append(Generate(prompt, {"until": stops, "max_gen_toks": 40, "do_sample": False}))
+        expected.append((ended[: min(ended.find(stop) for stop in stops if stop in ended)], "stop"))
+    found = answers(bundled(), requests)
+    assert [(each.text, each.finish) for each in found] == expected  # type: ignore[union-attr]
+    assert len({text for text, _ in expected}) > 20
+
+
+def test_a_stop_that_is_a_special_token_ends_a_text_though_it_is_not_in_it() -> None:
+    several = prompts(30, seed=6)
+    texts = [generated(plain("llama"), each, 25) for each in several]
+    model = build("llama")
+    tokenizer = words().__class__(tokenizer_object=words().backend_tokenizer, bos_token="<s>", eos_token="</s>")
+    with_stop, stop = next((each, token) for each in texts for token in each[3:] if each.index(token) > 2)
+    tokenizer.add_special_tokens({"additional_special_tokens": [f"w{stop}"]})
+    [found] = answers(
+        HF(model, tokenizer=tokenizer),
+        [greedy(several[texts.index(with_stop)], max_gen_toks=25, until=["no", f"w{stop}"])],
+    )
+    assert isinstance(found, Text)
+    assert numbers(found.text) == with_stop[: with_stop.index(stop)]
+    assert found.finish == "stop"
+
+
+# random numbers
+
+
+def sampled(tokens: list[int], repeat: int = 0, **params: Any) -> Generate:
+    return Generate(text(tokens), {"until": [], "do_sample": True, "max_gen_toks": 20, **params}, repeat)
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral"])
+def test_what_is_drawn_depends_on_prompt_and_repeat_alone(kind: str) -> None:
+    """Not on the order, the slots, or who is written beside it."""
+    several = [sampled(each, repeat, temperature=0.9) for each in prompts(6, seed=5) for repeat in range(3)]
+    expected = [written(each) for each in answers(ours(kind), several)]
+    assert len({tuple(each) for each in expected}) == len(several), "repeats differ"
+    shuffled = list(range(len(several)))
+    random.Random(0).shuffle(shuffled)
+    for slots in (1, 4, 64):
+        mixed = [several[number] for number in shuffled] + [
+            greedy(each, max_gen_toks=30) for each in prompts(3, seed=8)
+        ]
+        found = answers(ours(kind, batch_size=slots), mixed)
+        assert [written(each) for each in found[: len(several)]] == [expected[number] for number in shuffled]
+    [alone] = answers(ours(kind), several[4:5])
+    assert written(alone) == expected[4]
+
+
+def test_repeats_of_a_prompt_share_its_reading() -> None:
+    tokens = prompts(1, seed=5, shared=80)[0]
+    model = build("llama")
+    made, counted = HF(model, tokenizer=words()), list[int]()
+    model.get_input_embeddings().register_forward_hook(lambda module, given, made: counted.append(given[0].numel()))
+    found = answers(made, [sampled(tokens, repeat, max_gen_toks=1) for repeat in range(8)])
+    assert counted[0] == len(tokens), "the prompt is read once"
+    assert [each.usage.read - each.usage.stored for each in found] == [len(tokens)] + [0] * 7  # type: ignore[union-attr]
+
+
+def warped(logits: Any, temperature: float, top_p: float, top_k: int) -> Any:
+    """Probabilities by transformers' own rules, in the order in which `generate` applies them."""
+    from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    scores = TemperatureLogitsWarper(temperature)(None, logits)
+    if top_k:
+        scores = TopKLogitsWarper(top_k)(None, scores)
+    if top_p < 1:
+        scores = TopPLogitsWarper(top_p)(None, scores)
+    return scores.softmax(-1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(-32, 32), min_size=2, max_size=12, unique=True), st.floats(0.2, 3.0), st.floats(0.05, 1.0),
+    st.integers(0, 6),
+)  # fmt: skip
+def test_tokens_are_drawn_with_the_probabilities_that_temperature_top_k_and_top_p_leave(
+    values: list[int], temperature: float, top_p: float, top_k: int
+) -> None:
+    logits = torch.tensor([values]) / 4
+    params = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": top_k}
+    draw, steps = Draw(1, torch.device("cpu")), 2000
+    draw.set([0], [Writing(0, Generate("a", params), [1])])
+    even = (torch.arange(steps) + 0.5) / steps
+    slots = torch.zeros(steps, dtype=torch.long)
+    chosen = draw.choose(logits.expand(steps, -1), slots, even)
+    shares = np.bincount(chosen.numpy(), minlength=len(values)) / steps
+    expected = warped(logits, temperature, top_p, top_k)[0].numpy()
+    near_edge = np.isclose(
+        np.cumsum(np.sort(warped(logits, temperature, 1.0, top_k)[0].numpy())[::-1]), top_p, atol=1e-5
+    )
+    if not near_edge.any():  # where a sum is just top_p, rounding decides
+        assert shares == pytest.approx(expected, abs=2 / steps)
+
+
+def test_drawing_at_temperature_nought_takes_the_likeliest() -> None:
+    several = prompts(3, seed=7)
+    cold = answers(ours("llama"), [sampled(each, temperature=0.0) for each in several])
+    assert [written(each) for each in cold] == [ordinary(generated(plain("llama"), each, 20)) for each in several]
+
+
+def test_a_parameter_that_is_not_known_fails_its_request_and_no_other() -> None:
+    odd, fine = answers(ours("llama"), [greedy([5], num_beams=4), greedy([5], max_gen_toks=2)])
+    assert odd == Failed("this model does not know the parameter 'num_beams'")
+    assert written(fine)
+
+
+# thinking
+
+
+class Spelled:
+    """Tokens by number, decoded as letters."""
+
+    def __init__(self, letters: str) -> None:
+        self.letters = letters
+
+    def __call__(self, tokens: Any) -> str:
+        return "".join(self.letters[token] for token in tokens)
+
+
+def thought(said: str, *, limit: int = 200, until: tuple[str, ...] = ("\n",), at_once: int = 16) -> Text:
+    """What is made of a text that a model wrote by itself, a letter a token, and ended."""
+    letters = sorted(set(said))
+    writing = Writing(0, Generate("p", {"until": list(until), "max_gen_toks": limit}), [1], "</think>")
+    tokens = [letters.index(letter) for letter in said] + [len(letters)] * at_once
+    for start in range(0, len(tokens), at_once):
+        if not writing.finish:
+            writing.take(tokens[start : start + at_once], frozenset([len(letters)]), Spelled("".join(letters)))
+    response = writing.response()
+    assert isinstance(response, Text)
+    return response
+
+
+@pytest.mark.parametrize("at_once", [1, 16, 500])
+def test_stops_are_for_the_answer_and_thoughts_stand_apart(at_once: int) -> None:
+    found = thought("<think>one\ntwo</think> four\nfive", at_once=at_once)
+    assert (found.text, found.reasoning, found.finish) == ("four", "one\ntwo", "stop")
+
+
+def test_thinking_that_never_ends_is_no_answer() -> None:
+    found = thought("one\ntwo and three", limit=10)
+    assert (found.text, found.reasoning, found.finish) == ("", "one\ntwo an", "thinking")
+
+
+def test_a_model_that_does_not_think_answers_up_to_its_stop() -> None:
+    found = thought("four\nfive")
+    assert (found.text, found.reasoning, found.finish) == ("four", None, "stop")
+
+
+@pytest.mark.parametrize("named", ["number", "text"])
+def test_what_ends_thinking_may_be_a_special_token(named: str) -> None:
+    several = prompts(30, seed=6)
+    texts = [generated(plain("llama"), each, 25) for each in several]
+    chosen, token = next((each, token) for each in texts for token in each[3:] if 2 < each.index(token) < 20)
+    tokenizer = words().__class__(tokenizer_object=words().backend_tokenizer, bos_token="<s>", eos_token="</s>")
+    tokenizer.add_special_tokens({"additional_special_tokens": [f"w{token}"]})
+    model = HF(build("llama"), tokenizer=tokenizer, think_end_token=token if named == "number" else f"w{token}")
+    [found] = answers(model, [greedy(several[texts.index(chosen)], max_gen_toks=25)])
+    assert isinstance(found, Text)
+    last = len(chosen) - 1 - chosen[::-1].index(token)
+    assert numbers(found.text) == chosen[last + 1 :]
+
+
+# numbers that are none
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_logits_that_are_no_numbers_fail_the_text_they_would_have_made_and_no_other(shared: bool) -> None:
+    several = prompts(6, seed=9)
+    expected = [generated(plain("llama"), each, 12) for each in several]
+    bad = next(token for token in range(30, WORDS) if all(token not in each for each in several + expected))
+    several[2][-1] = bad
+    model = build("llama")
+    with torch.no_grad():
+        model.get_input_embeddings().weight[bad] = float("nan")
+    found = answers(
+        HF(model, tokenizer=words(), share_prefixes=shared), [greedy(each, max_gen_toks=12) for each in several]
+    )
+    assert found[2] == Failed(NOT_NUMBERS)
+    assert [written(each) for n, each in enumerate(found) if n != 2] == [
+        ordinary(each) for n, each in enumerate(expected) if n != 2
+    ]
+
+
+def test_what_a_model_would_write_behind_the_end_of_a_text_may_be_no_number() -> None:
+    writing = Writing(0, Generate("p", {"until": ["c"], "max_gen_toks": 9}), [1])
+    writing.take([0, 1, 2, -1, -1], frozenset(), Spelled("abc"))
+    assert writing.response() == Text("ab", "stop", usage=writing.response().usage)  # type: ignore[union-attr]
+    writing = Writing(0, Generate("p", {"until": ["c"], "max_gen_toks": 9}), [1])
+    writing.take([0, 1, -1, -1], frozenset(), Spelled("abc"))
+    assert writing.response() == Failed(NOT_NUMBERS)
+
+
+def test_an_empty_prompt_is_gone_on_from_what_begins_a_text() -> None:
+    [found] = answers(ours("llama"), [Generate("", {"until": [], "max_gen_toks": 9, "do_sample": False})])
+    assert written(found) == ordinary(generated(plain("llama"), [BEGIN], 9))
