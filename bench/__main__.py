@@ -5,7 +5,21 @@ import platform
 import sys
 from importlib import import_module
 
-PARTS = ("catalog", "runs", "kill", "demo", "errors", "groups", "servers", "scoring", "rescore", "graphs", "local")
+PARTS = (
+    "catalog",
+    "runs",
+    "kill",
+    "demo",
+    "errors",
+    "groups",
+    "servers",
+    "scoring",
+    "rescore",
+    "graphs",
+    "paired",
+    "viewer",
+    "local",
+)
 
 
 def main() -> None:

@@ -94,7 +94,7 @@ def main() -> None:
         tokenizer = word_tokenizer()
         model = random_llama(size)
         if "score" in given.parts:
-            score(size, model, tokenizer, (32,) if given.quick else BATCHES, rate)
+            score(size, model, tokenizer, (16,) if given.quick else BATCHES, rate)
         if "precision" in given.parts:
             precision(size, model, tokenizer)
         if "write" in given.parts and size == "1b":
@@ -156,6 +156,15 @@ def precision(size, model, tokenizer):
     reference, _ = lm_eval_hf(model, tokenizer, requests, 16)
     exact, *_ = ask(ours(model, tokenizer, False), asked)
     plainly(model).bfloat16()
+
+    prompts = [
+        Generate(context, {"until": ["\n\n"], "max_gen_toks": 32}) for context in dict.fromkeys(c for c, _ in requests)
+    ]
+    mine = ours(model.float(), tokenizer, False)
+    together, alone = ask(mine, prompts)[0], [ask(mine, [each])[0][0] for each in prompts]
+    plainly(model).bfloat16()
+    print(f"{size} texts at float32: {sum(a.text == b.text for a, b in zip(together, alone, strict=True))} of {len(prompts)} "
+          "the same alone and together", flush=True)  # fmt: skip
 
     def far(values, others):
         return [abs(a - b) / n for a, b, n in zip(values, others, counted, strict=True)]

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.environments import HOME, ROOT, assay_python, bare_environment
-from bench.measure import Said
+from bench.measure import Said, cpu_seconds
 from bench.servers import serving
 
 WORLD = HOME / "graphs"
-RECORDS, MANY, KILLS, SEED = 2000, 100_000, 20, 7
+RECORDS, MANY, KILLS, TIMES, SEED = 2000, 100_000, 20, 7, 7
 ANSWER = json.dumps({"predicted_answer": "Paris"})
 ALWAYS = '"problem": "fail '
 
@@ -27,6 +27,7 @@ def rows() -> Iterator[Said]:
 
 def measured(python: Path) -> Iterator[Said]:
     make_world()
+    yield footprint(python)
     yield three_nodes(python)
     yield speed(python)
     yield many(python)
@@ -94,6 +95,29 @@ def client(python: Path, *arguments: object) -> dict[str, float]:
     return found
 
 
+def footprint(python: Path) -> Said:
+    """What a fresh environment with the wheel holds, and what importing costs: alone, and with all that a graph run needs."""
+    fresh = HOME / "fresh"
+    shutil.rmtree(fresh, ignore_errors=True)
+    [wheel] = (HOME / "dist").glob("*.whl")
+    begin = time.monotonic()
+    for command in ([python, "-m", "venv", fresh], [fresh / "bin/python", "-m", "pip", "install", "--quiet", wheel]):
+        subprocess.run(list(map(str, command)), check=True, env=bare_environment(), capture_output=True)
+    took = time.monotonic() - begin
+    own = {"pip", "setuptools"}
+    [packages] = fresh.glob("lib/python*/site-packages")
+    found = [path for path in packages.rglob("*") if path.is_file()]
+    held = sum(
+        path.stat().st_size for path in found if path.relative_to(packages).parts[0].partition("-")[0] not in own
+    )
+    alone, whole = (cpu_seconds([fresh / "bin/python", "-c", each], runs=7) for each in ("import assay", GRAPH_PATH))
+    text = f"{held / 1e6:.0f} MB, {took:.0f} s / {alone:.3f} s; with all that a graph over HTTP needs {whole:.2f} s"
+    return Said("install / import (SyGra 6.8 GB, 877 s / 17.8 s)", text, "the core / ≤ 0.15 s")
+
+
+GRAPH_PATH = "import assay.evaluation.flow, assay.tasks.graph, assay.models.openai, aiohttp, pyarrow.parquet"
+
+
 def three_nodes(python: Path) -> Said:
     found = client(python, "three_nodes", WORLD)
     text = f"{found['cpu_ms'] * 1000:.1f} µs (SyGra 2,700 µs, LangGraph alone 1,100 µs)"
@@ -101,8 +125,9 @@ def three_nodes(python: Path) -> Said:
 
 
 def speed(python: Path) -> Said:
+    """The least of several runs of each, in turn: other work on the machine makes all of them slower."""
     best: dict[str, dict[str, float]] = {}
-    for _ in range(3):
+    for _ in range(TIMES):
         for name in ("bare", "assay"):
             shutil.rmtree(WORLD / "run", ignore_errors=True)
             with serving("--answer", ANSWER) as url:

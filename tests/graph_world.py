@@ -108,10 +108,40 @@ graph_post_process:
 """
 )
 
+_AGGREGATED = """        - name: "{name}"
+          params:
+            {params}
+          unit_metrics_results:
+            - "exact_match_result"
+"""
+_ALL = {
+    "precision": 'predicted_key: "text"',
+    "recall": 'golden_key: "text"',
+    "f1_score": 'predicted_key: "text"\n            golden_key: "text"',
+}
+CLASSIFICATION = (
+    QUESTION_ANSWERING.replace("predict_answer", "generate_taxonomy")
+    .replace("predicted_answer", "predicted_topic")
+    .replace("You answer questions.", "You say what a question is about.")
+    .replace(
+        "question_answering.simpleqa.task_executor.GenerateAnswer",
+        "classification.simpleqa.task_executor.GenerateTopic",
+    )
+    .replace('golden_key: "answer"', 'golden_key: "topic"')
+    .replace('    answer:\n      from: "answer"', '    topic:\n      from: "topic"')
+) + "".join(_AGGREGATED.format(name=name, params=params) for name, params in _ALL.items())
 
-def write_graph(top: Path, records: Sequence[Mapping[str, Any]], graph: str = QUESTION_ANSWERING, **files: str) -> Path:
+
+def write_graph(
+    top: Path,
+    records: Sequence[Mapping[str, Any]],
+    graph: str = QUESTION_ANSWERING,
+    *,
+    kind: str = "question_answering",
+    **files: str,
+) -> Path:
     """A folder `tasks/eval/question_answering/simpleqa` below `top`, with a graph, its records and its code."""
-    folder = top / "tasks/eval/question_answering/simpleqa"
+    folder = top / f"tasks/eval/{kind}/simpleqa"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "graph_config.yaml").write_text(dedent(graph))
     (folder / "task_executor.py").write_text(dedent(EXECUTOR))

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tools.make_reference import filled
 
 from assay import TaskManager
+from assay.models.arguments import ELSE, MEANING, arguments_of, distinct_backends
 from assay.tasks.validate import validate
 
 ROOT = Path(__file__).parent.parent
@@ -52,6 +54,19 @@ def test_the_generated_pages_are_up_to_date(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(ROOT / "tools/make_reference.py"), str(tmp_path)], check=True)
     for page in sorted(tmp_path.iterdir()):
         assert page.read_text() == (ROOT / "docs/reference" / page.name).read_text(), f"{page.name}: run `make docs`"
+
+
+def test_every_backend_has_a_page_with_all_its_arguments_explained() -> None:
+    """The tables are made from the code, and no argument is without its sentence."""
+    pages = {page: page.read_text() for page in sorted((ROOT / "docs/backends").glob("*.md"))}
+    for page, text in pages.items():
+        assert filled(text) == text, f"{page.name}: run `make docs`"
+    shown = {name for text in pages.values() for name in re.findall(r"<!-- arguments of (\S+) -->", text)}
+    assert shown == set(distinct_backends())
+    for name in distinct_backends():
+        assert [each.name for each in arguments_of(name) if not each.meaning] == [], name
+    used = {each.name for name in distinct_backends() for each in arguments_of(name)}
+    assert sorted({*MEANING, *(key for _, key in ELSE)} - used) == []
 
 
 def test_links_between_the_documents_lead_somewhere() -> None:

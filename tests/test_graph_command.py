@@ -150,12 +150,3 @@ def test_show_draws_a_graph_for_the_terminal_and_for_mermaid(run_assay: Run) -> 
     refused = run_assay("show", "first_steps_sums", "--mermaid")
     assert refused.returncode == 2
     assert "--mermaid is for graphs" in refused.stderr
-
-
-def test_a_graph_cannot_be_scored_again_and_says_so(tmp_path: Path, talking: str, run_assay: Run) -> None:
-    write_graph(tmp_path, RECORDS)
-    ended = run_assay("run", "--task", "eval.question_answering.simpleqa", "-o", tmp_path / "run", *flags(talking))
-    assert ended.returncode == 0, ended.stderr
-    again = run_assay("score", tmp_path / "run")
-    assert again.returncode == 2
-    assert "a graph scores within itself" in again.stderr

@@ -12,20 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import assay
 from assay.config.braces import Braces
 from assay.config.graph import SourceConfig
 from assay.engine import Ended, Engine, Started
-from assay.errors import ConfigError
+from assay.errors import AssayError, ConfigError
 from assay.models import Scripted
 from assay.models.models_file import find_models_file, read_models, variable
 from assay.plans.graph import Fork, Graph, Way
-from assay.plans.graph_nodes import LambdaNode
+from assay.plans.graph_nodes import LambdaNode, SubgraphNode
 from assay.plans.structured import Structure
 from assay.records import Asking, Call, Failed, Outcome, Returned
 from assay.runs.journal import Journal
 from assay.samples.graph_rows import Numbered
 from assay.samples.joins import joined
 from assay.samples.rows import DataError
+from graph_world import the_file, write_graph
 
 NAMES = st.text(string.ascii_letters, min_size=1, max_size=5)
 TEXTS = st.text(alphabet=st.characters(blacklist_categories=("Cs",)), max_size=20)
@@ -200,6 +202,18 @@ def test_a_condition_may_say_anything_that_the_path_map_has() -> None:
     assert isinstance(walked(graph, {}), Failed)  # the condition raised
 
 
+def test_the_way_of_a_record_is_noted_also_where_it_ends_early() -> None:
+    def node(name: str) -> LambdaNode:
+        return LambdaNode(name, lambda _, state: {"seen": state[name]}, {})
+
+    graph = Graph({"a": node("a"), "b": node("b")}, {"a": Way(("b",)), "b": Way(("END",))}, Way(("a",)))
+    assert walked(graph, {"a": 1, "b": 1}).trace == [("a", []), ("b", [])]
+    assert walked(graph, {"b": 1}).trace == [("a", [])]
+    inner = SubgraphNode("outer", graph)
+    outer = Graph({"outer": inner}, {"outer": Way(("END",))}, Way(("outer",)))
+    assert [name for name, _ in walked(outer, {"a": 1, "b": 1}).trace] == ["outer", "outer/a", "outer/b"]
+
+
 def test_a_record_is_not_changed_by_its_walk() -> None:
     def change(_: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
         state["x"] = 2
@@ -264,3 +278,99 @@ def test_no_more_plans_are_at_work_than_were_asked_for(most: int | None) -> None
 
     drive([counting() for _ in range(12)], most)
     assert highest == (most or 12)
+
+
+SAMPLED = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    draw: {node_type: weighted_sampler, attributes: {tone: {values: {column: word, source: {type: disk, file_path: tones.csv}}}}}
+  edges: [{from: START, to: draw}, {from: draw, to: END}]
+"""
+
+
+def test_a_sampler_takes_values_of_a_data_source_in_turn(tmp_path: Path) -> None:
+    folder = write_graph(tmp_path, [{"x": number} for number in range(5)], SAMPLED)
+    (folder / "tones.csv").write_text("word,other\nkind,1\nharsh,2\n")
+
+    def tones(at: str, **options: Any) -> list[str]:
+        assay.simple_evaluate(Scripted(), tasks=[str(folder)], output_path=str(tmp_path / at), **options)
+        return [record["tone"] for record in the_file(tmp_path / at, "output_*.json")]
+
+    assert tones("out") == ["kind", "harsh", "kind", "harsh", "kind"]
+    assert tones("second", shard="2/2") == ["harsh", "harsh"]  # by the number of a record, wherever it is asked about
+    (folder / "tones.csv").write_text("word,other\nkind,1\nplain,2\n")
+    with pytest.raises(AssayError, match="another run"):  # the values are part of what a run depends on
+        tones("out")
+
+
+def test_a_column_that_a_samplers_source_lacks_is_told(tmp_path: Path) -> None:
+    folder = write_graph(tmp_path, [{"x": 1}], SAMPLED.replace("column: word", "column: wort"))
+    (folder / "tones.csv").write_text("word\nkind\n")
+    with pytest.raises(AssayError, match="'wort', and its source has: word"):
+        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+
+
+def test_weights_and_a_source_exclude_each_other(tmp_path: Path) -> None:
+    graph = SAMPLED.replace("tones.csv}}", "tones.csv}}, weights: [1]")
+    folder = write_graph(tmp_path, [{"x": 1}], graph)
+    with pytest.raises(ConfigError, match="without weights"):
+        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+
+
+def test_a_wrong_parameter_of_a_transformation_is_refused_before_the_run(tmp_path: Path) -> None:
+    graph = SAMPLED.replace(
+        "file_path: records.jsonl}",
+        "file_path: records.jsonl, transformations: [{transform: sygra.processors.data_transform.RenameFieldsTransform,"
+        " params: {mapping: {x: y}, overwite: true}}]}",
+    )
+    folder = write_graph(tmp_path, [{"x": 1}], graph)
+    (folder / "tones.csv").write_text("word\nkind\n")
+    with pytest.raises(ConfigError) as refused:
+        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+    assert "graph_config.yaml:2:" in str(refused.value)
+    assert "did you mean 'overwrite'?" in str(refused.value)
+
+
+OUTPUT = SAMPLED + "output_config: {output_map: {x: {from: x}}, EXTRA}\n"
+
+
+@pytest.mark.parametrize(
+    ("extra", "refused"),
+    [
+        ("oasst_mapper: {required: 'yes', type: sft}", "write a generator"),
+        ("data_quality: {tasks: [{name: ppl_score}]}", "use scorers of tasks"),
+        ("oasst_mapper: {required: 'no', type: sft}", ""),
+    ],
+)
+def test_layouts_and_tags_of_quality_are_refused_unless_they_are_switched_off(
+    tmp_path: Path, extra: str, refused: str
+) -> None:
+    folder = write_graph(tmp_path, [{"x": 1}], OUTPUT.replace("EXTRA", extra))
+    (folder / "tones.csv").write_text("word\nkind\n")
+    if not refused:
+        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+        return
+    with pytest.raises(ConfigError, match="is not supported") as told:
+        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+    assert refused in str(told.value)
+
+
+def test_a_sink_on_the_hub_is_refused_with_what_can_be_had(tmp_path: Path) -> None:
+    graph = SAMPLED.replace("data_config: {", "data_config: {sink: {type: hf, repo_id: a/b}, ")
+    folder = write_graph(tmp_path, [{"x": 1}], graph)
+    with pytest.raises(ConfigError) as refused:
+        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+    assert "'hf'" in str(refused.value)
+    assert "parquet" in str(refused.value)
+
+
+def test_a_model_type_may_mean_anthropic(tmp_path: Path) -> None:
+    path = tmp_path / "models.yaml"
+    path.write_text(
+        "a: {model_type: anthropic, model: claude, url: 'http://x/v1', parameters: {}}\nb: {model_type: claude_proxy}\n"
+    )
+    entries = read_models([path])
+    assert entries["a"].told() == {"model": "anthropic", "model_args": {"model": "claude", "base_url": "http://x/v1"}}
+    with pytest.raises(ConfigError, match="write model_type: anthropic if the server speaks that protocol"):
+        entries["b"].told()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import assay
+from assay.runs.stored import SampleFile
 from graph_world import RECORDS, said, the_file, write_graph
 from serving import TALKING, Servers, fetched
 
@@ -46,6 +47,16 @@ def test_a_graph_of_sygra_runs_and_leaves_its_output_and_its_report(tmp_path: Pa
     assert bodies[0]["temperature"] == 0.1
     assert bodies[0]["response_format"]["json_schema"]["schema"]["required"] == ["predicted_answer"]
     assert len(bodies) == 4
+
+
+def test_samples_tell_the_way_of_every_record_and_who_was_answered_where(tmp_path: Path, talking: str) -> None:
+    failing = {"task_id": 11, "problem": '{"status": 500}', "answer": "x"}
+    folder = write_graph(tmp_path, [RECORDS[0], failing])
+    assay.simple_evaluate(**model(talking), tasks=[str(folder)], output_path=str(tmp_path / "run"))
+    [file] = (tmp_path / "run/samples").glob("*.parquet")
+    well, badly = (json.loads(row.replies or "[]") for row in SampleFile(file).rows())
+    assert well[-1]["trace"] == [["predict_answer", [0]], ["unit_metrics", []]]
+    assert badly[-1]["trace"] == [["predict_answer", [0]]]
 
 
 def test_a_record_whose_request_fails_for_good_is_counted_and_is_no_wrong_answer(tmp_path: Path, talking: str) -> None:

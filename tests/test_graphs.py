@@ -469,6 +469,26 @@ def test_a_slip_in_a_graph_is_refused_before_any_request_with_place_and_remedy(t
     assert asked == []
 
 
+PLACES = {
+    '- name: "exact_match"': ('- name: "exact_mach"', '- name: "exact_mach"', "did you mean 'exact_match'?"),
+    'name: "accuracy"': ('name: "acuracy"', 'name: "acuracy"', "did you mean 'accuracy'?"),
+    "temperature: 0.1": ("temprature: 0.1", "temprature", "did you mean 'temperature'?"),
+    'predicted_key: "': ('predictd_key: "', "predictd_key", "did you mean 'predicted_key'?"),
+}
+
+
+@pytest.mark.parametrize("right", PLACES)
+def test_a_slip_in_a_list_or_a_parameter_is_told_on_its_own_line(tmp_path: Path, right: str) -> None:
+    typo, stands, fix = PLACES[right]
+    folder = write_graph(tmp_path, RECORDS, QUESTION_ANSWERING.replace(right, typo, 1))
+    lines = (folder / "graph_config.yaml").read_text().splitlines()
+    [line] = [number for number, text in enumerate(lines, 1) if stands in text]
+    with pytest.raises(ConfigError) as caught:
+        assay.simple_evaluate(scripted(last), tasks=[str(folder)])
+    [problem] = [each for each in caught.value.problems if each.fix == fix]
+    assert problem.place.line == line
+
+
 @pytest.mark.parametrize(
     ("graph", "message"),
     [

@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import assay
+from assay.engine.account import percentile
 from assay.engine.budget import Budget
 from assay.errors import ConfigError
 from assay.models import Scripted
@@ -237,3 +241,8 @@ def test_every_name_of_the_limit_is_known_to_the_embedded_model(tmp_path: Path) 
         write_task(tmp_path, [{"q": "Once upon a time", "gold": "x"}], yaml)
         found = assay.simple_evaluate("embedded", tasks=["t"], include_path=str(tmp_path), include_defaults=False)
         assert found["assay"]["tasks"]["t"]["noticed"] == {"cut off at the token limit": 1}, name
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60), st.sampled_from([50, 90, 99]))
+def test_percentiles_of_seconds_are_those_of_numpy(seconds: list[float], percent: int) -> None:
+    assert percentile(sorted(seconds), percent) == pytest.approx(float(np.percentile(seconds, percent)))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.runs.redact import redacted
 from run_world import Asked, everything, run
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -69,3 +70,9 @@ def test_a_secret_in_a_configuration_file_stays_there(tasks: Path, tmp_path: Pat
     ended = run_assay("run", "--config", tmp_path / "given.yaml", "--include_path", tasks, "-o", tmp_path / "run")
     assert CANARY not in ended.stdout + ended.stderr
     assert traces(tmp_path) == ["given.yaml"]
+
+
+def test_what_only_sounds_like_a_secret_is_written_down() -> None:
+    metric = {"name": "exact_match", "params": {"key": "text"}, "golden_key": "topic"}
+    assert redacted({"unit_metrics_map": [metric]}) == {"unit_metrics_map": [metric]}
+    assert redacted({"parameters": {"key": "abc"}, "key": "abc"}) == {"parameters": {"key": "***"}, "key": "***"}

@@ -1,4 +1,7 @@
-"""An OpenAI-compatible server over real `transformers`, for tests. usage: truth_server.py PORT FOLDER"""
+"""An OpenAI-compatible server over real `transformers`, for tests. usage: truth_server.py PORT FOLDER [sglang]
+
+With `sglang` it differs from the protocol as SGLang does: it does not say where tokens begin, and has a /generate.
+"""
 
 import sys
 from typing import Any
@@ -9,11 +12,12 @@ from aiohttp import web
 class Truth:
     """The model of a folder, answering completions as the protocol has it."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, is_sglang: bool = False) -> None:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         self.torch: Any = torch
+        self.is_sglang = is_sglang
         self.model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         self.words: Any = AutoTokenizer.from_pretrained(folder)
 
@@ -74,8 +78,21 @@ class Truth:
             "tokens": pieces,
             "token_logprobs": [None, *(float(scores[n, token]) for n, token in enumerate(tokens[1:]))],
             "top_logprobs": [None, *({"top": float(row.max())} for row in scores)],
-            "text_offset": [sum(map(len, pieces[:n])) for n in range(len(pieces))],
+            "text_offset": [-1 if self.is_sglang else sum(map(len, pieces[:n])) for n in range(len(pieces))],
         }
+
+    async def generate(self, request: web.Request) -> web.Response:
+        """SGLang's own: log-probabilities from `logprob_start_len` on, of which the first is never known."""
+        body = await request.json()
+        tokens, start = body["input_ids"], body["logprob_start_len"]
+        rows = self.scores(tokens[:-1])[start:]
+        told: list[Any] = [[None, tokens[start], None]]
+        told += [[float(row[token]), token, None] for row, token in zip(rows, tokens[start + 1 :], strict=True)]
+        tops = [None, *([[float(row.max()), int(row.argmax()), None]] for row in rows)]
+        used = {"prompt_tokens": len(tokens), "completion_tokens": 1, "cached_tokens": start}
+        return web.json_response(
+            {"text": "", "meta_info": {"input_token_logprobs": told, "input_top_logprobs": tops, **used}}
+        )
 
 
 async def models(_: web.Request) -> web.Response:
@@ -84,7 +101,9 @@ async def models(_: web.Request) -> web.Response:
 
 if __name__ == "__main__":
     app = web.Application(client_max_size=1 << 26)
-    truth = Truth(sys.argv[2])
+    truth = Truth(sys.argv[2], "sglang" in sys.argv[3:])
+    if truth.is_sglang:
+        app.add_routes([web.post("/generate", truth.generate)])
     app.add_routes([web.post("/v1/completions", truth.complete), web.post("/tokenize", truth.tokenize)])
     app.add_routes([web.get("/v1/models", models)])
     web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)

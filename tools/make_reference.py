@@ -1,32 +1,38 @@
 """Write the reference pages: every key of every file, every option of every command, from the code itself.
 
 usage: python tools/make_reference.py FOLDER
+
+The pages of backends, in `backends` beside that folder, are written by hand but for the tables of their arguments.
 """
 
 import argparse
 import dataclasses
+import re
 import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from assay.cli import COMMANDS
+from assay.cli import COMMANDS, MODULES
 from assay.config.format import FormatConfig
 from assay.config.graph import (
     AgentNode,
     Attribute,
+    ChoiceNode,
     DataConfig,
     EdgeConfig,
     GraphConfig,
     GraphProperties,
     GraphShape,
     LambdaNode,
+    LikelihoodNode,
     LlmNode,
     ModelConfig,
     MultiLlmNode,
     OutputConfig,
     OutputField,
     PostProcess,
+    RollingNode,
     SamplerNode,
     SchemaConfig,
     SchemaField,
@@ -40,6 +46,7 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.config.option import yaml_fields
 from assay.config.run import RunConfig
 from assay.config.task import FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
+from assay.models.arguments import Argument, arguments_of
 
 PAGES = {
     "task": ("Keys of a task file", [TaskConfig, FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig]),
@@ -58,6 +65,9 @@ PAGES = {
             LlmNode,
             AgentNode,
             MultiLlmNode,
+            ChoiceNode,
+            LikelihoodNode,
+            RollingNode,
             ModelConfig,
             StructuredOutput,
             LambdaNode,
@@ -121,12 +131,33 @@ def command_page() -> str:
 def command_parts() -> Iterator[str]:
     for name, sentence in COMMANDS.items():
         parser = argparse.ArgumentParser(prog=f"assay {name}", description=sentence, formatter_class=wide)
-        import_module(f"assay.cli.{name}").define(parser)
+        import_module(f"assay.cli.{MODULES.get(name, name)}").define(parser)
         yield from (f"## assay {name}", "", "```", parser.format_help().rstrip(), "```", "")
 
 
 def wide(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, width=110, max_help_position=32)
+
+
+def filled(page: str) -> str:
+    """A page with the tables of arguments that it has a place for: between `<!-- arguments of NAME -->` and `<!-- end -->`."""
+    return re.sub(
+        r"(<!-- arguments of (\S+) -->\n).*?(<!-- end -->)",
+        lambda found: f"{found[1]}{argument_table(found[2])}\n{found[3]}",
+        page,
+        flags=re.DOTALL,
+    )
+
+
+def argument_table(name: str) -> str:
+    rows = ["| argument | type | default | |", "|---|---|---|---|", *map(argument_row, arguments_of(name))]
+    return "\n".join(rows) if len(rows) > 2 else "It takes no arguments."
+
+
+def argument_row(each: Argument) -> str:
+    kind = getattr(each.kind, "__name__", None) if isinstance(each.kind, type) else str(each.kind)
+    default = "required" if each.is_required else "" if each.default is None else f"`{each.default!r}`"
+    return f"| `{each.name}` | {readable(str(kind))} | {default} | {each.meaning} |".replace("\n", " ")
 
 
 def pages() -> dict[str, str]:
@@ -139,6 +170,8 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text.rstrip() + "\n", encoding="utf-8")
+    for page in sorted((folder.parent / "backends").glob("*.md")):
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

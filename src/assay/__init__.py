@@ -70,6 +70,10 @@ _HOME = {
     "evaluate": "assay.evaluation",
     "merge": "assay.evaluation.merge",
     "score": "assay.evaluation.score",
+    "export": "assay.exchange.formats",
+    "import_runs": "assay.exchange.formats",
+    "pack": "assay.exchange.pack",
+    "write_report": "assay.report.write",
     "Wanted": "assay.evaluation.score",
     "Task": "assay.tasks",
     "TaskManager": "assay.tasks",
@@ -96,6 +100,9 @@ if TYPE_CHECKING:
     from assay.evaluation.merge import merge as merge
     from assay.evaluation.score import Wanted as Wanted
     from assay.evaluation.score import score as score
+    from assay.exchange.formats import export as export
+    from assay.exchange.formats import import_runs as import_runs
+    from assay.exchange.pack import pack as pack
     from assay.groups import Group as Group
     from assay.groups import GroupManager as GroupManager
     from assay.groups import StandardGroup as StandardGroup
@@ -116,6 +123,7 @@ if TYPE_CHECKING:
     from assay.groups.factory import AggregatorFactory as AggregatorFactory
     from assay.groups.factory import register_aggregator as register_aggregator
     from assay.records import Estimate as Estimate
+    from assay.report.write import write_report as write_report
     from assay.scorers.cross_filter import CrossFilterScorer as CrossFilterScorer
     from assay.scorers.ensemble import EnsembleScorer as EnsembleScorer
     from assay.scorers.instance import Instance as Instance

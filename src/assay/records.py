@@ -129,10 +129,15 @@ class Likelihood(NamedTuple):
     usage: Usage | None = None
 
 
+Trace = Sequence[tuple[str, Sequence[int]]]
+"""The nodes of a graph that a record came through, in their order, each with the numbers of the responses it was given."""
+
+
 class Failed(NamedTuple):
-    """A request that has no answer, and why. It is never a score."""
+    """A request that has no answer, and why. It is never a score. Of a graph, `trace` is the way there."""
 
     reason: str
+    trace: Trace = ()
 
 
 class Returned(NamedTuple):
@@ -150,6 +155,7 @@ class Outcome(NamedTuple):
     asked: Sequence[Request] = ()
     noticed: Mapping[str, int] = MappingProxyType({})
     usage: Usage | None = None
+    trace: Trace = ()
 
 
 Response = Text | Likelihood | Failed | Returned | Outcome

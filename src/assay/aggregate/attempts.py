@@ -14,6 +14,9 @@ from assay.aggregate.collected import AggregatorMetric, NoResults, Tally, UnitRe
 
 STEP = ("mission_id", "step_id")
 """The columns that tell the steps of web agents apart."""
+STEP_NUMBERS = (
+    "step_efficiency", "total_steps", "first_attempt_correct", "retry_correct", "never_correct", "avg_retries_when_correct",
+)  # fmt: skip
 
 
 def chance_of_one(n: int, correct: int, k: int) -> float:
@@ -127,6 +130,9 @@ class _All(_Tries):
 class PassAtKMetric(_Attempts):
     """The probability that at least one of 1, 2, … k attempts at a problem is correct, without bias."""
 
+    def numbers(self) -> Sequence[str]:
+        return [f"pass@{k}" for k in range(1, self.k + 1)]
+
     def tally(self) -> Tally:
         return _AtLeastOne(self.columns, self.k)
 
@@ -134,6 +140,9 @@ class PassAtKMetric(_Attempts):
 @dataclass(kw_only=True)
 class PassPowerKMetric(_Attempts):
     """The probability that all of 1, 2, … k attempts at a problem are correct, without bias; and the share of correct ones."""
+
+    def numbers(self) -> Sequence[str]:
+        return ["success_rate", *(f"pass^{k}" for k in range(1, self.k + 1))]
 
     def tally(self) -> Tally:
         return _All(self.columns, self.k)
@@ -156,6 +165,9 @@ class StepEfficiencyMetric(AggregatorMetric):
     @property
     def columns(self) -> Sequence[str]:
         return as_columns(self.group_by) or STEP
+
+    def numbers(self) -> Sequence[str]:
+        return STEP_NUMBERS
 
     def tally(self) -> Tally:
         return StepTally(self.penalty_per_retry, self.columns)

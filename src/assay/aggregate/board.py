@@ -48,7 +48,7 @@ class Board:
     def put_together(self, doc_id: int, value: object) -> None:
         """Count a document as one draw with all others of this value: in other tasks of the same data, too. None is alone."""
         if value is not None:
-            self.clusters[doc_id] = -1 - int(digest(repr(value).encode())[:15], 16)  # no number of a document
+            self.clusters[doc_id] = cluster_number(value)
 
     def fail(self, reason: str) -> None:
         self.failed[reason] += 1
@@ -69,23 +69,50 @@ class Board:
         """The number of each row. A metric nobody declared an aggregation for is averaged. `source` names the data."""
         found = {}
         for row, column in self.columns.items():
-            known = _known(aggregation(row.metric))
-            clusters = None if like_lm_eval or not self.clusters else self._clusters(column)
-            made = estimate(
-                known,
+            drawn = self.estimated(
+                aggregation(row.metric),
                 column.values,
+                column.documents,
                 bootstrap_iters=bootstrap_iters,
                 like_lm_eval=like_lm_eval,
+                source=source,
                 metric=row.metric,
-                clusters=clusters,
             )
-            drawn = with_draws(made, known, column.values, column.documents, source, clusters)
             found[row] = drawn.but(repeats=column.repeats) if column.repeats is not None else drawn
         return found
 
-    def _clusters(self, column: Column) -> "array[int]":
-        """The cluster of each document of a column; one in none is its own."""
-        return array("q", (self.clusters.get(document, document) for document in column.documents))
+    def estimated(  # noqa: PLR0913  # a number, and all that its error depends on
+        self,
+        aggregation: Aggregation | Callable[..., Any] | None,
+        values: Sequence[Any],
+        documents: Sequence[int],
+        *,
+        bootstrap_iters: int,
+        like_lm_eval: bool,
+        source: str,
+        metric: str = "",
+    ) -> Estimate:
+        """The number that values of documents give, with its error and its draws."""
+        known = _known(aggregation)
+        clusters = None if like_lm_eval or not self.clusters else self._clusters(documents)
+        made = estimate(
+            known,
+            values,
+            bootstrap_iters=bootstrap_iters,
+            like_lm_eval=like_lm_eval,
+            metric=metric,
+            clusters=clusters,
+        )
+        return with_draws(made, known, values, documents, source, clusters)
+
+    def _clusters(self, documents: Sequence[int]) -> "array[int]":
+        """The cluster of each document; one in none is its own."""
+        return array("q", (self.clusters.get(document, document) for document in documents))
+
+
+def cluster_number(value: object) -> int:
+    """The number of the cluster with this value: the same in every task and run, and no number of a document."""
+    return -1 - int(digest(repr(value).encode())[:15], 16)
 
 
 def _known(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation | Callable[..., Any]:

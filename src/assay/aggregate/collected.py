@@ -4,10 +4,12 @@ An aggregator metric makes a tally, which looks at one unit result after the oth
 written for SyGra has `calculate`, which is given all of them at once.
 """
 
+from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.registry import dress
 
 
@@ -31,6 +33,13 @@ class Tally(Protocol):
 
     def add(self, result: UnitResult) -> None: ...
     def value(self) -> dict[str, Any]: ...
+
+
+class Evidence(NamedTuple):
+    """What a number was made of: an aggregation, and its values, one of every unit result. Its error follows from them."""
+
+    aggregation: Aggregation
+    values: Sequence[Any]
 
 
 class Kept:
@@ -64,8 +73,16 @@ class AggregatorMetric:
         """What it cannot work without, and what to do, where the metadata will have these columns."""
         return None
 
+    def numbers(self) -> Sequence[str] | None:
+        """The names of the numbers that it gives; None where only its code knows."""
+        return None
+
     def tally(self) -> Tally:
         return Kept(self)
+
+    def evidence(self, tally: Tally) -> Mapping[str, Evidence]:  # noqa: ARG002  # most have none
+        """By name of a number what it was made of, where its error can be told from that."""
+        return {}
 
     def calculate(self, results: Sequence[UnitResult]) -> dict[str, Any]:
         """What there is to say of these unit results."""
@@ -121,19 +138,25 @@ class AccuracyMetric(AggregatorMetric):
 
     key: str | None = None
 
+    def numbers(self) -> Sequence[str]:
+        return ("accuracy",)
+
     def tally(self) -> Tally:
         return _Share()
+
+    def evidence(self, tally: Tally) -> Mapping[str, Evidence]:
+        assert isinstance(tally, _Share)
+        return {"accuracy": Evidence(AGGREGATIONS["mean"], tally.verdicts.tolist())}
 
 
 class _Share:
     def __init__(self) -> None:
-        self._correct = self._count = 0
+        self.verdicts = array("b")
 
     def add(self, result: UnitResult) -> None:
-        self._count += 1
-        self._correct += bool(result.correct)
+        self.verdicts.append(bool(result.correct))
 
     def value(self) -> dict[str, Any]:
-        if not self._count:
+        if not self.verdicts:
             raise NoResults
-        return {"accuracy": self._correct / self._count}
+        return {"accuracy": sum(self.verdicts) / len(self.verdicts)}

@@ -1,11 +1,19 @@
 """Aggregator metrics by name: those that come along, assay's aggregations, and those that users add."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from assay.aggregate.attempts import PassAtKMetric, PassPowerKMetric, StepEfficiencyMetric
-from assay.aggregate.collected import AccuracyMetric, AggregatorMetric, NoResults, Tally, UnitResult, metric_of
+from assay.aggregate.collected import (
+    AccuracyMetric,
+    AggregatorMetric,
+    Evidence,
+    NoResults,
+    Tally,
+    UnitResult,
+    metric_of,
+)
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.aggregate.labels import F1ScoreMetric, PrecisionMetric, RecallMetric
 from assay.aggregate.like_sygra import LIKE_SYGRA
@@ -62,8 +70,15 @@ def adapted(aggregation: Aggregation) -> type[AggregatorMetric]:
             self._reading = {key: value for key, value in config.items() if key in keys}
             self._rest = {key: value for key, value in config.items() if key not in keys}
 
+        def numbers(self) -> Sequence[str]:
+            return (name,)
+
         def tally(self) -> Tally:
             return _Values(aggregation, self._reading, self._rest)
+
+        def evidence(self, tally: Tally) -> Mapping[str, Evidence]:
+            assert isinstance(tally, _Values)
+            return {name: tally.evidence()}
 
     OfAggregation.__name__ = OfAggregation.__qualname__ = f"Aggregator_{name}"
     OfAggregation.__doc__ = aggregation.function.__doc__
@@ -90,7 +105,10 @@ class _Values:
     def value(self) -> dict[str, Any]:
         if not self._values:
             raise NoResults
-        return {self._aggregation.name: self._aggregation.bound(self._rest).function(self._values)}
+        return {self._aggregation.name: self.evidence().aggregation.function(self._values)}
+
+    def evidence(self) -> Evidence:
+        return Evidence(self._aggregation.bound(self._rest), self._values)
 
 
 OWN: dict[str, type[AggregatorMetric]] = {

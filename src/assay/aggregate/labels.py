@@ -5,12 +5,15 @@ as the unit metric tells texts apart: without regard to case and white space unl
 that is correct is of the golden class, however it is spelled; one without a class is of none.
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from assay.aggregate.collected import AggregatorMetric, NoResults, Tally, UnitResult
+from assay.aggregate.collected import AggregatorMetric, Evidence, NoResults, Tally, UnitResult
+from assay.aggregate.functions import Aggregation
 
 
 class ClassTally:
@@ -22,6 +25,8 @@ class ClassTally:
         self._right, self._given, self._found = Counter[str](), Counter[str](), Counter[str]()
         self._spelled: dict[str, str] = {}
         self._counts: Mapping[str, Any] = {}
+        self._numbers: dict[str, int] = {}
+        self._seen = array("q"), array("q"), array("b")
 
     def add(self, result: UnitResult) -> None:
         self._counts = result.metadata
@@ -37,6 +42,26 @@ class ClassTally:
             self._spelled.setdefault(self._class(answered), str(answered))
             self._given[self._class(answered)] += 1
             self._found[self._class(answered)] += bool(result.correct)
+        self._note(right, answered, bool(result.correct))
+
+    def _note(self, right: Any, answered: Any, correct: bool) -> None:
+        """Keep a record as two numbers of classes and a verdict: enough to tell how far it moves the averages."""
+        for column, value in zip(self._seen, (right, answered), strict=False):
+            column.append(-1 if value is None else self._numbers.setdefault(self._class(value), len(self._numbers)))
+        self._seen[2].append(correct)
+
+    def evidence(self) -> Evidence:
+        """The records, with what makes an average of them."""
+        counted = {label: number for number, label in enumerate(self._classes())}
+        places = [counted.get(label, -1) for label in self._numbers]
+        right, given, correct = self._seen
+        values = [
+            (places[golden] if golden >= 0 else -1, places[answer] if answer >= 0 else -1, verdict)
+            for golden, answer, verdict in zip(right, given, correct, strict=True)
+        ]
+        function = partial(average, score=self._name, classes=len(counted))
+        influence = partial(moves, score=self._name, classes=len(counted))
+        return Evidence(Aggregation(f"average_{self._name}", function, influence), values)
 
     def _class(self, value: Any) -> str:
         text = str(value)
@@ -67,6 +92,64 @@ class ClassTally:
         return found / below if below else 0.0
 
 
+def _sums(values: Sequence[Any], score: str, classes: int) -> tuple[Any, Any]:
+    """What stands above and below the line, by class."""
+    import numpy as np
+
+    right, given, correct = np.asarray(values, dtype=np.int64).T
+    given_counts = np.bincount(given[given >= 0], minlength=classes)
+    right_counts = np.bincount(right[right >= 0], minlength=classes)
+    found = np.bincount(given[(given >= 0) & (correct > 0)], minlength=classes)
+    if score == "f1_score":
+        return 2.0 * found, given_counts + right_counts
+    return found.astype(np.float64), given_counts if score == "precision" else right_counts
+
+
+def average(values: Sequence[Any], *, score: str, classes: int) -> float:
+    """The mean over classes. Values are (golden class, given class, is correct) by number, -1 for a class that is none.
+
+    >>> average([(0, 0, 1), (1, 0, 0)], score="precision", classes=2)
+    0.25
+    """
+    import numpy as np
+
+    above, below = _sums(values, score, classes)
+    return float(np.divide(above, below, out=np.zeros(classes), where=below > 0).mean())
+
+
+def moves(values: Sequence[Any], *, score: str, classes: int) -> Any:
+    """How far each record moves that mean: it concerns two classes at most, so all others need not be looked at."""
+    import numpy as np
+
+    right, given, correct = np.asarray(values, dtype=np.int64).T
+    above, below = _sums(values, score, classes)
+    share = np.divide(above, below, out=np.zeros(classes), where=below > 0)
+    rarity = np.divide(len(values), below, out=np.zeros(classes), where=below > 0)
+    moved = np.zeros(len(values))
+    if score != "recall":
+        hit = np.where(correct > 0, 2.0 if score == "f1_score" else 1.0, 0.0)
+        moved += np.where(given >= 0, (hit - share[given]) * rarity[given], 0.0)
+    if score != "precision":
+        hit = np.where(correct > 0, 0.0 if score == "f1_score" else 1.0, 0.0)
+        moved += np.where(right >= 0, (hit - share[right]) * rarity[right], 0.0)
+    return moved / classes
+
+
+class _OfClasses(AggregatorMetric):
+    """What the three share."""
+
+    @property
+    def of(self) -> str:
+        raise NotImplementedError
+
+    def numbers(self) -> Sequence[str]:
+        return (f"average_{self.of}",)
+
+    def evidence(self, tally: Tally) -> Mapping[str, Evidence]:
+        assert isinstance(tally, ClassTally)
+        return {f"average_{self.of}": tally.evidence()}
+
+
 def _check(labels: list[Any] | None, **keys: str | None) -> None:
     for name, key in keys.items():
         if key == "":
@@ -76,7 +159,7 @@ def _check(labels: list[Any] | None, **keys: str | None) -> None:
 
 
 @dataclass(kw_only=True)
-class PrecisionMetric(AggregatorMetric):
+class PrecisionMetric(_OfClasses):
     """Of the answers of each class, the share that is correct. `labels` are the classes that count, else all that occur.
 
     Without `golden_key`, the classes of golden values are looked for under the same key, and may be missing.
@@ -86,6 +169,10 @@ class PrecisionMetric(AggregatorMetric):
     golden_key: str | None = None
     labels: list[Any] | None = None
 
+    @property
+    def of(self) -> str:
+        return "precision"
+
     def __post_init__(self) -> None:
         _check(self.labels, predicted_key=self.predicted_key, golden_key=self.golden_key)
 
@@ -94,12 +181,16 @@ class PrecisionMetric(AggregatorMetric):
 
 
 @dataclass(kw_only=True)
-class RecallMetric(AggregatorMetric):
+class RecallMetric(_OfClasses):
     """Of the records of each class, the share that is correct."""
 
     golden_key: str
     predicted_key: str | None = None
     labels: list[Any] | None = None
+
+    @property
+    def of(self) -> str:
+        return "recall"
 
     def __post_init__(self) -> None:
         _check(self.labels, predicted_key=self.predicted_key, golden_key=self.golden_key)
@@ -109,12 +200,16 @@ class RecallMetric(AggregatorMetric):
 
 
 @dataclass(kw_only=True)
-class F1ScoreMetric(AggregatorMetric):
+class F1ScoreMetric(_OfClasses):
     """The harmonic mean of precision and recall of each class; their average is the mean over classes."""
 
     golden_key: str
     predicted_key: str
     labels: list[Any] | None = None
+
+    @property
+    def of(self) -> str:
+        return "f1_score"
 
     def __post_init__(self) -> None:
         _check(self.labels, predicted_key=self.predicted_key, golden_key=self.golden_key)

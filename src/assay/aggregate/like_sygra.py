@@ -6,12 +6,12 @@ power of their rate; a step without a name is the step "unknown"; of nothing, ev
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 from typing import Any
 
-from assay.aggregate.attempts import STEP, StepTally
+from assay.aggregate.attempts import STEP, STEP_NUMBERS, StepTally
 from assay.aggregate.collected import AggregatorMetric, Tally, UnitResult
 
 
@@ -119,6 +119,9 @@ class Accuracy(AggregatorMetric):
 
     key: str | None = None
 
+    def numbers(self) -> Sequence[str]:
+        return ("accuracy",)
+
     def tally(self) -> Tally:
         return _Share()
 
@@ -129,6 +132,9 @@ class Precision(AggregatorMetric):
 
     predicted_key: str
 
+    def numbers(self) -> Sequence[str]:
+        return ("average_precision",)
+
     def tally(self) -> Tally:
         return _Named("precision", "predicted", self.predicted_key)
 
@@ -138,6 +144,9 @@ class Recall(AggregatorMetric):
     """By golden class, and the mean over these."""
 
     golden_key: str
+
+    def numbers(self) -> Sequence[str]:
+        return ("average_recall",)
 
     def tally(self) -> Tally:
         return _Named("recall", "golden", self.golden_key)
@@ -150,6 +159,9 @@ class F1Score(AggregatorMetric):
     predicted_key: str
     golden_key: str
 
+    def numbers(self) -> Sequence[str]:
+        return ("average_f1_score",)
+
     def tally(self) -> Tally:
         return _BothRates(self.predicted_key, self.golden_key)
 
@@ -159,6 +171,9 @@ class PassAtK(AggregatorMetric):
     """Of all records together."""
 
     k: int
+
+    def numbers(self) -> Sequence[str]:
+        return [f"pass@{k}" for k in range(1, self.k + 1)]
 
     def tally(self) -> Tally:
         return _Pooled(self.k, power=False)
@@ -170,6 +185,9 @@ class PassPowerK(AggregatorMetric):
 
     k: int
 
+    def numbers(self) -> Sequence[str]:
+        return ["success_rate", *(f"pass^{k}" for k in range(1, self.k + 1))]
+
     def tally(self) -> Tally:
         return _Pooled(self.k, power=True)
 
@@ -179,6 +197,9 @@ class StepEfficiency(AggregatorMetric):
     """Steps without a name are one step; attempts without a number are first ones."""
 
     penalty_per_retry: float = 0.2
+
+    def numbers(self) -> Sequence[str]:
+        return STEP_NUMBERS
 
     def tally(self) -> Tally:
         return _Steps(self.penalty_per_retry, STEP)

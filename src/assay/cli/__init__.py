@@ -13,7 +13,15 @@ COMMANDS = {
     "run": "evaluate a model on tasks",
     "score": "score the answers of a run again: other filters, other metrics, no model",
     "merge": "put the shards of a run together",
+    "compare": "is B worse than A, and why: runs against the first of them, document by document",
+    "plan": "how many documents or repeats it takes to see a difference",
+    "verify-backend": "ask two backends the same, and see what they answer differently",
+    "view": "look at runs in a browser: groups, tasks, samples, comparisons",
     "samples": "show samples of a run: prompt, answer, target, scores",
+    "report": "one file of what runs came to, and how they compare: a page, markdown, JSON or CSV",
+    "export": "hand a run on: lm-eval's files, Inspect's logs, Parquet, MLflow, Weights & Biases",
+    "import": "a run from lm-eval's files or Inspect's logs, or several runs as one, with groups over them",
+    "pack": "one file of a run to hand on: without secrets, and if asked without right answers",
     "ls": "list tasks, groups, tags, formats and what else has a name",
     "show": "what a task or group is made of, and where each setting comes from",
     "validate": "check task and group files without a model, a network or a GPU",
@@ -22,6 +30,8 @@ COMMANDS = {
     "fetch": "download the data sets of tasks into a folder, for machines without a network",
     "schema": "print the JSON Schema of task or group files, for editors",
 }
+MODULES = {"import": "imports", "verify-backend": "verify_backend"}
+"""Commands whose name cannot be that of a file."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, sentence in COMMANDS.items():
         command = commands.add_parser(name, help=sentence, description=sentence[0].upper() + sentence[1:] + ".")
         if name in arguments[:1]:  # the others show one line each, and need not be loaded for it
-            import_module(f"assay.cli.{name}").define(command)
+            import_module(f"assay.cli.{MODULES.get(name, name)}").define(command)
     options = parser.parse_args(arguments)
     return _run(options)
 

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from assay.config.graph import END, START, Asking, LambdaNode, SamplerNode, SubgraphNode
-from assay.config.graph_keys import output_keys
+from assay.config.graph import END, START, Asking, LambdaNode, SamplerNode, SubgraphNode, Weighing
+from assay.config.graph_keys import output_keys, weighed_keys
 from assay.config.graph_reading import GraphFile, targets
 
 
@@ -68,13 +68,15 @@ def _about(graph: GraphFile, name: str) -> str:
     """What a node is, whom or what it asks, and what it writes."""
     node = graph.nodes[name]
     told = str(node.node_type)
-    if isinstance(node, Asking):
+    if isinstance(node, Asking | Weighing):
         told += " " + ", ".join(model.name for model in graph.models[name].values())
     elif isinstance(node, LambdaNode):
         told += " " + node.function.rpartition(".")[2]
     elif isinstance(node, SubgraphNode):
         told += " " + node.subgraph
     written = output_keys(node.output_keys) if isinstance(node, Asking | LambdaNode) else ()
+    if isinstance(node, Weighing):
+        written = weighed_keys(node)
     if isinstance(node, SamplerNode):
         written = tuple(graph.attributes[name])
     return told + (f" → {', '.join(written)}" if written else "")

@@ -20,7 +20,8 @@ def define(parser: argparse.ArgumentParser) -> None:
         "runs",
         nargs="+",
         metavar="RUN",
-        help="the folder of a run; or samples_*.jsonl files of lm-eval's, or their folder",
+        help="the folder of a run; or samples_*.jsonl files of lm-eval's, or their folder; or the output of a graph, which"
+        " --tasks names",
     )
     add("--tasks", "-t", nargs="+", default=[], metavar="NAME", help="only these: names, globs, groups")
     add("--filter", action="append", default=[], metavar="NAME=STEP:VALUE", help=r"a filter more, or in place of the one of"
@@ -41,7 +42,8 @@ def define(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="for lm-eval's files: leave out bundled tasks, lm_eval's and plug-ins'",
     )
-    add("--compat", choices=["lm-eval"], help="reproduce lm-eval 0.4.13, also where it errs (default: as in the run)")
+    add("--compat", choices=["lm-eval", "sygra"], help="reproduce lm-eval 0.4.13, or SyGra's reports, also where they err"
+        " (default: as in the run)")  # fmt: skip
     add("--output_path", "-o", metavar="DIR", help="put scored/ there (default: into the folder of the run)")
     add("--confirm_run_unsafe_code", action="store_true", help="run code that the model wrote")
     parser.set_defaults(run=run)

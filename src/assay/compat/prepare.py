@@ -15,6 +15,7 @@ from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
 from assay.tasks import Task
 from assay.tasks.graph import ReadGraph, prepare_graph
+from assay.tasks.graph_rescore import prepare_graph_scoring
 from assay.tasks.prepare import prepare
 from assay.tasks.randomness import preserved_random, seed_random
 from assay.tasks.rescore import TaskFacts, prepare_scoring
@@ -51,11 +52,7 @@ def prepare_to_score(
 
     def bind(task: Task, helper: HelperCode) -> Runnable:
         if task.graph is not None:
-            what, fix = (
-                "a graph scores within itself",
-                "leave it out with --tasks, or run it again: nothing is asked twice",
-            )
-            raise ConfigError([Problem(Place(f"task {task.name!r}"), what, fix)])
+            return prepare_graph_scoring(task, settings, helper.helpers(), facts[task.name])
         if task.config.class_ is not None:
             return ClassTask.of(task, settings, helper.helpers())
         return prepare_scoring(task, settings, helper.helpers(), facts[task.name])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from assay.config.option import NOTHING, Remark, option
+from assay.config.task import generation_slips
 
 JoinType = Literal["primary", "column", "sequential", "cross", "random", "vstack"]
 START, END = "START", "END"
@@ -15,7 +16,8 @@ def _not_yet(why: str) -> Callable[[object], Iterator[Remark]]:
     """Refuses a key of SyGra's that assay does not have."""
 
     def check(value: object) -> Iterator[Remark]:
-        if value not in (None, False, (), {}):
+        off = isinstance(value, Mapping) and str(value.get("required")).lower() in ("no", "false")
+        if value not in (None, False, (), {}) and not off:
             yield (), "is not supported", why
 
     return check
@@ -108,7 +110,7 @@ class ModelConfig:
     """A model as a node names it. Keys beyond these change its entry of models.yaml."""
 
     name: str = option("Its name in models.yaml, or of a role of the run.")
-    parameters: Mapping[str, object] = option("Parameters of generation.", NOTHING)
+    parameters: Mapping[str, object] = option("Parameters of generation.", NOTHING, check=generation_slips)
     structured_output: StructuredOutput | None = option("The fields that an answer must have.", None)
     entry: Mapping[str, object] = option("Keys of models.yaml.", NOTHING, rest=True)
 
@@ -117,7 +119,9 @@ class ModelConfig:
 class NodeConfig:
     """What every node may say."""
 
-    node_type: str = option("llm, agent, multi_llm, lambda, weighted_sampler or subgraph.")
+    node_type: str = option(
+        "llm, agent, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
+    )
     node_state: Literal["active", "idle"] = option("An idle node is not part of the graph.", "active")
 
 
@@ -162,6 +166,46 @@ class MultiLlmNode(Asking):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Weighing(NodeConfig):
+    """What nodes that ask for log-likelihoods share. Their names are those of `output_type`."""
+
+    model: ModelConfig = option("The model; it is told no parameters.")
+    output_keys: str = option("The key of the result; what belongs to it has keys that begin so.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceNode(Weighing):
+    """A node that asks how likely each of some choices is: the most likely one is put into `output_keys`, and into
+    `<output_keys>_choices` for each its `loglikelihood`, `is_greedy`, `per_character`, `per_byte`, `probability`."""
+
+    prompt: str | tuple[Mapping[str, object], ...] = option(
+        "What they follow: a text with {key}, or messages.", check=_one_role
+    )
+    choices: str | tuple[str, ...] = option("Texts with {key}; or the key of the state that has a list of them.")
+    target_delimiter: str = option("What stands between prompt and choice.", " ")
+    choose_by: Literal["loglikelihood", "per_character", "per_byte"] = option(
+        "What is compared: as `acc`, `acc_norm` and `acc_bytes` do.", "loglikelihood"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikelihoodNode(Weighing):
+    """A node that asks how likely a continuation is. Into `<output_keys>_is_greedy`: whether the model would say it."""
+
+    prompt: str | tuple[Mapping[str, object], ...] = option(
+        "What it follows: a text with {key}, or messages.", check=_one_role
+    )
+    continuation: str = option("A text with {key}; it follows as it is written.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollingNode(Weighing):
+    """A node that asks how likely a whole text is; also into `<output_keys>_per_word` and `<output_keys>_per_byte`."""
+
+    text: str = option("A text with {key}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LambdaNode(NodeConfig):
     """A node that calls a function. Keys beyond these are for the function."""
 
@@ -171,10 +215,20 @@ class LambdaNode(NodeConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampledColumn:
+    """Values of a sampler that come from a data source: one record after the other, and from the start again."""
+
+    column: str = option("The column that has them.")
+    source: SourceConfig = option("Where it comes from.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
     """What a sampler draws from."""
 
-    values: tuple[object, ...] | list[object] = option("The values.")
+    values: tuple[object, ...] | list[object] | SampledColumn = option(
+        "The values; or `{column:, source:}`, of which the n-th record gets the n-th."
+    )
     weights: tuple[float, ...] | list[float] | None = option("How likely each is.", None)
 
 
@@ -197,6 +251,9 @@ NODE_TYPES: dict[str, type[NodeConfig]] = {
     "llm": LlmNode,
     "agent": AgentNode,
     "multi_llm": MultiLlmNode,
+    "multiple_choice": ChoiceNode,
+    "loglikelihood": LikelihoodNode,
+    "loglikelihood_rolling": RollingNode,
     "lambda": LambdaNode,
     "weighted_sampler": SamplerNode,
     "subgraph": SubgraphNode,

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from assay.config.braces import Braces
-from assay.config.graph import Asking, LambdaNode, SubgraphNode
-from assay.config.graph_reading import GraphFile, texts_of
+from assay.config.graph import Asking, ChoiceNode, LambdaNode, LikelihoodNode, SubgraphNode, Weighing
+from assay.config.graph_reading import GraphFile, written_texts
 from assay.errors import Place, Problem, nearest
 
 ALWAYS = ("id", "messages", "tool_calls", "__chat_history__")
@@ -15,6 +15,16 @@ def output_keys(keys: str | tuple[str, ...]) -> tuple[str, ...]:
     return (keys,) if isinstance(keys, str) else keys
 
 
+def weighed_keys(node: Weighing) -> tuple[str, ...]:
+    """The keys that a node writes which asks for log-likelihoods: that of its result, and those that belong to it."""
+    key = node.output_keys
+    if isinstance(node, ChoiceNode):
+        return key, f"{key}_choices"
+    return (
+        (key, f"{key}_is_greedy") if isinstance(node, LikelihoodNode) else (key, f"{key}_per_word", f"{key}_per_byte")
+    )
+
+
 def produced(graph: GraphFile) -> set[str]:
     """The keys that the nodes of a graph declare to write."""
     found: set[str] = set()
@@ -22,6 +32,8 @@ def produced(graph: GraphFile) -> set[str]:
         found.update(graph.attributes.get(name, ()))
         if isinstance(node, Asking | LambdaNode):
             found.update(output_keys(node.output_keys))
+        if isinstance(node, Weighing):
+            found.update(weighed_keys(node))
     return found
 
 
@@ -38,20 +50,21 @@ def undeclared(graph: GraphFile, columns: tuple[str, ...]) -> Iterator[Problem]:
     known = {*columns, *ALWAYS, *produced(graph)}
     hidden = has_hidden_keys(graph)
     for name, node in graph.nodes.items():
-        if node.node_state == "active" and isinstance(node, Asking) and not hidden:
-            yield from _of_prompt(graph, name, node, known)
+        if node.node_state == "active" and not hidden:
+            yield from _of_node(graph, name, known)
     for name, field in graph.outputs.items():
         if field.source is not None and field.source not in known and not hidden:
             yield _problem(field.source, known, graph.place("output_config", "output_map", name, "from"))
 
 
-def _of_prompt(graph: GraphFile, name: str, node: Asking, known: set[str]) -> Iterator[Problem]:
-    for number, message in enumerate(node.prompt):
-        for role, content in message.items():
-            for text in texts_of(content):
-                for key in Braces.of(text).names:
-                    if key not in known:
-                        yield _problem(key, known, graph.node_place(name, "prompt", number, role))
+def _of_node(graph: GraphFile, name: str, known: set[str]) -> Iterator[Problem]:
+    node = graph.nodes[name]
+    for path, text in written_texts(node):
+        for key in Braces.of(text).names:
+            if key not in known:
+                yield _problem(key, known, graph.node_place(name, *path))
+    if isinstance(node, ChoiceNode) and isinstance(node.choices, str) and node.choices not in known:
+        yield _problem(node.choices, known, graph.node_place(name, "choices"))
 
 
 def _problem(key: str, known: set[str], place: Place) -> Problem:

@@ -14,6 +14,7 @@ from assay.config.graph import (
     AnyNode,
     Asking,
     Attribute,
+    ChoiceNode,
     EdgeConfig,
     GraphConfig,
     LambdaNode,
@@ -21,7 +22,9 @@ from assay.config.graph import (
     ModelConfig,
     MultiLlmNode,
     OutputField,
+    SampledColumn,
     SamplerNode,
+    Weighing,
 )
 from assay.config.option import yaml_keys
 from assay.errors import Place, Problem, did_you_mean
@@ -106,7 +109,7 @@ def _node(name: str, written: object, fields: Fields, problems: list[Problem]) -
 
 
 def _models(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -> dict[str, ModelConfig]:
-    if isinstance(node, LlmNode):
+    if isinstance(node, LlmNode | Weighing):
         return {"": node.model}
     if not isinstance(node, MultiLlmNode):
         return {}
@@ -127,7 +130,11 @@ def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem
         found = _part(Attribute, written, fields, problems, *path, str(key))
         if found is None:
             continue
-        if not found.values or (found.weights is not None and len(found.weights) != len(found.values)):
+        if isinstance(found.values, SampledColumn):
+            if found.weights is not None:
+                what, fix = "values of a source come in their order, without weights", "take weights out"
+                problems.append(Problem(fields.place(*path, str(key), "weights"), what, fix))
+        elif not found.values or (found.weights is not None and len(found.weights) != len(found.values)):
             what = f"{key} needs values, and as many weights as values where there are any"
             problems.append(Problem(fields.place(*path, str(key)), what, "correct the lists"))
         made[str(key)] = found
@@ -150,25 +157,56 @@ def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
             yield Problem(place, "a node that asks several models has no tools", "use an llm or agent node for each")
         if isinstance(node, AgentNode) and not node.tools:
             yield Problem(graph.node_place(name), "an agent needs tools", "add tools:, or make it an llm node")
+        yield from _check_texts(graph, name)
+        if isinstance(node, Weighing):
+            yield from _check_weighing(graph, name, node)
         if isinstance(node, Asking):
-            yield from _check_prompt(graph, name, node)
             conversation = graph.config.graph_config.graph_properties.chat_conversation
             if node.chat_history and conversation is None:
                 fix = "add graph_properties: {chat_conversation: multiturn}"
                 yield Problem(graph.node_place(name, "chat_history"), "chat_history needs a chat_conversation", fix)
 
 
-def _check_prompt(graph: GraphFile, name: str, node: Asking) -> Iterator[Problem]:
-    for number, message in enumerate(node.prompt):
+def _check_texts(graph: GraphFile, name: str) -> Iterator[Problem]:
+    for path, text in written_texts(graph.nodes[name]):
+        wrong = Braces.of(text).wrong
+        if wrong:
+            fix = "write {name} for a key of the state, {{ for a brace"
+            yield Problem(graph.node_place(name, *path), f"the {path[0]} {wrong}", fix)
+
+
+def _check_weighing(graph: GraphFile, name: str, node: Weighing) -> Iterator[Problem]:
+    """Log-likelihoods are not generated, so there is nothing to say about how."""
+    for key in ("parameters", "structured_output"):
+        if getattr(node.model, key):
+            what = f"{key} has no meaning for log-likelihoods"
+            yield Problem(graph.node_place(name, "model", key), what, f"take {key} out")
+    choices = node.choices if isinstance(node, ChoiceNode) else None
+    if isinstance(choices, tuple) and (len(choices) < 2 or "" in choices or len(set(choices)) < len(choices)):
+        what = "choices must be two or more texts, all different and none empty"
+        yield Problem(graph.node_place(name, "choices"), what, "correct the list, or name a key of the state")
+
+
+Path = tuple[str | int, ...]
+
+
+def written_texts(node: AnyNode) -> Iterator[tuple[Path, str]]:
+    """The texts with {keys} of a node, each with its place in it."""
+    prompt = getattr(node, "prompt", ())
+    if isinstance(prompt, str):
+        yield ("prompt",), prompt
+        prompt = ()
+    for number, message in enumerate(prompt):
         for role, content in message.items():
-            for text in texts_of(content):
-                wrong = Braces.of(text).wrong
-                if wrong:
-                    place = graph.node_place(name, "prompt", number, role)
-                    yield Problem(place, f"the prompt {wrong}", "write {name} for a key of the state, {{ for a brace")
+            yield from ((("prompt", number, role), text) for text in _texts_of(content))
+    for key in ("continuation", "text"):
+        if isinstance(getattr(node, key, None), str):
+            yield (key,), getattr(node, key)
+    if isinstance(node, ChoiceNode) and not isinstance(node.choices, str):
+        yield from ((("choices", number), text) for number, text in enumerate(node.choices))
 
 
-def texts_of(content: object) -> list[str]:
+def _texts_of(content: object) -> list[str]:
     """The texts of a message's content: one, or those of its parts."""
     if isinstance(content, str):
         return [content]

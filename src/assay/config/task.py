@@ -25,7 +25,7 @@ GENERATION_KEYS = (
 )  # fmt: skip
 
 
-def _generation(value: object) -> Iterator[Remark]:
+def generation_slips(value: object) -> Iterator[Remark]:
     """Other keys are passed on to the model, so only those that look like a slip are refused."""
     if isinstance(value, Mapping):
         for key in value:
@@ -133,7 +133,7 @@ class TaskConfig:
     use_prompt: str | None = option("A prompt of promptsource or of a file, as `source:name`.", None)
     # asking
     output_type: OutputType = option("What is asked of the model.", "generate_until")
-    generation_kwargs: Mapping[str, object] | None = option("Parameters of generation.", None, check=_generation)
+    generation_kwargs: Mapping[str, object] | None = option("Parameters of generation.", None, check=generation_slips)
     repeats: int = option("How many times each request is sent.", 1, check=_at_least(1))
     unsafe_code: bool = option("Scoring runs code that the model wrote; needs a flag.", False)
     # scoring

@@ -113,6 +113,9 @@ def altered(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[Metri
 
 def _unalterable(task: Task, metrics: Sequence[MetricConfig]) -> Problem | None:
     place = Place(f"task {task.name!r}")
+    if task.graph is not None:
+        fix = "change graph_post_process in its file, or give another one: --with FILE"
+        return Problem(place, "is a graph, which has neither filters nor metrics", fix)
     if task.config.class_ is not None:
         return Problem(place, "is a Python class, which says itself how it is scored", "leave it out with --tasks")
     if metrics and task.config.process_results is not None:

@@ -12,7 +12,7 @@ import orjson
 from assay.config.run import RunConfig
 from assay.errors import Place, Problem
 from assay.evaluation.options import run_config, task_manager
-from assay.records import Likelihood, Response, Text
+from assay.records import Likelihood, Response, Text, arguments
 from assay.runs.folder import MANIFEST, RESULTS, RunError
 from assay.runs.logged import LoggedFile, logged_files, logged_samples, results_beside
 from assay.runs.stored import SampleFile, Stored, sample_file
@@ -51,7 +51,16 @@ class Answers(Protocol):
 
     @property
     def manager(self) -> TaskManager: ...
+    @property
+    def created(self) -> float:
+        """When they were begun to be asked for."""
+        ...
+
     def facts(self, name: str) -> TaskFacts: ...
+    def record(self, name: str) -> Mapping[str, Any] | None:
+        """A record of the output of a task that is a graph."""
+        ...
+
     def samples(self, task: Runnable) -> Iterator[Stored]: ...
 
 
@@ -71,6 +80,9 @@ class StoredRun:
             known = "a scoring of a run, not the run" if "scored" in manifest else known
             fix = "name the folder that --output_path gave to `assay run`"
             raise RunError([Problem(Place(str(folder)), f"the folder holds {known}", fix)])
+        if manifest.get("without_gold"):
+            what = "the right answers were taken out of this run when it was packed: nothing can be scored"
+            raise RunError([Problem(Place(str(folder)), what, "score the run that it was packed from")])
         return cls(folder, manifest, include_path)
 
     @cached_property
@@ -110,14 +122,43 @@ class StoredRun:
     def results(self) -> Mapping[str, Any]:
         return _read(self.folder / RESULTS)
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether somebody else asked: then right answers and choices are made again from the documents."""
+        return "imported" in self.manifest
+
     def facts(self, name: str) -> TaskFacts:
-        return TaskFacts(**self.manifest["tasks"][name])
+        known = TaskFacts(**self.manifest["tasks"][name])
+        if not self.is_imported:
+            return known
+        first = next(SampleFile(self.files[name]).rows(), None)
+        return known._replace(first=orjson.loads(first.doc) if first is not None else None)
+
+    @property
+    def created(self) -> float:
+        return float(self.manifest["created"])
+
+    def record(self, name: str) -> Mapping[str, Any] | None:
+        return SampleFile(self.files[name]).first_record()
 
     def samples(self, task: Runnable) -> Iterator[Stored]:
-        return self.file(task).samples()
+        return self.read(self.file(task), task)
+
+    def read(self, file: SampleFile, task: Runnable) -> Iterator[Stored]:
+        """The samples of a file, with what the task makes of documents where somebody else asked."""
+        for stored in read(file, task):
+            if self.is_imported and isinstance(task, RescoredTask) and stored.sample.requests:
+                asked = [arguments(request) for request in stored.sample.requests[:: task.repeats]]
+                stored = stored._replace(sample=task.asked(stored.sample.doc_id, stored.sample.doc, asked))
+            yield stored
 
     def file(self, task: Runnable) -> SampleFile:
         return SampleFile(self.files[task.task.name], task.repeats)
+
+
+def read(file: SampleFile, task: Runnable) -> Iterator[Stored]:
+    """The samples of a file, as a task of this kind takes them."""
+    return file.outcomes() if task.task.graph is not None else file.samples()
 
 
 @dataclass(frozen=True)
@@ -155,6 +196,15 @@ class LoggedRun:
     @property
     def broken(self) -> Mapping[str, str]:
         return {}
+
+    @property
+    def created(self) -> float:
+        return next(iter(self.files.values())).path.stat().st_mtime
+
+    def record(self, name: str) -> Mapping[str, Any] | None:
+        what = "is a graph, and these are samples files of lm-eval's"
+        fix = "name its output_….json or .jsonl, and nothing else"
+        raise RunError([Problem(Place(f"task {name!r}"), what, fix)])
 
     @cached_property
     def manager(self) -> TaskManager:

@@ -52,15 +52,25 @@ def _replace(
         raise ConfigError(
             [Problem(Place("--with"), f"there is no file {file!r}", "give a YAML file of a task or group")]
         )
-    given = manager.load([str(Path(file).resolve())])
-    unknown = [name for name in given["tasks"] if name not in names]
+    loaded = manager.load([str(Path(file).resolve())])
+    given = _meant(loaded["tasks"], tasks)
+    unknown = [name for name in given if name not in names]
     if unknown:
         what = f"{file} speaks of a task that was not run: {unknown[0]!r}"
         raise ConfigError([Problem(Place("--with"), what, did_you_mean(unknown[0], names))])
-    tasks.update(given["tasks"])
+    tasks.update(given)
     for group in groups.values():
-        group.children = [given["groups"].get(child.name, child) for child in group.children]
-    groups.update(given["groups"])
+        group.children = [loaded["groups"].get(child.name, child) for child in group.children]
+    groups.update(loaded["groups"])
+
+
+def _meant(given: dict[str, Task], known: Mapping[str, Task]) -> dict[str, Task]:
+    """The tasks of a file; a graph is called after its folder, and so the only one stands for the only one of a run."""
+    graphs = [name for name, task in known.items() if task.graph is not None]
+    [name, task] = next(iter(given.items()), ("", None))
+    if task is None or len(given) > 1 or task.graph is None or name in known or len(graphs) != 1:
+        return given
+    return {graphs[0]: Task.from_graph(task.graph.fields, name=graphs[0])}
 
 
 def _chosen(wanted: Sequence[str], names: Sequence[str], groups: Mapping[str, Group[Any]]) -> list[str]:

@@ -273,9 +273,12 @@ class Run:
 
     def _notice(self) -> None:
         if self.folder is not None:
-            self.folder.beat_now_and_then()
+            self.folder.beat_now_and_then(self._documents)
         if self.watch is not None:
             self.watch(self)
+
+    def _documents(self) -> dict[str, int]:
+        return {run.runnable.task.name: run.board.documents for run in self.tasks}
 
     def _results(self, kept: Mapping[str, Sequence[Kept]]) -> dict[str, Any]:
         """The numbers of every task and group, in lm-eval's layout, with our own account beside them."""

@@ -14,12 +14,14 @@ from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import StoredRun
 from assay.evaluation.conduct import fewer_collections
 from assay.evaluation.definitions import definitions
+from assay.evaluation.graphs import graph_files
 from assay.evaluation.outcome import outcome
 from assay.evaluation.record import again, helper_digests
 from assay.evaluation.score import changed_keys, feed, ready
 from assay.runs.account import summed
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
+from assay.runs.samples import Kept
 from assay.runs.stored import Stored
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
@@ -67,6 +69,14 @@ class Shards:
     def manager(self) -> TaskManager:
         return self.parts[0].manager
 
+    @property
+    def created(self) -> float:
+        return self.parts[0].created
+
+    def record(self, name: str) -> Mapping[str, Any] | None:
+        found = (part.record(name) for part in self.parts)
+        return next((record for record in found if record is not None), None)
+
     def facts(self, name: str) -> TaskFacts:
         several = [part.facts(name) for part in self.parts]
         return several[0]._replace(size=sum(each.size for each in several))
@@ -89,10 +99,14 @@ def merge(
     folder = open_run(Path(output), _spec(shards.parts[0]), _facts(shards), force=force)
     with folder:
         _union(folder, shards)
+        files = graph_files(shards, runs, folder.path, folder.manifest["created"])
+        folder.keepers += files
         with fewer_collections():
             for run in runs:
                 _score(folder, shards, run)
         results = outcome(runs, found.groups.values(), shards.config, broken)
+        for each in files:
+            each.write_copies()
         account = {**results.pop("assay"), **_account(shards)}
         whole = {**results, **again(shards.results), "assay": account}
         folder.finish(whole, account["status"], _counts(shards))
@@ -199,7 +213,14 @@ def _union(folder: RunFolder, shards: Shards) -> None:
 def _score(folder: RunFolder, shards: Shards, run: TaskRun) -> None:
     name = run.runnable.task.name
     keeper = folder.keeper(name, shards.config.log_samples, partial(_logged_id, shards.config, name))
-    run.keep, run.ended = keeper.add, keeper.end
+    records = run.keep
+
+    def keep(kept: Kept) -> None:
+        keeper.add(kept)
+        if records is not None:
+            records(kept)
+
+    run.keep, run.ended = keep, keeper.end
     feed(shards.samples(run.runnable), run)
 
 

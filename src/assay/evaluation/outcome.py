@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from assay.aggregate.functions import Aggregation
 from assay.aggregate.interval import interval
 from assay.config.run import RunConfig
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import Estimate, ScoreKey
-from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
+from assay.runs.results import GroupResult, Share, TaskResult, accounts, lm_eval_results
 from assay.tasks.run import TaskRun
 
 
@@ -27,16 +28,23 @@ def outcome(
 
 def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskResult:
     task, runnable = run.runnable.task, run.runnable
+    source = runnable.source or task.name
+
+    def estimated(aggregation: Aggregation, values: Sequence[Any], documents: Sequence[int]) -> Estimate:
+        return run.board.estimated(
+            aggregation, values, documents, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval, source=source
+        )
+
     return TaskResult(
         name=task.name,
         alias=task.alias,
         rows={
-            **runnable.conclude(),
+            **runnable.conclude(estimated),
             **run.board.estimates(
                 runnable.aggregation,
                 bootstrap_iters=bootstrap_iters,
                 like_lm_eval=like_lm_eval,
-                source=runnable.source or task.name,
+                source=source,
             ),
         },
         scored=run.board.scored,
@@ -76,4 +84,18 @@ def group_result(
             )
             is not None
         },
+        shares=shares(tasks, numbers),
     )
+
+
+def shares(tasks: Mapping[str, TaskResult], numbers: Mapping[ScoreKey, Estimate]) -> dict[ScoreKey, list[Share]]:
+    """Of which numbers of tasks each number of a group is made, where that is known: so that runs can be compared later,
+    without the definitions of their groups."""
+    known = {
+        draws: (name, key) for name, task in tasks.items() for key, row in task.rows.items() for draws in row.parts
+    }
+    return {
+        key: [Share(*known[draws], slope) for draws, slope in row.parts.items()]
+        for key, row in numbers.items()
+        if row.parts and all(draws in known for draws in row.parts)
+    }

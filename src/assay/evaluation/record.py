@@ -4,11 +4,12 @@ import dataclasses
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import assay
+from assay.catalog.graphs import graph_file
 from assay.config.arguments import parse_arguments
 from assay.config.option import yaml_fields
 from assay.config.run import RunConfig
@@ -58,7 +59,7 @@ def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
     options = {f.name: getattr(config, f.name) for f in yaml_fields(RunConfig)}
     given = {name: value for name, value in options.items() if value != getattr(defaults, name)}
     roots = manager.catalog.roots
-    given["tasks"] = [_named(each) for each in config.tasks]
+    given["tasks"] = [_named(each, [root.path for root in roots]) for each in config.tasks]
     given["include_path"] = [root.path for root in roots if root.origin == "include_path"]
     given["include_defaults"] = any(root.origin == "bundled" for root in roots)
     if config.data_dir is not None:
@@ -76,9 +77,12 @@ def helper_digests(files: Iterable[Path]) -> dict[str, str]:
     return {str(file): digest_file(file) for file in sorted(files)}
 
 
-def _named(task: object) -> object:
+def _named(task: object, folders: Sequence[str]) -> object:
     """A task as it can be asked for again, from any folder: a file by its whole path, an object by its name."""
     if isinstance(task, str):
+        graph = graph_file(task, folders)
+        if graph is not None:
+            return str(graph)
         is_file = task.endswith((".yaml", ".yml")) or "/" in task
         return str(Path(task).resolve()) if is_file and Path(task).exists() else task
     return getattr(task, "name", task)

@@ -16,6 +16,8 @@ from assay.evaluation.answers import Answers, LoggedRun, StoredRun
 from assay.evaluation.changes import Changes, Number, numbers
 from assay.evaluation.conduct import fewer_collections
 from assay.evaluation.definitions import Definitions, definitions
+from assay.evaluation.graph_output import OutputFile
+from assay.evaluation.graphs import graph_files
 from assay.evaluation.outcome import outcome
 from assay.evaluation.record import again
 from assay.runs.folder import MANIFEST, RESULTS, environment, write_json
@@ -25,14 +27,17 @@ from assay.runs.results import plain
 from assay.runs.samples import Kept
 from assay.runs.stored import Stored
 from assay.runs.versions import new_version, place
+from assay.tasks import Task
 from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import ready_groups, refuse_unsafe
+from assay.tasks.rescore import TaskFacts
 from assay.tasks.run import TaskRun
-from assay.tasks.settings import Settings
+from assay.tasks.settings import GraphSettings, Settings
 
 SCORING = frozenset(
-    ("filter_list", "metric_list", "process_results", "scorer", "metadata", "task_alias", "tag", "unsafe_code")
-)
+    ("filter_list", "metric_list", "process_results", "scorer", "metadata", "task_alias", "tag", "unsafe_code",
+     "graph_post_process")
+)  # fmt: skip
 """Keys of a task that concern what is made of answers; all others concern what was asked."""
 
 
@@ -46,7 +51,7 @@ class Wanted:
     files: Sequence[str] = ()
     include_path: Sequence[str] = ()
     include_defaults: bool = True
-    compat: Literal["lm-eval"] | None = None
+    compat: Literal["lm-eval", "sygra"] | None = None
     output_path: str | None = None
     confirm_run_unsafe_code: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -71,7 +76,7 @@ def score(paths: str | Path | Sequence[str | Path], wanted: Wanted | None = None
         what = "no task of this run has come to its end: there is nothing to score yet"
         raise ConfigError([Problem(Place(str(answers.folder)), what, "let it go on, by the same command")])
     config = answers.config if wanted.compat is None else replace(answers.config, compat=wanted.compat)
-    found = definitions(answers, wanted.files, wanted.tasks)
+    found = definitions(answers, wanted.files, () if isinstance(answers, OutputFile) else wanted.tasks)
     refuse_unsafe(found.tasks.values(), confirmed=wanted.confirm_run_unsafe_code)
     tasks = {name: altered(task, filters, metrics) for name, task in found.tasks.items()}
     runs, broken, _ = ready(answers, found._replace(tasks=tasks), config)
@@ -80,11 +85,14 @@ def score(paths: str | Path | Sequence[str | Path], wanted: Wanted | None = None
     target = Path(wanted.output_path) if wanted.output_path is not None else answers.folder
     with new_version(target) as part:
         changes = Changes(part)
+        files = graph_files(answers, runs, part, answers.created)
         with fewer_collections():
             for run in runs:
                 _score_task(answers, run, part, changes)
         changes.write()
         results = outcome(runs, found.groups.values(), config, broken)
+        for each in files:
+            each.place_reports()
         several = numbers(answers.results, results, changes.rows)
         results = _completed(results, answers, changes, several)
         write_json(part / RESULTS, results)
@@ -112,12 +120,18 @@ def ready(answers: Answers, found: Definitions, config: RunConfig) -> Ready:
         shard=parse_shard(config.shard),
         data_dir=config.data_dir,
         like_lm_eval=config.compat == "lm-eval",
+        graphs=GraphSettings(like_sygra=config.compat == "sygra"),
     )
-    facts = {name: answers.facts(name) for name in found.tasks}
+    facts = {name: _facts(answers, task) for name, task in found.tasks.items()}
     prepared = prepare_to_score(found.tasks.values(), settings, config, facts)
     ready_groups(found.groups.values(), prepared.tasks, prepared.resolve, lenient=settings.like_lm_eval)
     runs = [TaskRun(each) for each in prepared.tasks]
     return Ready(runs, {**answers.broken, **prepared.broken}, prepared.helper_files)
+
+
+def _facts(answers: Answers, task: Task) -> TaskFacts:
+    facts = answers.facts(task.name)
+    return facts if task.graph is None else facts._replace(first=answers.record(task.name))
 
 
 def feed(samples: Iterable[Stored], run: TaskRun, each: Callable[[Stored], None] | None = None) -> None:
@@ -139,18 +153,24 @@ def _answers(paths: Sequence[Path], wanted: Wanted) -> Answers:
         "include_defaults": wanted.include_defaults,
         "compat": wanted.compat,
     }
-    return LoggedRun.of(paths, options)
+    return OutputFile.of(paths, options) or LoggedRun.of(paths, options)
 
 
 def _score_task(answers: Answers, run: TaskRun, part: Path, changes: Changes) -> None:
     name = run.runnable.task.name
     file = answers.file(run.runnable) if isinstance(answers, StoredRun) else None
-    samples = file.samples() if file is not None else answers.samples(run.runnable)
+    samples = (
+        answers.read(file, run.runnable) if isinstance(answers, StoredRun) and file else answers.samples(run.runnable)
+    )
     writer = SampleWriter(part / "samples", name, file.asked if file is not None else None)
+
+    records = run.keep
 
     def keep(kept: Kept) -> None:
         writer.add(kept)
         changes.compare(name, kept)
+        if records is not None:
+            records(kept)
 
     run.keep = keep
     feed(samples, run, changes.expect)

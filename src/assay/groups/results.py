@@ -8,7 +8,7 @@ from assay.config.group import AggMetricConfig
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group
 from assay.groups.mean import TaskScore, mean_of_tasks
-from assay.records import Estimate, ScoreKey
+from assay.records import Draws, Estimate, ScoreKey
 
 
 class Scored(Protocol):
@@ -91,10 +91,22 @@ def like_lm_evals(group: Group[Any], tasks: Mapping[str, Scored]) -> dict[ScoreK
                 for name in leaves
                 if name in tasks and (estimate := tasks[name].rows.get(key)) is not None
             }
-            score = mean_of_tasks(leaves, found, by_size=entry.weight_by_size is not False)
+            by_size = entry.weight_by_size is not False
+            score = mean_of_tasks(leaves, found, by_size=by_size)
             if score is not None:
-                rows[key] = Estimate(score.value, score.stderr, score.size, missing=tuple(score.missing))
+                parts = _parts({name: tasks[name].rows[key] for name in found}, found, by_size=by_size)
+                missing = tuple(score.missing)
+                rows[key] = Estimate(score.value, score.stderr, score.size, missing=missing, parts=parts)
     return rows
+
+
+def _parts(rows: Mapping[str, Estimate], found: Mapping[str, TaskScore], *, by_size: bool) -> dict[Draws, float]:
+    """What a mean of tasks depends on; nothing where that is not known of all."""
+    weights = {name: score.size if by_size else 1 for name, score in found.items()}
+    whole = sum(weights.values())
+    if not whole or not all(row.parts for row in rows.values()):
+        return {}
+    return {draws: weights[name] / whole for name, row in rows.items() for draws in row.parts}
 
 
 def _filters(entry: AggMetricConfig, leaves: Sequence[str], tasks: Mapping[str, Scored]) -> list[str]:

@@ -67,13 +67,13 @@ def _shared_variance(several: Sequence[tuple[Draws, float]]) -> float:
     alone = sum(share**2 * draws.variance for draws, share in several if draws.moves is None)
     if not known:
         return alone
-    documents = np.concatenate(_numbers([draws for draws, _ in known]))
+    documents = np.concatenate(draw_numbers([draws for draws, _ in known]))
     moves = np.concatenate([share * np.asarray(draws.moves) for draws, share in known])
     _, place = np.unique(documents, return_inverse=True)
     return alone + float(np.sum(np.bincount(place, weights=moves) ** 2))
 
 
-def _numbers(several: Sequence[Draws]) -> list[Any]:
+def draw_numbers(several: Sequence[Draws]) -> list[Any]:
     """For each part, of each document the number of its draw. Documents that one of them puts together are so for all."""
     import numpy as np
 
@@ -205,7 +205,7 @@ def _draw_together(several: Sequence[Draws], draws: int, random: Any, sums: dict
     what it would have if as many of its own had been drawn as it has."""
     import numpy as np
 
-    numbers = _numbers(several)
+    numbers = draw_numbers(several)
     every = np.unique(np.concatenate(numbers))
     table = np.zeros((len(every), 2 * len(several)))
     for column, (part, own) in enumerate(zip(several, numbers, strict=True)):

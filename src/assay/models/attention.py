@@ -89,14 +89,14 @@ class Pieces:
         lookup = row.lookup()
         bands = [] if flash else _bands(own, seen)
         return cls(
-            lookup=None if lookup is None else _on(lookup, device),
-            ends=_on(np.concatenate([[0], np.cumsum(own)]).astype(np.int32), device),
-            seen_ends=_on(np.concatenate([[0], np.cumsum(seen)]).astype(np.int32), device),
+            lookup=None if lookup is None else on_device(lookup, device),
+            ends=on_device(np.concatenate([[0], np.cumsum(own)]).astype(np.int32), device),
+            seen_ends=on_device(np.concatenate([[0], np.cumsum(seen)]).astype(np.int32), device),
             longest=int(own.max()),
             longest_seen=int(seen.max()),
             bands=[band.on(device) for band in bands],
             before=before,
-            wanted=wanted,
+            wanted=[[row.place(span) for span in spans] for spans in wanted],
             kept=[{} for _ in wanted],
         )
 
@@ -139,7 +139,7 @@ class Band:
     real: Any
 
     def on(self, device: Any) -> "Band":
-        return Band(*(_on(each, device) for each in (self.own, self.seen, self.mask, self.real)))
+        return Band(*(on_device(each, device) for each in (self.own, self.seen, self.mask, self.real)))
 
 
 def _bands(own: Any, seen: Any) -> list[Band]:
@@ -185,6 +185,7 @@ def _rectangle(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return values[index].transpose(1, 2)
 
 
-def _on(array: Any, device: Any) -> torch.Tensor:
+def on_device(array: Any, device: Any) -> torch.Tensor:
+    """Numbers on a device, without waiting for what it is doing."""
     made = torch.from_numpy(np.ascontiguousarray(array))
     return made.pin_memory().to(device, non_blocking=True) if torch.device(device).type == "cuda" else made.to(device)

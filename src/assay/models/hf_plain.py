@@ -116,8 +116,8 @@ class PlainAsker:
         began = time.perf_counter()
         with torch.inference_mode():
             draw = Draw(len(batch), self._model.device)
-            draw.set(range(len(batch)), batch)
             everyone = torch.arange(len(batch), device=self._model.device)
+            draw.set(everyone, batch)
             text = self._begun(batch)
             while ahead := max((each.left for each in batch if not (each.finish or each.problem)), default=0):
                 draw.prepare([None if each.finish else each for each in batch], BLOCK)

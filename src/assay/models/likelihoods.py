@@ -21,7 +21,8 @@ SHARED = 4096
 
 @dataclass(slots=True)
 class Likelihoods:
-    """`way` is how: `echo`ed prompts, vLLM's `prompt` log-probabilities, or of one-token answers the `generated` token's.
+    """`way` is how: `echo`ed prompts, vLLM's `prompt` log-probabilities, SGLang's own `/generate` (`sglang`), or of one-token
+    answers the `generated` token's.
 
     `cut`: a text that is longer than the model loses its beginning instead of failing.
     """
@@ -33,6 +34,8 @@ class Likelihoods:
     prefix: int | None = None
     max_length: int | None = None
     post: Post = field(init=False)
+    post_generate: Post = field(init=False)
+    """Asks SGLang's `/generate`."""
     _next: "OrderedDict[str, asyncio.Future[Any]]" = field(default_factory=OrderedDict)
 
     async def of(self, context: str, continuation: str) -> Response:
@@ -48,7 +51,7 @@ class Likelihoods:
         """How likely is a whole text? A long one is taken in windows."""
         if self.words is None:
             found = await self._echo(text)
-            offsets = found["choices"][0]["logprobs"].get("text_offset")
+            offsets = _offsets(found)
             if offsets is None:
                 return Failed(NO_OFFSETS)
             return _summed(found, 1, sum(offset < len(text) for offset in offsets))
@@ -82,21 +85,24 @@ class Likelihoods:
                 return Failed(f"{len(whole)} tokens and one to come are more than the model's {self.max_length}")
             cut = len(whole) - self._room
             whole = whole[cut:]
-        start = len(whole) - len(after)
-        found = await (self._prompt(whole) if self.way == "prompt" else self._echo(whole))
-        made: Response
-        if self.way == "prompt":
-            made = _of_prompt(found, whole, start)
-        else:
-            made = _miscounted(found, len(whole)) or _summed(found, start, len(whole))
+        made = await self._read(whole, len(whole) - len(after))
         if isinstance(made, Likelihood) and made.usage is not None and cut:
             return made._replace(usage=made.usage._replace(cut=cut))
         return made
 
+    async def _read(self, whole: list[int], start: int) -> Response:
+        """How likely are the tokens from `start` on, in the way of this server?"""
+        if self.way == "prompt":
+            return _of_prompt(await self._prompt(whole), whole, start)
+        if self.way == "sglang":
+            return _of_generate(await self._from(whole, start), whole[start:])
+        found = await self._echo(whole)
+        return _miscounted(found, len(whole)) or _summed(found, start, len(whole))
+
     async def _of_text(self, context: str, continuation: str) -> Response:
         """Without a tokenizer: the server says where in the text each token begins."""
         found = await self._echo(context + continuation)
-        offsets = found["choices"][0]["logprobs"].get("text_offset")
+        offsets = _offsets(found)
         if offsets is None:
             return Failed(NO_OFFSETS)
         if not context:
@@ -120,6 +126,12 @@ class Likelihoods:
 
     async def _prompt(self, prompt: list[int]) -> Any:
         return await self.post({"prompt": prompt, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 1})
+
+    async def _from(self, prompt: list[int], start: int) -> Any:
+        """SGLang tells of tokens from one on, and what stands before it it may have read already."""
+        asked = {"return_logprob": True, "logprob_start_len": start - 1, "top_logprobs_num": 1}
+        params = {"max_new_tokens": 1, "temperature": 0}
+        return await self.post_generate({"input_ids": prompt, "sampling_params": params, **asked})
 
     # one token
 
@@ -164,6 +176,12 @@ def _top(found: Mapping[str, Any]) -> dict[str, float]:
     return {text: float(value) for text, value in found["top_logprobs"][0].items()}
 
 
+def _offsets(answer: Mapping[str, Any]) -> Sequence[int] | None:
+    """Where in the text each token begins; None where the server does not say, or, as SGLang, puts -1 for all of them."""
+    found = answer["choices"][0]["logprobs"].get("text_offset")
+    return None if found is None or any(offset < 0 for offset in found) else found
+
+
 def _miscounted(answer: Mapping[str, Any], sent: int) -> Failed | None:
     """An answer about other tokens than were sent: with one that the server put before them, say."""
     count = len(answer["choices"][0]["logprobs"]["token_logprobs"])
@@ -189,6 +207,23 @@ def _of_prompt(answer: Mapping[str, Any], tokens: Sequence[int], start: int) -> 
     values = [float(each["logprob"] if isinstance(each, Mapping) else each) for each in several]
     greedy = all(not isinstance(each, Mapping) or each.get("rank", 1) == 1 for each in several)
     return Likelihood(sum(values), greedy, usage_of(answer))
+
+
+def _of_generate(answer: Mapping[str, Any], wanted: Sequence[int]) -> Response:
+    """The same from SGLang's list: the last tokens of the prompt, each with its log-probability and number."""
+    told = answer["meta_info"]
+    tokens, tops = (told[key][-len(wanted) :] for key in ("input_token_logprobs", "input_top_logprobs"))
+    same = all(
+        each[1] in (token, 0) for each, token in zip(tokens, wanted, strict=False)
+    )  # 0 is told of the very last one
+    if not same or not len(wanted) == len(tokens) == len(tops):
+        return Failed("the server tells of other tokens than were sent: is it the tokenizer of this model?")
+    values = [float(each[0]) for each in tokens]
+    greedy = all(value >= max(each[0] for each in top) for value, top in zip(values, tops, strict=True))
+    usage = Usage(
+        told.get("prompt_tokens") or 0, told.get("completion_tokens") or 0, stored=told.get("cached_tokens") or 0
+    )
+    return Likelihood(sum(values), greedy, usage)
 
 
 def usage_of(answer: Mapping[str, Any]) -> Usage:

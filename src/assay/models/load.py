@@ -33,6 +33,7 @@ BACKENDS: dict[str, str | Callable[..., AnyModel]] = {
     "anthropic-chat": CLAUDE,
     "anthropic-chat-completions": CLAUDE,
     "litellm": "assay.models.litellm:LiteLLM",
+    "vllm": "assay.models.vllm:VLLM",
     "reward-http": "assay.models.reward_http:RewardHTTP",
     "reward-hf": "assay.models.reward_hf:RewardHF",
 }

@@ -14,6 +14,10 @@ FILE = "models.yaml"
 CUSTOM = "SYGRA_CUSTOM_MODELS_PATH"
 NATIVE = ("openai", "vllm", "tgi")
 """Types that speak OpenAI's protocol."""
+ANTHROPIC = "anthropic"
+"""The type that speaks Anthropic's protocol. SyGra has none: it goes through proxies."""
+PROXIES = {"claude_proxy": "anthropic", "gemini_proxy": "openai", "triton": "openai"}
+"""Types of SyGra's that speak protocols of their own, and the type to try where the server speaks a known one."""
 PREFIXES = {"azure_openai": "azure/", "mistralai": "mistral/", "ollama": "ollama_chat/", "vertex_ai": "vertex_ai/",
             "bedrock": "bedrock/", "azure": "azure_ai/"}  # fmt: skip
 """Types that LiteLLM speaks to, by what its names begin with."""
@@ -63,6 +67,8 @@ class Entry:
         arguments = {ours: self.keys[key] for key, ours in ARGUMENTS.items() if self.keys.get(key) is not None}
         if isinstance(arguments.get("api_key"), list):
             arguments["api_key"] = arguments["api_key"][0]
+        if kind == ANTHROPIC:
+            return {"model": "anthropic", "model_args": {"model": named, **arguments}}
         if kind in PREFIXES:
             return {"model": "litellm", "model_args": {"model": PREFIXES[kind] + named, **arguments}}
         if self.keys.get("completions_api"):
@@ -82,9 +88,11 @@ class Entry:
                 what = f"unknown key {key!r} of the model {self.name!r}"
                 problems.append(Problem(self.place, what, did_you_mean(str(key), known)))
         kind = self.keys.get("model_type")
-        if kind not in (*NATIVE, *PREFIXES):
+        if kind not in (*NATIVE, ANTHROPIC, *PREFIXES):
             what = f"model_type {kind!r} of the model {self.name!r} is not supported" if kind else "needs model_type"
-            fix = did_you_mean(str(kind), [*NATIVE, *PREFIXES]) if kind else "write model_type: openai"
+            fix = did_you_mean(str(kind), [*NATIVE, ANTHROPIC, *PREFIXES]) if kind else "write model_type: openai"
+            if kind in PROXIES:
+                fix = f"write model_type: {PROXIES[str(kind)]} if the server speaks that protocol"
             problems.append(Problem(self.place, what, fix))
         elif kind in ("vllm", "tgi") and not self.keys.get("url"):
             what = f"the model {self.name!r} has no url"

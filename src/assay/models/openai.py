@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem
@@ -35,7 +36,7 @@ class OpenAIServer(Served):
         self.answers_repeats = n
         self._likelihoods = likelihoods
         self.cuts = likelihoods.cut
-        likelihoods.post = self._post
+        likelihoods.post, likelihoods.post_generate = self._post, partial(self._beside, "/generate")
         likelihoods.max_length = self.max_length
 
     async def generate(self, request: Generate) -> Response:
@@ -120,6 +121,10 @@ class OpenAIServer(Served):
     async def _post(self, body: Mapping[str, Any]) -> Any:
         return await self.http.post(self.path, {"model": self.model, **body})
 
+    async def _beside(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Ask what a server offers beside the protocol."""
+        return await self.http.post(f"/..{path}" if self.urls[0].endswith("/v1") else path, body)
+
 
 class OpenAIChat(OpenAIServer):
     """A server that speaks OpenAI's protocol: conversations. Log-likelihoods only of one-token answers, if asked for."""
@@ -151,11 +156,17 @@ class OpenAI(OpenAIServer):
     def __init__(  # noqa: PLR0913  # lm-eval's arguments, by its names
         self, model: str | None = None, connection: Connection | None = None, *, pretrained: str | None = None,
         tokenizer: str | None = None, tokenizer_backend: str | None = None, custom_prefix_token_id: int | None = None,
-        likelihoods: Literal["echo", "prompt", "generated"] = "echo", over_length: OverLength = "error",
+        likelihoods: Literal["echo", "prompt", "sglang", "generated"] = "echo", over_length: OverLength = "error",
         truncate: bool = False, n: bool = True,
     ) -> None:  # fmt: skip
         named = _named(model, pretrained)
         words = load_words(tokenizer, tokenizer_backend, named)
+        if likelihoods == "sglang" and words is None:
+            what, fix = (
+                "SGLang does not say where in a text tokens begin",
+                "give tokenizer=FOLDER, or tokenizer_backend=remote",
+            )
+            raise ConfigError([Problem(Place("model_args.likelihoods"), what, fix)])
         cut = truncate or over_length == "truncate"
         way = Likelihoods(likelihoods, words, cut=cut, prefix=custom_prefix_token_id)
         super().__init__(named, connection, n=n, likelihoods=way, prefix=custom_prefix_token_id)
@@ -224,9 +235,7 @@ class OpenAI(OpenAIServer):
         """How the server itself cuts a text: its /tokenize stands beside the protocol."""
         body = {"model": self.model, "prompt": text, "add_special_tokens": special}
         try:
-            return list(
-                (await self.http.post("/../tokenize" if self.urls[0].endswith("/v1") else "/tokenize", body))["tokens"]
-            )
+            return list((await self._beside("/tokenize", body))["tokens"])
         except Refused as refused:
             what, fix = f"the server does not tokenize: {refused}", "give tokenizer=FOLDER"
             raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, fix)]) from None

@@ -11,28 +11,38 @@ from typing import Any
 import numpy as np
 
 Span = tuple[int, int]
-"""From one token to another, counted over what was kept and then what is new."""
+"""From one token of a row to another; those that were kept from earlier rows are counted from KEPT on."""
+KEPT = 1 << 40
 
 
 @dataclass(slots=True)
 class Row:
-    """The tokens of one pass through a model, and what each piece of them sees. `kept` tokens of earlier passes are seen, too."""
+    """The tokens of one pass through a model, and what each piece of them sees. `kept` tokens of earlier passes are seen, too:
+    in front of the new ones."""
 
-    kept: int = 0
     tokens: list[int] = field(default_factory=list)
+    kept: int = 0
     _first: list[int] = field(default_factory=list)
     _lengths: list[int] = field(default_factory=list)
     _seen: list[list[Span]] = field(default_factory=list)
 
     def add(self, tokens: Sequence[int], seen: Sequence[Span]) -> Span:
         """Put a piece in, behind what it sees; where it stands."""
-        start = self.kept + len(self.tokens)
-        own = (start, start + len(tokens))
+        own = (len(self.tokens), len(self.tokens) + len(tokens))
         self.tokens.extend(tokens)
         self._first.append(sum(stop - begin for begin, stop in seen))
         self._lengths.append(len(tokens))
         self._seen.append([*seen, own])
         return own
+
+    def see(self, length: int) -> Span:
+        """Put so many tokens in front that were kept; where they stand."""
+        self.kept += length
+        return KEPT + self.kept - length, KEPT + self.kept
+
+    def place(self, span: Span) -> Span:
+        """Where tokens stand in the end, with those that were kept in front."""
+        return (span[0] - KEPT, span[1] - KEPT) if span[0] >= KEPT else (span[0] + self.kept, span[1] + self.kept)
 
     @property
     def sight(self) -> int:
@@ -52,7 +62,7 @@ class Row:
         """The tokens that the pieces see, piece by piece; nothing where each sees itself alone."""
         if not self.kept and not any(self._first):
             return None
-        spans = [span for seen in self._seen for span in seen]
+        spans = [self.place(span) for seen in self._seen for span in seen]
         starts = np.asarray([start for start, _ in spans])
         lengths = [stop - start for start, stop in spans]
         return np.repeat(starts, lengths) + _counted(lengths)

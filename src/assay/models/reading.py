@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from assay.models.attention import Layers, Pieces, looking
+from assay.models.attention import Layers, Pieces, looking, on_device
 from assay.models.memory import short_of_memory
 from assay.models.packing import Row, Span
 from assay.models.prefix import MIN_SHARED, Bunch, Family, common_tokens, families
@@ -102,8 +102,9 @@ class Kept(NamedTuple):
 class Pass:
     """A pass that is being put together: the row, which places of it are read out, and what is looked up there."""
 
-    row: Row
-    kept: dict[int, Kept]
+    row: Row = field(default_factory=Row)
+    seen: dict[int, Span] = field(default_factory=dict)
+    """The kept prefixes that are seen, by number, and where they stand."""
     prefixes: dict[int, tuple[list[Span], int]] = field(default_factory=dict)
     wanted: list[tuple[Sequence[int], list[Span]]] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
@@ -120,6 +121,8 @@ class Launched(NamedTuple):
     picked: torch.Tensor
     greedy: torch.Tensor
     began: float
+    ended: float | None
+    """When it had ended, where it was waited for: on a processor."""
     events: tuple[Any, Any] | None
 
 
@@ -159,8 +162,9 @@ class PackedReader:
             try:
                 launched = self._forward(made)
             except torch.OutOfMemoryError:
+                held = bool(self._kept)
                 self._kept.clear()
-                if taken == 1 and len(waiting[0][1].branches) == 1 and not made.kept:
+                if taken == 1 and len(waiting[0][1].branches) == 1 and not held:
                     return _given_up(waiting.popleft()[1], pairs)
                 if taken == 1 and len(waiting[0][1].branches) > 1:
                     family, bunch = waiting.popleft()
@@ -172,7 +176,7 @@ class PackedReader:
             return launched
 
     def _put_together(self, waiting: deque[tuple[Family, Bunch]], pairs: Sequence[Pair]) -> tuple[Pass, int]:
-        made = Pass(Row(sum(len(each.tokens) for each in self._kept.values())), dict(sorted(self._kept.items())))
+        made = Pass()
         taken = 0
         for family, bunch in waiting:
             if taken and self._is_full(made, family, bunch):
@@ -195,12 +199,12 @@ class PackedReader:
         seen, shared = self._prefix(made, family)
         trunk = made.row.add(bunch.context[shared:], seen)
         last = len(made.rows)
-        made.rows.append(trunk[1] - 1 - made.row.kept)
+        made.rows.append(trunk[1] - 1)
         for branch, numbers in zip(bunch.branches, bunch.numbers, strict=True):
             first = len(made.rows)
             if branch:
                 span = made.row.add(branch, [*seen, trunk])
-                made.rows.extend(range(span[0] - made.row.kept, span[1] - made.row.kept))
+                made.rows.extend(range(*span))
             for number in numbers:
                 name, context, continuation = pairs[number]
                 places = [last, *range(first, first + len(branch))]
@@ -217,14 +221,16 @@ class PackedReader:
             return known
         beginning = family.prefix if len(family.bunches) > 1 else family.bunches[0].context[:-1]
         number, length = max(
-            ((number, common_tokens(beginning, each.tokens)) for number, each in made.kept.items()),
+            ((number, common_tokens(beginning, each.tokens)) for number, each in self._kept.items()),
             key=lambda found: found[1],
             default=(-1, 0),
         )
         spans: list[Span] = []
         if length >= MIN_SHARED:
             self._kept.move_to_end(number)
-            start = sum(len(each.tokens) for other, each in made.kept.items() if other < number)
+            if number not in made.seen:
+                made.seen[number] = made.row.see(len(self._kept[number].tokens))
+            start = made.seen[number][0]
             spans = [(start, start + length)]
         else:
             length = 0
@@ -246,21 +252,20 @@ class PackedReader:
                 made.row,
                 device,
                 flash=net.flash,
-                before=_before(list(made.kept.values())),
+                before=_before([self._kept[number] for number in made.seen]),
                 wanted=[spans for _, spans in made.wanted],
             )
-            tokens = torch.tensor(made.row.tokens, device=device)
-            positions = torch.from_numpy(made.row.positions()).to(device)
+            tokens, rows, targets = (np.asarray(each) for each in (made.row.tokens, made.rows, made.targets))
             with looking(sight):
-                logits = net.logits(tokens, positions, torch.tensor(made.rows, device=device))
-            places, wanted = np.asarray([target[:2] for target in made.targets]).T
-            picked, greedy = _likelihoods(logits, places, wanted)
+                logits = net.logits(*(on_device(each, device) for each in (tokens, made.row.positions(), rows)))
+            picked, greedy = _likelihoods(logits, *(on_device(targets[:, part], device) for part in (0, 1)))
         if events is not None:
             events[1].record()
         self.memory.learn(len(made.row.tokens) + made.row.sight // LOOKED_UP, before)
         for (beginning, _), layers in zip(made.wanted, sight.kept, strict=True):
             self._keep(beginning, layers)
-        return Launched(made, picked, greedy, began, events)
+        ended = time.perf_counter() if device.type == "cpu" else None
+        return Launched(made, picked, greedy, began, ended, events)
 
     def _keep(self, beginning: Sequence[int], layers: Layers) -> None:
         self._count += 1
@@ -271,11 +276,11 @@ class PackedReader:
     def _land(self, launched: Launched) -> list[Found]:
         """What a pass came to, when it has ended."""
         made = launched.made
-        picked, greedy = launched.picked.double().cpu().numpy(), launched.greedy.cpu().numpy()
+        picked, greedy = launched.picked.cpu().double().numpy(), launched.greedy.cpu().numpy()
         if launched.events is not None:
             seconds = launched.events[0].elapsed_time(launched.events[1]) / 1000
         else:
-            seconds = time.perf_counter() - launched.began
+            seconds = (launched.ended or time.perf_counter()) - launched.began
         values: dict[int, float] = dict.fromkeys(made.read, 0.0)
         is_greedy = dict.fromkeys(made.read, True)
         for (_, _, name), value, same in zip(made.targets, picked.tolist(), greedy.tolist(), strict=True):
@@ -298,9 +303,8 @@ def _before(kept: Sequence[Kept]) -> Layers | None:
     }
 
 
-def _likelihoods(logits: torch.Tensor, places: Any, wanted: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _likelihoods(logits: torch.Tensor, at: torch.Tensor, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The log-probability of each wanted token at its place, and whether it is the most likely one there."""
-    at, token = (torch.from_numpy(each).to(logits.device) for each in (places, wanted))
     whole, best = [], []
     for start in range(0, len(logits), SOFTMAX_ROWS):
         some = logits[start : start + SOFTMAX_ROWS].float()

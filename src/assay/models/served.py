@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
+
 from assay.config.option import Remark, option
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
@@ -238,9 +240,17 @@ def messages_of(prompt: str) -> list[Message]:
     """The conversation that a prompt is; a bare text is what the user says, also one that only begins like a conversation."""
     if prompt.startswith(MESSAGES):
         with suppress(ValueError):
-            found: list[Message] = json.loads(prompt)
+            found: list[Message] = _parsed(prompt)
             return found
     return [{"role": "user", "content": prompt}]
+
+
+def _parsed(text: str) -> Any:
+    """What a text of JSON says; what the quick reader refuses, numbers beyond all bounds say, Python's own reads."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return json.loads(text)
 
 
 def temperature_of(params: Mapping[str, object]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.models.attention import Pieces, looking
+from assay.models.attention import Pieces, looking, on_device
 from assay.models.packing import Row, Span
 from assay.models.prefix import MIN_SHARED, families
 from assay.models.reading import Net
@@ -132,10 +132,10 @@ class SlotWriter:
 
     def _fill(self, board: "_Board", waiting: deque[Writing], tokens: int) -> Iterator[list[Writing]]:
         while waiting or board.is_busy:
+            began = time.perf_counter()
             free = board.free
             if waiting and free and (not board.is_busy or len(free) * REFILL >= board.slots.count):
                 board.begin([waiting.popleft() for _ in range(min(len(free), len(waiting)))], tokens)
-            began = time.perf_counter()
             block = board.go_on(BLOCK)
             seconds = (time.perf_counter() - began) / max(board.busy, 1)
             yield board.settle(block, self._ends, self._decode, seconds)
@@ -227,19 +227,16 @@ class _Board:
         with torch.inference_mode():
             sight = Beginning.of(row, device, flash=self._net.flash)
             sight.slots = self.slots
-            sight.source, sight.place = (torch.from_numpy(each).to(device) for each in (source, place))
+            sight.source, sight.place = (on_device(each, device) for each in (source, place))
             with looking(sight):
-                tokens, positions = (
-                    torch.tensor(row.tokens, device=device),
-                    torch.from_numpy(row.positions()).to(device),
-                )
-                logits = self._net.logits(tokens, positions, torch.tensor(last, device=device))
-            at = torch.tensor(slots, device=device)
-            who = [self._who[slot] for slot in slots]
-            self._draw.set(slots, who)  # type: ignore[arg-type]  # they have just been put there
+                read = (np.asarray(row.tokens), row.positions(), np.asarray(last))
+                logits = self._net.logits(*(on_device(each, device) for each in read))
+            at = on_device(np.asarray(slots), device)
+            who = [each for slot in slots if (each := self._who[slot]) is not None]
+            self._draw.set(at, who)
             self._is_bad[at] = logits.isnan().any(-1)
-            self._next[at] = self._draw.choose(logits, at, self._draw.first(who))  # type: ignore[arg-type]
-            self.slots.lengths[at] = torch.tensor([len(each.tokens) for each in who if each is not None], device=device)
+            self._next[at] = self._draw.first(logits, at, who)
+            self.slots.lengths[at] = on_device(np.asarray([len(each.tokens) for each in who]), device)
 
     def go_on(self, steps: int) -> Any:
         """Write so many tokens in every slot: (steps, slots). The first is the one the last step has chosen."""
@@ -310,13 +307,16 @@ class Draw:
         self._top_k = torch.zeros(count, dtype=torch.long, device=device)
         self.uniforms = torch.zeros(BLOCK, count, device=device)
 
-    def set(self, slots: Sequence[int], who: Sequence[Writing]) -> None:
-        for slot, each in zip(slots, who, strict=True):
-            self._temperature[slot], self._top_p[slot], self._top_k[slot] = each.temperature, each.top_p, each.top_k
+    def set(self, slots: torch.Tensor, who: Sequence[Writing]) -> None:
+        told = torch.tensor([(each.temperature, each.top_p, each.top_k) for each in who], device=self.uniforms.device)
+        self._temperature[slots], self._top_p[slots], self._top_k[slots] = told[:, 0], told[:, 1], told[:, 2].long()
 
-    def first(self, who: Sequence[Writing]) -> torch.Tensor:
+    def first(self, logits: torch.Tensor, slots: torch.Tensor, who: Sequence[Writing]) -> torch.Tensor:
+        """The first token of each text."""
+        if not any(each.temperature > 0 for each in who):
+            return logits.argmax(-1)
         numbers = [each.uniforms(1)[0] if each.temperature > 0 else 0.0 for each in who]
-        return torch.tensor(numbers, device=self.uniforms.device)
+        return self.choose(logits, slots, torch.tensor(numbers, device=logits.device))
 
     def prepare(self, who: Sequence[Writing | None], steps: int) -> None:
         nothing = [0.0] * steps

@@ -1,6 +1,6 @@
 """A graph as one plan per record: from START, step by step, to END. Nodes of one step ask together."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,16 +20,26 @@ class NodeFailed(Exception):
 
 
 class Walk:
-    """One record on its way: what was asked, what came back, what is worth counting. `name` tells records apart."""
+    """One record on its way: what was asked, what came back, what is worth counting.
 
-    __slots__ = ("asked", "name", "noticed", "responses", "visits")
+    `name` tells records apart, `number` is its place among them.
+    """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    __slots__ = ("asked", "name", "noticed", "number", "responses", "trace", "visits")
+
+    def __init__(self, name: str, number: int = 0) -> None:
+        self.name, self.number = name, number
         self.asked: list[Request] = []
         self.responses: list[Response] = []
-        self.noticed: Counter[str] = Counter()
-        self.visits: Counter[object] = Counter()
+        self.noticed: dict[str, int] = defaultdict(int)
+        self.visits: dict[object, int] = defaultdict(int)
+        self.trace: list[tuple[str, list[int]]] = []
+
+    def enter(self, node: str) -> list[int]:
+        """Note that the record came to a node; what comes back there is noted in the list that is returned."""
+        numbers: list[int] = []
+        self.trace.append((node, numbers))
+        return numbers
 
     def generate(self, role: str, prompt: str, params: Mapping[str, object]) -> Generate:
         """A request; the second of its kind in a record is told apart from the first."""
@@ -96,36 +106,42 @@ class Graph:
     max_steps: int = MAX_STEPS
     finish: Callable[[State], Mapping[str, Any]] = dict
 
-    def plan(self, record: Mapping[str, Any], name: str) -> Asking:
+    def plan(self, record: Mapping[str, Any], name: str, number: int = 0) -> Asking:
         """What is asked about a record, and at the end what it came to; or why it came to nothing."""
-        walk, state = Walk(name), dict(record)
+        walk, state = Walk(name, number), dict(record)
         try:
             yield from self.steps(state, walk)
             made = _guarded("the output", self.finish, state)
         except NodeFailed as failed:
             if not any(isinstance(response, Failed) for response in walk.responses):
                 walk.responses.append(Failed(str(failed)))
-            return walk.responses
-        return [*walk.responses, Outcome(made, walk.asked, walk.noticed)]
+            return [
+                response._replace(trace=walk.trace) if isinstance(response, Failed) else response
+                for response in walk.responses
+            ]
+        return [*walk.responses, Outcome(made, walk.asked, walk.noticed, trace=walk.trace)]
 
-    def steps(self, state: State, walk: Walk) -> Steps:
-        """Go from START to END; `state` is written to on the way."""
+    def steps(self, state: State, walk: Walk, within: str = "") -> Steps:
+        """Go from START to END; `state` is written to on the way. `within` is before the names of nodes in the trace."""
         active: Sequence[Node] = self._following([self.start], state)
         for _ in range(self.max_steps):
             if not active:
                 return state
             if len(active) == 1:
                 node = active[0]
+                numbers, before = walk.enter(within + node.name), len(walk.responses)
                 try:
                     updates = (yield from node.ask(state, walk)) if node.asks else node.apply(state, walk)
                 except NodeFailed:
                     raise
                 except Exception as error:  # a node is anybody's code: its record failed, and the others go on
                     raise _raised(f"the node {node.name!r}", error) from error
+                finally:
+                    numbers.extend(range(before, len(walk.responses)))
                 if updates is not state:
                     merge(state, updates, node.name)
             else:
-                yield from self._together(active, state, walk)
+                yield from self._together(active, state, walk, within)
             active = self._following([self.ways[node.name] for node in active], state)
         if active:
             fix = f"graph_properties.max_steps is {self.max_steps}"
@@ -140,10 +156,11 @@ class Graph:
             names = [name for way in ways for name in _guarded("a condition", way.onward, state)]
         return [self.nodes[name] for name in dict.fromkeys(names) if name not in ENDS]
 
-    def _together(self, active: Sequence[Node], state: State, walk: Walk) -> Steps:
+    def _together(self, active: Sequence[Node], state: State, walk: Walk, within: str) -> Steps:
         """Nodes of one step: all see the state as it was, what they ask goes out together, and then all write."""
         made: dict[str, Updates] = {}
         waiting: dict[str, tuple[Steps, Sequence[Request | Call]]] = {}
+        entered = {node.name: walk.enter(within + node.name) for node in active}
         for node in active:
             own = dict(state)
             if node.asks:
@@ -154,7 +171,9 @@ class Graph:
             now, waiting = waiting, {}
             responses = iter((yield [request for _, requests in now.values() for request in requests]))
             for name, (asking, requests) in now.items():
+                known = len(walk.responses)
                 self._resume(name, asking, [next(responses) for _ in requests], waiting, made)
+                entered[name].extend(range(known, len(walk.responses)))
         writers: dict[str, str] = {}
         before = dict(state)
         for node in active:

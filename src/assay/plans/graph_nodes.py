@@ -55,16 +55,19 @@ class SamplerNode:
 
     name: str
     attributes: Mapping[str, tuple[Sequence[Any], Sequence[float] | None]]
+    in_turn: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Values that are not drawn: the n-th record gets the n-th, and the next one when it comes by again."""
     asks: bool = False
 
     def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
         visit = walk.visits[self.name]
         walk.visits[self.name] += 1
         drawn = random.Random(f"{walk.name}\0{self.name}\0{visit}")
-        return {
+        found = {
             key: drawn.choices(values, weights)[0] if weights is not None else drawn.choice(values)
             for key, (values, weights) in self.attributes.items()
         }
+        return {**found, **{key: each[(walk.number + visit) % len(each)] for key, each in self.in_turn.items()}}
 
     def ask(self, state: State, walk: Walk) -> Steps:
         yield ()
@@ -332,7 +335,7 @@ class SubgraphNode:
         raise NotImplementedError("this node asks")
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        return (yield from self.graph.steps(state, walk))
+        return (yield from self.graph.steps(state, walk, f"{self.name}/"))
 
 
 def _after(given: Any, state: State) -> State:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from assay.report.table import markdown, metrics_of, number, order
+from assay.report.table import in_order, markdown, metrics_of, number
 
 Results = Mapping[str, Any]
 NOTHING = "–"
@@ -42,7 +42,7 @@ def _rows(several: Mapping[str, Results | None]) -> list[Row]:
     for found in several.values():
         if found is None:
             continue
-        for name, depth in order(found):
+        for name, depth in in_order(found):
             row = found["results"].get(name, {})
             alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
             for key in metrics_of(row):

@@ -77,14 +77,14 @@ def _duration(seconds: float) -> str:
 def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
     shown = results.get("groups", {}) if groups else results["results"]
     members = results.get("group_subtasks", {})
-    for name, level in order(results):
+    for name, level in in_order(results):
         if name in shown and (depth is None or level <= depth):
             yield from _task_rows(name, level, shown[name], results)
             if level == depth and members.get(name) and not groups:
                 yield (" " * (level + 1) + f"… {len(members[name])} members", *[""] * (len(HEADER) - 1))
 
 
-def order(results: Results) -> Iterator[tuple[str, int]]:
+def in_order(results: Results) -> Iterator[tuple[str, int]]:
     """Groups that are in no other first, by name, each with its members below it; then what is in no group."""
     members: Mapping[str, Sequence[str]] = results.get("group_subtasks", {})
     inside = {name for several in members.values() for name in several}

@@ -7,7 +7,7 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -54,9 +54,10 @@ class RunFolder:
 
     _beaten: float = 0.0
 
-    def beat_now_and_then(self) -> None:
-        if time.monotonic() - self._beaten > 5.0:
-            self.lease.beat()
+    def beat_now_and_then(self, documents: Callable[[], Mapping[str, int]]) -> None:
+        """Say every second that the run goes on, and how far it is."""
+        if time.monotonic() - self._beaten > 1.0:
+            self.lease.beat(documents())
             self._beaten = time.monotonic()
 
     def finish(self, results: Mapping[str, Any], status: str, requests: Mapping[str, int]) -> None:
@@ -135,14 +136,20 @@ class Keeper:
 class LineWriter:
     """Samples as lm-eval writes them, one line each; filter by filter, as there."""
 
-    def __init__(self, path: Path, doc_ids: Callable[[int, int], int]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        doc_ids: Callable[[int, int], int],
+        records: Callable[[Kept, int], Iterable[Mapping[str, Any]]] = lm_eval_records,
+    ) -> None:
         self.path = path
         self._doc_ids = doc_ids
+        self._records = records
         self._parts: dict[str, Any] = {}
         self._number = 0
 
     def add(self, kept: Kept) -> None:
-        for record in lm_eval_records(kept, self._doc_ids(self._number, kept.sample.doc_id)):
+        for record in self._records(kept, self._doc_ids(self._number, kept.sample.doc_id)):
             part = self._parts.get(record["filter"])
             if part is None:
                 part = self._parts[record["filter"]] = self._part(len(self._parts)).open("wb")
@@ -285,12 +292,13 @@ def environment() -> dict[str, Any]:
 
 def git_state() -> dict[str, Any] | None:
     """The commit of the working directory and whether it has changes; None where there is no repository."""
+    command = ["git", "status", "--porcelain=v2", "--branch"]
     try:
-        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=10)
-        dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True, timeout=10)
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": head.stdout.strip(), "dirty": bool(dirty.stdout.strip())}
+    commit = next((line.split()[-1] for line in told if line.startswith("# branch.oid ")), "(initial)")
+    return None if commit == "(initial)" else {"commit": commit, "dirty": any(line[:1] != "#" for line in told)}
 
 
 def is_writable(path: Path) -> bool:

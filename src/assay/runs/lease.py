@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,10 @@ class Lease:
             )
         self.beat()
 
-    def beat(self) -> None:
-        """Say that this process lives."""
-        data = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "time": time.time()}).encode()
+    def beat(self, documents: Mapping[str, int] | None = None) -> None:
+        """Say that this process lives, and how many documents of each task have their answer."""
+        told = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": documents or {}}
+        data = json.dumps(told).encode()
         os.pwrite(self._handle, data, 0)
         os.ftruncate(self._handle, len(data))
 
@@ -72,7 +74,7 @@ class Lease:
 
     def _owner(self) -> dict[str, Any]:
         try:
-            found = json.loads(os.pread(self._handle, 4096, 0) or b"{}")
+            found = json.loads(os.pread(self._handle, 1 << 20, 0) or b"{}")
         except ValueError:
             return {}
         return found if isinstance(found, dict) else {}
@@ -81,6 +83,36 @@ class Lease:
     def _lives_elsewhere(owner: dict[str, Any]) -> bool:
         elsewhere = owner.get("host") not in (None, socket.gethostname())
         return elsewhere and time.time() - float(owner.get("time", 0)) < STALE_SECONDS
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process works in a folder, by what it says of itself: nothing is locked to find out."""
+    owner = _told(folder)
+    if owner.get("host") != socket.gethostname():
+        return time.time() - float(owner.get("time", 0)) < STALE_SECONDS
+    try:
+        os.kill(int(owner["pid"]), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, KeyError, TypeError, ValueError):
+        return "pid" in owner
+    return True
+
+
+def progress(folder: Path) -> dict[str, int]:
+    """How many documents of each task have their answer, as the process that works in a folder last said."""
+    told = _told(folder).get("documents")
+    return (
+        {str(task): count for task, count in told.items() if isinstance(count, int)} if isinstance(told, dict) else {}
+    )
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / NAME).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _named(owner: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
@@ -30,6 +31,9 @@ class Logged(NamedTuple):
     arguments: Sequence[Sequence[Any]]
     responses: Sequence[Sequence[Response]]
     scores: Mapping[str, Any]
+    target: str = ""
+    answers: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    """By filter what it left of the responses, as texts."""
 
 
 def logged_files(paths: Iterable[Path]) -> dict[str, LoggedFile]:
@@ -57,9 +61,11 @@ def results_beside(file: LoggedFile) -> Mapping[str, Any]:
 def logged_samples(path: Path) -> Iterator[Logged]:
     """The documents of a file in their order."""
     scores: dict[int, dict[str, Any]] = {}
+    answers: dict[int, dict[str, Any]] = {}
     for record in _records(path):
         own = {f"{metric},{record['filter']}": record.get(metric) for metric in record["metrics"]}
         scores.setdefault(record["doc_id"], {}).update(own)
+        answers.setdefault(record["doc_id"], {})[record["filter"]] = record.get("filtered_resps", [])
     for record in _records(path):
         own_scores = scores.pop(record["doc_id"], None)
         if own_scores is not None:  # the further filters of a document repeat what the first says
@@ -69,6 +75,8 @@ def logged_samples(path: Path) -> Iterator[Logged]:
                 [list(each.values()) for each in record["arguments"].values()],
                 [[_response(value) for value in several] for several in record["resps"]],
                 own_scores,
+                str(record.get("target", "")),
+                answers.pop(record["doc_id"]),
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.config.source import digest
-from assay.records import Loglikelihood, Request
+from assay.records import Loglikelihood, Request, Rolling
 from assay.runs.samples import Kept, arguments
 
 ROWS, HELD = 2000, 8 * 2**20
@@ -203,8 +203,8 @@ def _described(requests: Sequence[Request]) -> list[Any]:
             own = [] if request.context is first or request.context == first else [request.context]
             described.append([*own, request.continuation])
         else:
-            told = list(arguments(request))
-            described.append(told[1:] if told[0] == first else told)
+            told = [*arguments(request), None] if isinstance(request, Rolling) else list(arguments(request))
+            described.append([each for each in told[1:] if each is not None] if told[0] == first else told)
     return described
 
 

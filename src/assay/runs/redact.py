@@ -37,10 +37,15 @@ def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
     if name and name not in NOT_SECRET and _NAME.search(name) and not isinstance(value, int | float | None):
         return HIDDEN
     if isinstance(value, Mapping):
-        return {str(key): redacted(inner, str(key), texts=texts) for key, inner in value.items()}
+        return {str(key): redacted(inner, _called(str(key), name), texts=texts) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [redacted(inner, texts=texts) for inner in value]
     return redacted_text(value) if isinstance(value, str) and texts else value
+
+
+def _called(key: str, within: str) -> str:
+    """What a value is called: the `key` among the `params` of a metric is a name in a record."""
+    return "" if (within, key) == ("params", "key") else key
 
 
 def redacted_command(arguments: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay.records import Estimate, ScoreKey
 from assay.runs.redact import redacted
@@ -45,6 +45,15 @@ class GroupResult:
     metadata: Mapping[str, object]
     skipped: Mapping[str, str]
     higher_is_better: Mapping[str, bool]
+    shares: Mapping[ScoreKey, Sequence["Share"]]
+
+
+class Share(NamedTuple):
+    """How far a number of a task moves a number of a group."""
+
+    task: str
+    row: ScoreKey
+    slope: float
 
 
 def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) -> dict[str, Any]:
@@ -158,10 +167,14 @@ def _is_lost(row: Estimate) -> bool:
 
 
 def _group_account(group: GroupResult, ends: Ends) -> dict[str, Any]:
+    rows = _described(group.rows or {}, ends)
+    for key, several in group.shares.items():
+        written = [[each.task, f"{each.row.metric},{each.row.filter}", each.slope] for each in several]
+        rows[f"{key.metric},{key.filter}"]["of"] = written
     return {
         **({"metadata": plain(group.metadata)} if group.metadata else {}),
         **({"skipped": dict(group.skipped)} if group.skipped else {}),
-        "rows": _described(group.rows or {}, ends),
+        "rows": rows,
     }
 
 

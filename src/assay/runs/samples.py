@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.records import Failed, FilterScores, Likelihood, Request, Response, Sample, Text
+from assay.records import Failed, FilterScores, Likelihood, Outcome, Request, Response, Sample, Text
 from assay.records import arguments as arguments
 
 
@@ -20,7 +20,8 @@ class Kept(NamedTuple):
     failed: str = ""
     replies: Sequence[Mapping[str, Any]] | None = None
     """What the model told beside each response, where it told anything: why it ended, what it thought, what it took; and
-    behind those what scorers were told about the answers, word for word, each as a `verdict`."""
+    behind those what scorers were told about the answers, word for word, each as a `verdict`. The last of a graph's has its
+    `trace`: the nodes the record came through, each with the numbers of the responses it was given."""
     audit: Sequence[str] = ()
     """What deserves a look about it: see tasks/audit.py."""
 
@@ -42,13 +43,17 @@ def _verdict(response: Response) -> dict[str, Any]:
 
 def _reply(response: Response) -> dict[str, Any]:
     if isinstance(response, Failed):
-        return {"failed": response.reason}
-    told: dict[str, Any] = {}
+        return {"failed": response.reason, **({"trace": response.trace} if response.trace else {})}
+    told: dict[str, Any] = {"trace": response.trace} if isinstance(response, Outcome) and response.trace else {}
     if isinstance(response, Text):
         if response.finish:
             told["finish"] = response.finish
         if response.reasoning:
             told["reasoning"] = response.reasoning
+        if response.calls:
+            told["calls"] = list(response.calls)
+    if isinstance(response, Outcome) and response.noticed:
+        told["noticed"] = dict(response.noticed)
     if response.usage is not None:
         told["usage"] = tuple(response.usage)
     return told

@@ -7,9 +7,23 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.errors import Place, Problem
-from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text, Usage
+from assay.records import (
+    Failed,
+    FilterScores,
+    Generate,
+    Likelihood,
+    Loglikelihood,
+    Outcome,
+    Request,
+    Response,
+    Rolling,
+    Sample,
+    Text,
+    Usage,
+)
 from assay.runs.folder import RunError
 from assay.runs.parquet import Asked, file_name
+from assay.runs.samples import Kept
 
 _LEAST = float("-inf")
 """What null means as a likelihood: JSON has no infinity, and nothing else that one may be is written so."""
@@ -74,6 +88,20 @@ class SampleFile:
         for row in self.rows():
             yield _stored(row, self._repeats)
 
+    def outcomes(self) -> Iterator[Stored]:
+        """The samples of a graph: behind the responses of each what it came to, or why it came to nothing."""
+        for row in self.rows():
+            yield _ended(row)
+
+    def first_record(self) -> Mapping[str, Any] | None:
+        """A record of a graph's output, where any came to something."""
+        return next((found for row in self.rows() if (found := _record(row)) is not None), None)
+
+    def kept(self) -> Iterator[Kept]:
+        """The samples in their order, as they were kept when they were scored."""
+        for row in self.rows():
+            yield as_kept(row, self._repeats)
+
     def rows(self) -> Iterator[Row]:
         """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
         for number in range(self._read(lambda file: file.num_row_groups)):
@@ -82,6 +110,18 @@ class SampleFile:
             there, empty = group.column_names, [None] * group.num_rows
             columns = [_values(group.column(name)) if name in there else empty for name in Row._fields]
             yield from map(Row._make, zip(*columns, strict=True))
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that the file has."""
+        found: list[str] = self._read(lambda file: file.schema_arrow.names)
+        return found
+
+    def columns(self, wanted: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
+        """Some of the columns, those that are there, as lists: one row group at a time."""
+        for number in range(self._read(lambda file: file.num_row_groups)):
+            group = self._group(number, wanted)
+            yield {name: _values(group.column(name)) for name in group.column_names}
 
     def asked(self, number: int) -> dict[str, Any]:
         """The columns of what was asked and answered of one row group: the one that was read last is at hand."""
@@ -118,37 +158,105 @@ def _values(chunks: Any) -> list[Any]:
     return found
 
 
-def _stored(row: Row, repeats: int) -> Stored:
+def as_kept(row: Row, repeats: int) -> Kept:
+    """A sample as it was kept when it was scored: its responses as filters saw them, what each filter made of it."""
     loads = orjson.loads
-    context = row.prefix + row.prompt
-    asked = loads(row.requests)
-    if repeats == 1 and asked and len(asked[0]) == 1 and isinstance(asked[0][0], str):
-        requests: list[Request] = [
-            Loglikelihood(context, each[0]) if len(each) == 1 else Loglikelihood(*each) for each in asked
-        ]
-    else:
-        requests = [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
+    return Kept(
+        _sample(row, repeats),
+        [[_seen(value) for value in several] for several in loads(row.responses)],
+        filter_scores(
+            {name: [_seen(each) for each in several] for name, several in loads(row.answers).items()}, loads(row.scores)
+        ),
+        repeats,
+        row.failed or "",
+        loads(row.replies) if row.replies is not None else None,
+        tuple(row.audit.split(",")) if row.audit else (),
+    )
+
+
+def filter_scores(answers: Mapping[str, Sequence[Any]], scores: Mapping[str, Any]) -> list[FilterScores]:
+    """What each filter made of a sample, from its answers and from `{"metric,filter": value}`.
+
+    >>> [(each.filter, each.values) for each in filter_scores({"strict": ["4"]}, {"exact_match,strict": 1})]
+    [('strict', {'exact_match': 1})]
+    """
+    values: dict[str, dict[str, Any]] = {name: {} for name in answers}
+    repeats: dict[str, dict[str, Any]] = {name: {} for name in answers}
+    for row, value in scores.items():
+        metric, _, name = row.partition(",")
+        if name in values:
+            values[name][metric] = value
+        elif name.removesuffix(",repeats") in repeats:
+            repeats[name.removesuffix(",repeats")][metric] = value
+    return [FilterScores(name, several, values[name], repeats[name]) for name, several in answers.items()]
+
+
+def _seen(value: Any) -> Any:
+    """A response as filters saw it: a text, a pair of likelihood and greediness, or a likelihood alone."""
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], bool):
+        return (_LEAST if value[0] is None else value[0], value[1])
+    return _LEAST if value is None else value
+
+
+def _stored(row: Row, repeats: int) -> Stored:
+    sample = _sample(row, repeats)
+    replies = orjson.loads(row.replies) if row.replies is not None else None
+    raw = [value for several in orjson.loads(row.responses) for value in several]
+    return Stored(sample, _responses(sample.requests, raw, replies), row.scores, row.failed or "")
+
+
+def _sample(row: Row, repeats: int) -> Sample:
+    loads = orjson.loads
     target, failed = loads(row.target), row.failed or ""
-    replies = loads(row.replies) if row.replies is not None else None
-    raw = [value for several in loads(row.responses) for value in several]
-    sample = Sample(
+    return Sample(
         row.doc_id,
         loads(row.doc),
-        requests,
+        _requests(row.prefix + row.prompt, loads(row.requests), repeats),
         target,
         loads(row.gold) if row.gold is not None else target,
         loads(row.choices) if row.choices is not None else None,
         row.prefix,
-        failed if failed and not raw and replies is None else "",
+        failed if failed and row.replies is None and not any(loads(row.responses)) else "",
         row.dropped or 0,
     )
-    return Stored(sample, _responses(requests, raw, replies), row.scores, failed)
+
+
+def _requests(context: str, asked: Sequence[Sequence[Any]], repeats: int) -> list[Request]:
+    if repeats == 1 and asked and len(asked[0]) == 1 and isinstance(asked[0][0], str):
+        return [Loglikelihood(context, each[0]) if len(each) == 1 else Loglikelihood(*each) for each in asked]
+    return [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
+
+
+def _ended(row: Row) -> Stored:
+    """A record of a graph as its plan left it: it asked on its own, so its requests are those of its outcome."""
+    loads = orjson.loads
+    requests = [_request(row.prefix + row.prompt, each, 0) for each in loads(row.requests)]
+    raw = [value for several in loads(row.responses) for value in several]
+    replies = loads(row.replies) if row.replies is not None else [{}] * len(raw)
+    behind = replies[len(raw) :] if raw else []
+    own = _responses(requests, raw, replies[: len(raw)] if raw else replies)
+    record, target = _record(row), loads(row.target)
+    if record is not None:
+        told: Mapping[str, Any] = behind[0] if behind else {}
+        end: Response = Outcome(record, requests, told.get("noticed", {}), trace=told.get("trace", ()))
+        responses = [*own, end]
+    else:
+        failed = any(isinstance(response, Failed) for response in own)
+        responses = own if failed else [*own, Failed(row.failed or "the record came to nothing")]
+    sample = Sample(row.doc_id, loads(row.doc), (), target, loads(row.gold) if row.gold is not None else target)
+    return Stored(sample, responses, row.scores, row.failed or "")
+
+
+def _record(row: Row) -> Mapping[str, Any] | None:
+    """What a graph made of a document; the whole answer of its only filter."""
+    found = orjson.loads(row.answers).get("none") if not row.failed else None
+    return found[0] if found else None
 
 
 def _request(context: str, described: Sequence[Any], repeat: int) -> Request:
     """A request from what it has beside the first context: parameters, a continuation with its context, or nothing."""
-    if not described:
-        return Rolling(context)
+    if not described or described[-1] is None:
+        return Rolling(described[0] if described else context)
     if isinstance(described[0], str) and isinstance(described[-1], dict):
         return Generate(described[0], described[1], repeat)
     if isinstance(described[0], str):
@@ -172,19 +280,21 @@ def _responses(
 def _verdict(reply: Mapping[str, Any]) -> Response:
     """What a scorer was told about an answer."""
     if "failed" in reply:
-        return Failed(reply["failed"])
+        return _failure(reply)
     said = reply["verdict"]
     return _response(None, said if isinstance(said, str) else (said, False), reply)
 
 
 def _failure(reply: Mapping[str, Any]) -> Response:
-    return Failed(reply["failed"]) if "failed" in reply else _response(None, "", reply)
+    if "failed" in reply:
+        return Failed(reply["failed"], reply.get("trace", ()))
+    return _response(None, "", reply)
 
 
 def _response(request: Request | None, raw: Any, reply: Mapping[str, Any]) -> Response:
     usage = _usage(reply) if reply else None
     if isinstance(raw, str):
-        return Text(raw, reply.get("finish"), reply.get("reasoning"), usage)
+        return Text(raw, reply.get("finish"), reply.get("reasoning"), usage, reply.get("calls", ()))
     value, greedy = (raw, False) if isinstance(request, Rolling) else raw
     return Likelihood(value if value is not None else _LEAST, greedy, usage)
 

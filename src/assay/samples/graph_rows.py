@@ -45,6 +45,18 @@ def graph_rows(
     return Numbered(rows, config.id_column), name
 
 
+def column_values(
+    source: SourceConfig, column: str, changes: Sequence[Transform], *, folder: str | None, data_dir: str | None
+) -> tuple[list[Any], str]:
+    """The values of one column of a source, and a name for its content."""
+    rows, name = _opened(source, folder, data_dir)
+    rows = _changed(rows, changes, source)
+    if not len(rows) or column not in columns_of(rows):
+        known = ", ".join(columns_of(rows)) if len(rows) else "no records"
+        raise DataError(f"a sampler wants the column {column!r}, and its source has: {known}")
+    return [row[column] for row in rows], name
+
+
 class Numbered(Sequence[Row]):
     """Records with an `id`: their own, that of a column, or their number."""
 

@@ -21,13 +21,13 @@ class Spilled(Sequence[Row]):
         self.columns = tuple(columns)
         self._file: IO[bytes] = tempfile.TemporaryFile() if path is None else path.open("w+b")  # noqa: SIM115  # lives as long as the rows
         self._ends = array("q", [0])
-        self._at_end = True
+        self._position = 0
 
     def __len__(self) -> int:
         return len(self._ends) - 1
 
     def __iter__(self) -> Iterator[Row]:
-        return (self[number] for number in range(len(self)))
+        return map(orjson.loads, self.lines())
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
@@ -35,9 +35,11 @@ class Spilled(Sequence[Row]):
         return orjson.loads(self._line(range(len(self))[index]))
 
     def _line(self, number: int) -> bytes:
-        self._at_end = False
-        self._file.seek(self._ends[number])
-        return self._file.read(self._ends[number + 1] - self._ends[number])
+        start, end = self._ends[number], self._ends[number + 1]
+        if self._position != start:  # one after the other, they are read in large pieces
+            self._file.seek(start)
+        self._position = end
+        return self._file.read(end - start)
 
     def lines(self) -> Iterator[bytes]:
         """The rows as they were put down."""
@@ -50,11 +52,12 @@ class Spilled(Sequence[Row]):
         self._file.close()
 
     def add(self, line: bytes) -> None:
-        if not self._at_end:
-            self._file.seek(0, 2)
-            self._at_end = True
+        end = self._ends[-1]
+        if self._position != end:
+            self._file.seek(end)
         self._file.write(line)
-        self._ends.append(self._ends[-1] + len(line))
+        self._position = end + len(line)
+        self._ends.append(self._position)
 
 
 def spilled(rows: Sequence[Row]) -> Sequence[Row]:

@@ -27,9 +27,9 @@ class UnitMetricResult:
     score: float = NOT_GIVEN
 
     def __post_init__(self) -> None:
-        for name in ("golden", "predicted"):
-            if not isinstance(getattr(self, name), dict):
-                raise ValueError(f"{name} must be a mapping, and is {getattr(self, name)!r:.60}")
+        if not (isinstance(self.golden, dict) and isinstance(self.predicted, dict)):
+            name = "predicted" if isinstance(self.golden, dict) else "golden"
+            raise ValueError(f"{name} must be a mapping, and is {getattr(self, name)!r:.60}")
         score = float(self.correct) if self.score is NOT_GIVEN else float(self.score)
         if not math.isfinite(score):
             raise ValueError(f"a score must be a finite number, and is {score}")
@@ -60,8 +60,15 @@ class UnitMetricResult:
         )
 
 
+_ALWAYS_FINITE = frozenset((str, bool, int, type(None)))
+
+
 def finite(value: Any) -> Any:
     """A value without infinities, which JSON does not have, however deep."""
+    if type(value) in _ALWAYS_FINITE:  # most of them: to ask what a text is not would take longer than all else
+        return value
+    if type(value) is dict:
+        return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -4,16 +4,19 @@ A record without a unit result is not counted as wrong: it is counted, told, and
 that fails is told where its number would stand; the others are not lost.
 """
 
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay.aggregate.collected import AggregatorMetric, Tally
 from assay.aggregate.collected_table import make_aggregator
+from assay.aggregate.functions import Aggregation
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.registry import parameter_problems
 from assay.scorers.unit import UnitMetricResult, finite
 from assay.tasks.graph_parts import GraphPostProcessor as GraphPostProcessor
+from assay.tasks.unit_metrics import Places
 from assay.tasks.unit_metrics import UnitMetrics as UnitMetrics
 from assay.tasks.unit_metrics import check_unit_metrics as check_unit_metrics
 
@@ -42,13 +45,15 @@ class Entry:
     column: str
     params: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+    number: int = 0
+    """Which of those that are written it is, counted from 0."""
 
 
 def read_entries(
     written: Sequence[Mapping[str, Any]], *, like_sygra: bool = False, field_names: bool = False
 ) -> Iterator[Entry]:
     """The entries of an `aggregator_metrics_map`: one for every column. With `field_names`, keys name the column, too."""
-    for each in written:
+    for number, each in enumerate(written):
         columns = each.get("unit_metrics_results") or ()
         several = [columns] if isinstance(columns, str) else list(columns)
         if like_sygra:
@@ -57,7 +62,15 @@ def read_entries(
             name = str(each.get("name"))
             key = f"{column}-{name}" if field_names or len(several) > 1 else name
             key = str(each["as"]) if each.get("as") and len(several) == 1 else key
-            yield Entry(key, name, str(column), each.get("params") or {}, each.get("metadata") or {})
+            yield Entry(key, name, str(column), each.get("params") or {}, each.get("metadata") or {}, number)
+
+
+class Found(NamedTuple):
+    """What a number was made of, and the records, counted from 0, that its values are of."""
+
+    aggregation: Aggregation
+    values: Sequence[Any]
+    records: Sequence[int]
 
 
 class Collected:
@@ -69,15 +82,16 @@ class Collected:
         self.error = ""
         self._seen = False
         self._tally: Tally | None = None
+        self._taken = array("q")
         try:
-            metric = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra)
-            self._columns = _metadata_columns(entry, metric)
-            self._tally = metric.tally()
+            self._metric = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra)
+            self._columns = _metadata_columns(entry, self._metric)
+            self._tally = self._metric.tally()
         except Exception as error:  # noqa: BLE001  # a metric may be anybody's code: told, and the others stand
             self.error = _told(error)
 
-    def take(self, record: Mapping[str, Any]) -> None:
-        """Look at one record."""
+    def take(self, number: int, record: Mapping[str, Any]) -> None:
+        """Look at one record; they are counted from 0."""
         cell = record.get(self.entry.column)
         self._seen = self._seen or self.entry.column in record
         if cell is None:
@@ -86,6 +100,7 @@ class Collected:
             return
         try:
             self._tally.add(_with_columns(_result(cell, self.entry.column), record, self._columns))
+            self._taken.append(number)
         except Exception as error:  # noqa: BLE001  # as above
             self.error = _told(error)
 
@@ -101,6 +116,20 @@ class Collected:
             except Exception as error:  # noqa: BLE001  # as above
                 self.error = _told(error)
         return {"error": self.error}
+
+    def evidence(self) -> dict[str, Found]:
+        """By number what it was made of, and of which records; nothing where that does not fit together."""
+        if self.error or self._tally is None:
+            return {}
+        try:
+            told = self._metric.evidence(self._tally)
+        except Exception:  # noqa: BLE001  # as above; a number without an error is still a number
+            return {}
+        return {
+            name: Found(*evidence, self._taken)
+            for name, evidence in told.items()
+            if len(evidence.values) == len(self._taken)
+        }
 
 
 def _result(cell: Any, column: str) -> UnitMetricResult:
@@ -127,6 +156,13 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+class Report(NamedTuple):
+    """A report as it is written, and what made it."""
+
+    written: list[dict[str, Any]]
+    collected: Sequence[Collected]
+
+
 def collate(
     records: Iterable[Mapping[str, Any]],
     entries: Sequence[Mapping[str, Any]],
@@ -135,24 +171,37 @@ def collate(
     like_sygra: bool = False,
     field_names: bool = False,
 ) -> list[dict[str, Any]]:
-    """The report: a list of one object with `evaluation_summary` and `results`. Records are looked at once, in order."""
+    """The report: a list of one object with `evaluation_summary` and `results`."""
+    return collated(records, entries, counts, like_sygra=like_sygra, field_names=field_names).written
+
+
+def collated(
+    records: Iterable[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, Any]],
+    counts: Counts | None = None,
+    *,
+    like_sygra: bool = False,
+    field_names: bool = False,
+) -> Report:
+    """The report of records, which are looked at once, in order; `counts` is what became of all that were asked for."""
     read = read_entries(entries, like_sygra=like_sygra, field_names=field_names)
     collected = [Collected(entry, like_sygra=like_sygra) for entry in read]
     columns: Sequence[str] = ()
     total = unscored = 0
     for record in records:
         columns = columns or tuple(record)
-        total += 1
         for each in collected:
-            each.take(record)
+            each.take(total, record)
+        total += 1
         unscored += any(record.get(each.entry.column) is None for each in collected)
     if not total:
-        return [{"evaluation_summary": _summary(total, "no_data", counts, like_sygra=like_sygra), "results": {}}]
+        nothing = {"evaluation_summary": _summary(total, "no_data", counts, like_sygra=like_sygra), "results": {}}
+        return Report([nothing], ())
     results = {each.entry.key: each.value(columns) for each in collected}
     if like_sygra:
-        return [_sygra_report(total, collected, results)]
+        return Report([_sygra_report(total, collected, results)], collected)
     known = counts or Counts(total, total - unscored, unscored)
-    return [_report(total, collected, results, known)]
+    return Report([_report(total, collected, results, known)], collected)
 
 
 def _report(total: int, collected: Sequence[Collected], results: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
@@ -204,16 +253,33 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         self.aggregator_metrics_map = [{**own, **each} if isinstance(each, Mapping) else each for each in written]
         self.field_names = field_names
         self.use_previous_output = use_previous_output
+        self._collected: Sequence[Collected] = ()
+
+    def evidence(self) -> dict[str, dict[str, Found]]:
+        """By aggregator and number what the numbers of the latest report were made of, where that is known."""
+        return {each.entry.key: each.evidence() for each in self._collected}
+
+    def numbers(self, *, like_sygra: bool) -> dict[str, Sequence[str]] | None:
+        """By aggregator the names of the numbers that the report will have; None where only code of users knows."""
+        entries = read_entries(self.aggregator_metrics_map, like_sygra=like_sygra, field_names=self.field_names)
+        found: dict[str, Sequence[str]] = {}
+        for entry in entries:
+            named = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra).numbers()
+            if named is None:
+                return None
+            found[entry.key] = named
+        return found
 
     def process(self, data: Iterable[Mapping[str, Any]], metadata: dict[str, Any]) -> list[Any]:
         like_sygra = metadata.get("compat") == "sygra"
-        return collate(
+        written, self._collected = collated(
             data,
             self.aggregator_metrics_map,
             metadata.get("counts"),
             like_sygra=like_sygra,
             field_names=self.field_names,
         )
+        return list(written)
 
     @classmethod
     def problems(
@@ -240,20 +306,23 @@ def check_aggregators(
     entries: Sequence[Mapping[str, Any]],
     produced_columns: Collection[str] | None,
     place: Place,
+    at: Places | None = None,
     *,
     like_sygra: bool = False,
     field_names: bool = False,
 ) -> list[Problem]:
     """All that is wrong with an `aggregator_metrics_map`: unknown metrics, parameters and columns, and names that clash.
 
-    `produced_columns` are the columns of the records; None where they are only known from the data.
+    `produced_columns` are the columns of the records; None where they are only known from the data. `at` says where an
+    entry stands, by its number.
     """
-    problems = [problem for number, each in enumerate(entries) for problem in _shape_problems(each, number, place)]
+    at = at or (lambda *_: place)
+    problems = [problem for number, each in enumerate(entries) for problem in _shape_problems(each, number, at(number))]
     if problems:
         return problems
     read = list(read_entries(entries, like_sygra=like_sygra, field_names=field_names))
     for entry in read:
-        problems += _entry_problems(entry, produced_columns, place, like_sygra=like_sygra)
+        problems += _entry_problems(entry, produced_columns, at(entry.number), like_sygra=like_sygra)
     keys = [entry.key for entry in read]
     return problems + [
         Problem(place, f"two aggregators are called {key!r} in the report", "give one another name with `as:`")

@@ -5,38 +5,48 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.config.braces import Braces
 from assay.config.graph import (
     END,
     START,
     AgentNode,
     Asking,
+    ChoiceNode,
     LambdaNode,
+    LikelihoodNode,
     LlmNode,
     MultiLlmNode,
+    RollingNode,
+    SampledColumn,
     SamplerNode,
     SubgraphNode,
+    Weighing,
 )
 from assay.config.graph_keys import output_keys
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
 from assay.plans import graph_nodes as plans
+from assay.plans import graph_weighing as weighing
 from assay.plans.graph import Fork, Graph, Node, Way
 from assay.tasks.graph_models import GraphModels
 from assay.tasks.graph_tools import find_tools, parameters
 from assay.tasks.settings import Helpers
 
+ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...], str | None], Sequence[Any]]
+"""Reads values of a sampler from a source; with the way to it in the file, and the folder of that."""
 MESSAGE = "sygra.core.graph.sygra_message.SygraMessage"
 
 
 @dataclass
 class Binder:
-    """Makes the nodes and ways of one graph file. `inner` finds the graph of a subgraph."""
+    """Makes the nodes and ways of one graph file. `inner` finds the graph of a subgraph, `column` reads values."""
 
     file: GraphFile
     models: GraphModels
     helpers: Helpers
     folder: str | None
     inner: Callable[[str, Place], GraphFile]
+    column: ReadColumn
     trail: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list)
 
@@ -96,11 +106,38 @@ class Binder:
             told = self.told(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
             return plans.LambdaNode(name, function, told, inspect.iscoroutinefunction(function))
         if isinstance(node, SamplerNode):
-            drawn = {key: (each.values, each.weights) for key, each in self.file.attributes[name].items()}
-            return plans.SamplerNode(name, drawn)
+            return self._sampler(name)
         if isinstance(node, SubgraphNode):
             return self._subgraph(name, node)
-        return self._asking(name, node)
+        return self._weighing(name, node) if isinstance(node, Weighing) else self._asking(name, node)
+
+    def _sampler(self, name: str) -> Node:
+        drawn: dict[str, tuple[Sequence[Any], Sequence[float] | None]] = {}
+        in_turn: dict[str, Sequence[Any]] = {}
+        for key, each in self.file.attributes[name].items():
+            if isinstance(each.values, SampledColumn):
+                at = ("attributes", key, "values", "source")
+                in_turn[key] = self.column(self.file, each.values, ("graph_config", "nodes", name, *at), self.folder)
+            else:
+                drawn[key] = (each.values, each.weights)
+        return plans.SamplerNode(name, drawn, in_turn)
+
+    def _weighing(self, name: str, node: Weighing) -> Node:
+        place = self.file.node_place(name, "model")
+        if isinstance(node, RollingNode):
+            role, _ = self.models.weighed(node.model, place, "rolling")
+            return weighing.RollingNode(name=name, role=role, key=node.output_keys, text=Braces.of(node.text))
+        assert isinstance(node, ChoiceNode | LikelihoodNode)
+        chat = () if isinstance(node.prompt, str) else ("chat",)
+        role, write = self.models.weighed(node.model, place, "loglikelihood", *chat)
+        prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else plans.Prompt.of(node.prompt)
+        shared: dict[str, Any] = {
+            "name": name, "role": role, "key": node.output_keys, "context": weighing.Context(prompt, write),
+        }  # fmt: skip
+        if isinstance(node, LikelihoodNode):
+            return weighing.LikelihoodNode(**shared, continuation=Braces.of(node.continuation))
+        choices = node.choices if isinstance(node.choices, str) else [Braces.of(choice) for choice in node.choices]
+        return weighing.ChoiceNode(**shared, choices=choices, delimiter=node.target_delimiter, choose_by=node.choose_by)
 
     def told(self, name: str) -> dict[str, Any]:
         """A node as its file writes it, for the functions that are told all of it."""
@@ -174,10 +211,9 @@ class Binder:
             self.models.gen_kwargs,
             folder,
             self.models.wanted,
-            self.models.used,
-            self.models.with_tools,
+            self.models.needs,
         )
-        below = Binder(changed, models, self.helpers, folder, self.inner, (*self.trail, node.subgraph))
+        below = Binder(changed, models, self.helpers, folder, self.inner, self.column, (*self.trail, node.subgraph))
         return plans.SubgraphNode(name, below.bind())
 
 

@@ -4,13 +4,15 @@ import inspect
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from assay.aggregate.functions import Aggregation
 from assay.config.graph import SinkConfig
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Problem, did_you_mean
@@ -18,13 +20,15 @@ from assay.records import Estimate, Outcome, ScoreKey
 from assay.runs.samples import Kept
 from assay.runs.sinks import write_sink
 from assay.samples.spill import Spilled
-from assay.tasks.collate import Counts, MetricCollatorPostProcessor
+from assay.tasks.collate import Counts, Found, MetricCollatorPostProcessor
 from assay.tasks.settings import Helpers
 
 MANY = 25_000
 """Records up to which the output is one JSON list, where nobody says."""
 PREVIOUS = "use_previous_output"
-REASON = "a number of all records together: the rows of its unit metrics have errors"
+REASON = "a number of all records together, whose error is not known: the rows of its unit metrics have errors"
+Estimated = Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate]
+"""A number with its error, from what it is made of: an aggregation, its values, the documents they are of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ class GraphFiles:
     sinks: Sequence[SinkConfig] = ()
     failed: int = 0
     reports: dict[str, Any] = field(default_factory=dict)
+    _documents: "array[int]" = field(default_factory=lambda: array("q"))
 
     def __post_init__(self) -> None:
         form = self.form or ("json" if self.asked <= MANY else "jsonl")
@@ -104,15 +109,14 @@ class GraphFiles:
             self.failed += 1
             return
         self.records.add(record_line(kept.scores[0].answers[0]))
+        self._documents.append(kept.sample.doc_id)
 
     def end(self) -> None:
         """Nothing is held back."""
 
-    def conclude(self) -> dict[ScoreKey, Estimate]:
-        """Write copies, and let post-processors look at all records, each once; the numbers of the report are rows."""
+    def conclude(self, estimated: Estimated) -> dict[ScoreKey, Estimate]:
+        """Let post-processors look at all records, each once; the numbers of the report are rows."""
         counts = Counts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
-        for sink in self.sinks:
-            write_sink(Path(sink.file_path).expanduser(), sink.type, self.records, sink.encoding)
         previous: Any = self.records
         rows: dict[ScoreKey, Estimate] = {}
         for each in self.processors:
@@ -122,16 +126,44 @@ class GraphFiles:
                 previous = each.made.process(data, told)
                 self.reports[each.name] = previous
                 if isinstance(each.made, MetricCollatorPostProcessor):
-                    rows |= dict(report_rows(previous, len(self.records)))
+                    found = dict(report_rows(previous, len(self.records)))
+                    rows |= {key: row for key, (row, _, _) in found.items()}
+                    if data is self.records:
+                        rows |= self._with_errors(found, each.made.evidence(), estimated)
             except Exception as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, the rest stands
                 reason = f"{each.name} raised {type(error).__name__}: {error}"
                 rows[ScoreKey(each.name, "none")] = Estimate(math.nan, None, len(self.records), reason)
         return rows
 
+    def _with_errors(
+        self,
+        rows: Mapping[ScoreKey, tuple[Estimate, str, str]],
+        evidence: Mapping[str, Mapping[str, Found]],
+        estimated: Estimated,
+    ) -> dict[ScoreKey, Estimate]:
+        """The rows whose numbers follow from the records in a known way, with their errors."""
+        made: dict[ScoreKey, Estimate] = {}
+        for key, (row, aggregator, number) in rows.items():
+            known = evidence.get(aggregator, {}).get(number)
+            if known is not None:
+                documents = [self._documents[record] for record in known.records]
+                again = estimated(known.aggregation, known.values, documents)
+                if math.isclose(again, row, rel_tol=1e-9, abs_tol=1e-12):  # else it is made of something else
+                    made[key] = again
+        return made
+
+    def write_copies(self) -> None:
+        """Put the records where `sink` wants them, too."""
+        for sink in self.sinks:
+            write_sink(Path(sink.file_path).expanduser(), sink.type, self.records, sink.encoding)
+
     def place(self) -> None:
         """Give the files their names."""
-        if self.folder is None:
-            return
+        if self.folder is not None:
+            self._place_output(self.folder)
+        self.place_reports()
+
+    def _place_output(self, folder: Path) -> None:
         part = self._part("output")
         with part.open("wb") as out:
             if self.name.endswith(".jsonl"):
@@ -141,7 +173,12 @@ class GraphFiles:
                 for number, line in enumerate(self.records.lines()):
                     out.write((b",\n" if number else b"\n") + line)
                 out.write(b"\n]\n")
-        part.replace(self.folder / self.name)
+        part.replace(folder / self.name)
+
+    def place_reports(self) -> None:
+        """Give what post-processors made its names, and leave the records where they came from."""
+        if self.folder is None:
+            return
         for name, report in self.reports.items():
             part = self._part(name)
             part.write_text(json.dumps(report, indent=4, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
@@ -175,17 +212,30 @@ def _plain(value: Any) -> Any:
     return getattr(value, "content", None) or str(value)
 
 
-def report_rows(report: Any, n: int) -> Iterator[tuple[ScoreKey, Estimate]]:
-    """The numbers of a report as rows; where several are called alike, with the name of their aggregator before them."""
+def report_rows(report: Any, n: int) -> Iterator[tuple[ScoreKey, tuple[Estimate, str, str]]]:
+    """The numbers of a report as rows, each with the names of its aggregator and of the number there."""
     results = report[0].get("results", {}) if isinstance(report, list) and report else {}
-    names = [key for each in results.values() for key, value in each.items() if _is_number(value)]
+    numbers = {name: [key for key, value in each.items() if _is_number(value)] for name, each in results.items()}
+    labels = row_labels(numbers)
     for name, values in results.items():
         if "error" in values:
-            yield ScoreKey(name, "none"), Estimate(math.nan, None, n, str(values["error"]))
-        for key, value in values.items():
-            if _is_number(value):
-                label = key if names.count(key) == 1 else f"{name}.{key}"
-                yield ScoreKey(label, "none"), Estimate(float(value), None, n, REASON)
+            yield ScoreKey(name, "none"), (Estimate(math.nan, None, n, str(values["error"])), name, "error")
+        for key in numbers[name]:
+            yield ScoreKey(labels[name, key], "none"), (Estimate(float(values[key]), None, n, REASON), name, key)
+
+
+def row_labels(numbers: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
+    """By aggregator and number what its row is called: as the number, or with the aggregator's name where several are so.
+
+    >>> row_labels({"accuracy": ["accuracy"], "share": ["accuracy"], "f1": ["average"]})["share", "accuracy"]
+    'share.accuracy'
+    """
+    names = [key for several in numbers.values() for key in several]
+    return {
+        (name, key): key if names.count(key) == 1 else f"{name}.{key}"
+        for name, several in numbers.items()
+        for key in several
+    }
 
 
 def _is_number(value: object) -> bool:

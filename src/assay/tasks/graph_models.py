@@ -1,7 +1,7 @@
 """The models that the nodes of a graph ask: by role of the run, of a models.yaml, or the model under test."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from assay.models.models_file import Entry, find_models_file, read_models
 from assay.plans.graph_nodes import Asked
 from assay.plans.structured import TYPES, Structure
 from assay.records import LIMITS
-from assay.tasks.settings import GraphSettings, Helpers
+from assay.tasks.settings import GraphSettings, Helpers, Messages
 
 UNDER_TEST = "model"
 MAX_TOKENS = 2048
@@ -31,8 +31,8 @@ class GraphModels:
     gen_kwargs: Mapping[str, object]
     folder: str | None
     wanted: dict[str, object] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
-    with_tools: set[str] = field(default_factory=set)
+    needs: dict[str, set[str]] = field(default_factory=dict)
+    """By role, what its model must be able to do."""
 
     @cached_property
     def _entries(self) -> dict[str, Entry]:
@@ -41,9 +41,7 @@ class GraphModels:
     def asked(self, model: ModelConfig, place: Place, tools: Mapping[str, object] | None = None) -> Asked:
         """Whom a node asks, and how; `tools` are the parameters that tell of them."""
         role, parameters = self._role(model, place)
-        self.used.add(role)
-        if tools:
-            self.with_tools.add(role)
+        self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
         params: dict[str, object] = {**parameters, **model.parameters, **self.gen_kwargs, **(tools or {})}
         params.setdefault("until", params.pop("stop", None) or [])
         if not any(key in params for key in LIMITS):
@@ -52,6 +50,13 @@ class GraphModels:
         native = {**params, "response_format": structure.response_format} if structure is not None else params
         write, takes = self.settings.write, self.settings.takes_schema
         return Asked(role, native, params, lambda messages: write(role, messages), structure, lambda: takes(role))
+
+    def weighed(self, model: ModelConfig, place: Place, *needs: str) -> tuple[str, Callable[[Messages], str]]:
+        """The role of a model that is asked for log-likelihoods, and what writes a conversation for it."""
+        role, _ = self._role(model, place)
+        self.needs.setdefault(role, set()).update(needs)
+        write = self.settings.write
+        return role, lambda messages: write(role, messages)
 
     def _role(self, model: ModelConfig, place: Place) -> tuple[str, dict[str, Any]]:
         """The role that a model has in the run, and the parameters that its entry gives it."""

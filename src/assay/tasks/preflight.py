@@ -51,7 +51,8 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
         for need in sorted(task.needs):
             if not getattr(model.can, need):
                 what = f"task {task.task.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
-                way = f"ask for {task.task.name}@generate" if need == "loglikelihood" else "choose another model"
+                formats = need == "loglikelihood" and task.task.graph is None
+                way = f"ask for {task.task.name}@generate" if formats else "choose another model"
                 problems.append(Problem(Place("model"), what, way))
     if problems:
         raise ConfigError(problems)

@@ -306,7 +306,10 @@ class PreparedTask:
     def files(self, folder: Path | None, created: float, label: str) -> Writer | None:  # noqa: ARG002  # the shape of a task
         return None
 
-    def conclude(self) -> Mapping[ScoreKey, Estimate]:
+    def conclude(
+        self,
+        estimated: Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate],  # noqa: ARG002  # it has none
+    ) -> Mapping[ScoreKey, Estimate]:
         return {}
 
     def described(self) -> Mapping[str, object]:

@@ -130,7 +130,7 @@ class TaskRun:
                     noticed[UNFINISHED_THINKING] += 1
                 elif not response.text.strip() and not response.calls:
                     noticed["empty"] += 1
-            if isinstance(response, Outcome):
+            if isinstance(response, Outcome) and response.noticed:
                 noticed.update(response.noticed)
             if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
                 noticed[SHORTENED] += 1

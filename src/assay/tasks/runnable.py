@@ -95,8 +95,11 @@ class Runnable(Protocol):
         """What takes its samples into files of its own; without a folder, what reads them when all are there."""
         ...
 
-    def conclude(self) -> Mapping[ScoreKey, Estimate]:
-        """Further numbers, of all samples together, when all are there."""
+    def conclude(
+        self, estimated: Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate]
+    ) -> Mapping[ScoreKey, Estimate]:
+        """Further numbers, of all samples together, when all are there; `estimated` gives a number with its error, from an
+        aggregation, its values and the documents they are of."""
         ...
 
     def described(self) -> Mapping[str, object]:

@@ -1,10 +1,9 @@
 """The lambda node that scores a record with unit metrics, and what can be wrong with it before anything runs."""
 
-import json
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from assay.config.option import near_miss
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.scorers.unit import UnitMetric, UnitMetricResult
 from assay.scorers.unit_table import UnitMetricRegistry
@@ -13,6 +12,9 @@ from assay.tasks.graph_parts import LambdaFunction
 ENTRY_KEYS = ("name", "params", "as")
 NODE_KEYS = ("golden_key", "predicted_key", "unit_metrics_map")
 """The keys of the node that are its own, beside those that every lambda node has."""
+ALL_KEYS = (*NODE_KEYS, "node_type", "node_state", "lambda", "output_keys", "compat")
+Places = Callable[..., Place]
+"""Says where something stands, by the way to it."""
 
 
 class UnitMetrics(LambdaFunction):
@@ -60,17 +62,18 @@ def _scored(metric: UnitMetric, name: str, right: dict[str, Any], given: dict[st
 def _metric(entry: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
     """The metric of an entry, made once for all records that have the same."""
     name, params = str(entry["name"]), entry.get("params") or {}
-    try:
-        written = json.dumps(params, sort_keys=True)
-    except TypeError:  # a value that JSON does not have: then it is made anew
-        return _new(name, params, like_sygra=like_sygra)
-    return _made(id(UnitMetricRegistry.get_metric_class(name)), name, written, like_sygra)
+    kind = UnitMetricRegistry.get_metric_class(name)  # tells apart what a name meant before it was registered again
+    key = (kind, repr(params), like_sygra)
+    if key not in _MADE:
+        if len(_MADE) >= MOST_MADE:
+            _MADE.clear()
+        _MADE[key] = _new(name, params, like_sygra=like_sygra)
+    return _MADE[key]
 
 
-@lru_cache(maxsize=256)
-def _made(kind: int, name: str, params: str, like_sygra: bool) -> UnitMetric:
-    del kind  # tells apart what a name meant before it was registered again
-    return _new(name, json.loads(params), like_sygra=like_sygra)
+MOST_MADE = 256
+_MADE: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
+"""By what they were made with, metrics for all records: a task has a few."""
 
 
 def _new(name: str, params: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
@@ -107,9 +110,18 @@ def runs_code(node: Mapping[str, Any]) -> bool:
     return any(UnitMetricRegistry.get_metric_class(name).runs_code for name in known)
 
 
-def check_unit_metrics(node_config: Mapping[str, Any], place: Place) -> list[Problem]:
-    """All that is wrong with the node: what it lacks, unknown metrics and parameters, fields that clash."""
+def check_unit_metrics(node_config: Mapping[str, Any], place: Place, at: Places | None = None) -> list[Problem]:
+    """All that is wrong with the node: what it lacks, unknown metrics and parameters, fields that clash.
+
+    `place` is that of the node, `at` says where something stands in it.
+    """
+    at = at or (lambda *_: place)
     problems = [
+        Problem(at(key), f"UnitMetrics has no key {key!r}", f"did you mean {near!r}?")
+        for key in node_config
+        if key not in ALL_KEYS and (near := near_miss(str(key), NODE_KEYS)) is not None
+    ]
+    problems += [
         Problem(place, f"UnitMetrics needs {key!r}", f"add `{key}:` with a key of the state")
         for key in ("golden_key", "predicted_key")
         if not isinstance(node_config.get(key), str) or not node_config[key]
@@ -119,7 +131,7 @@ def check_unit_metrics(node_config: Mapping[str, Any], place: Place) -> list[Pro
         fix = "add `unit_metrics_map:` with a list of `name:` and `params:`"
         return [*problems, Problem(place, "UnitMetrics has no unit metrics", fix)]
     for number, entry in enumerate(entries):
-        problems += _entry_problems(entry, number, place)
+        problems += _entry_problems(entry, number, at("unit_metrics_map", number))
     if problems:
         return problems
     return _field_problems(node_config, place)

@@ -1,0 +1,84 @@
+"""Writes a run of many samples with assay's own writers, for measuring what reads runs.
+
+usage: python -m bench.big_run FOLDER [SAMPLES]
+"""
+
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from assay.aggregate.interval import interval
+from assay.records import Estimate, FilterScores, Generate, Sample, ScoreKey
+from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
+from assay.runs.parquet import SampleWriter
+from assay.runs.results import TaskResult, accounts, lm_eval_results
+from assay.runs.samples import Kept
+
+TASK = "big_sums"
+PARAMS = {"until": ["\n"], "do_sample": False, "temperature": 0.0}
+PREFIX = "".join(f"{n} + {n} = {2 * n}\n\n" for n in range(5))
+SUBJECTS = ("algebra", "anatomy", "astronomy", "botany", "chemistry", "geology", "history", "law", "music", "physics")
+
+
+def samples(count: int) -> Iterator[Kept]:
+    """Sums of which about a third is wrong; every 500th answer is cut off, every 2,000th document failed."""
+    drawn = random.Random(1)
+    for number in range(count):
+        a, b = drawn.randrange(10**6), drawn.randrange(10**6)
+        right = drawn.random() < 0.65
+        subject, level = SUBJECTS[number % len(SUBJECTS)], drawn.randrange(1, 6)
+        question = (
+            f"In a lesson on {subject}, of level {level}, somebody asks what is {a} + {b}. Sample {number}.\nThe sum is"
+        )
+        doc = {"question": question, "a": a, "b": b, "answer": str(a + b), "subject": subject, "level": level}
+        sample = Sample(number, doc, [Generate(PREFIX + question, PARAMS)], doc["answer"], doc["answer"], prefix=PREFIX)
+        if number % 2000 == 1999:
+            yield Kept(sample, (), (), failed="the server did not answer within 60 s", audit=("failed",))
+            continue
+        said = f" {a + b if right else a + b + drawn.randrange(1, 99)} because {a} and {b} make that, step by step"
+        scores = [
+            FilterScores(name, [said.split()[0]], {"exact_match": float(right)}) for name in ("strict", "flexible")
+        ]
+        cut = number % 500 == 0
+        reply = [{"finish": "length" if cut else "stop", "usage": (90, 20, 0.5, 1, 0, 0)}]
+        yield Kept(sample, [[said]], scores, replies=reply, audit=("truncated",) if cut else ())
+
+
+def write_run(folder: Path, count: int) -> Path:
+    """The folder of a run with so many samples."""
+    writer = SampleWriter(folder / SAMPLES, TASK)
+    right = scored = failed = 0
+    for kept in samples(count):
+        writer.add(kept)
+        failed += bool(kept.failed)
+        scored += not kept.failed
+        right += bool(kept.scores and kept.scores[0].values["exact_match"])
+    writer.end()
+    writer.place()
+    write_numbers(folder, TASK, (right, scored, failed))
+    return folder
+
+
+def write_numbers(folder: Path, task: str, counts: tuple[int, int, int]) -> None:
+    """Manifest and results of a run of one task, with so many right, scored and failed."""
+    right, scored, failed = counts
+    share = right / max(scored, 1)
+    row = Estimate(share, (share * (1 - share) / max(scored, 1)) ** 0.5, scored, is_rate=True)
+    rows = {ScoreKey("exact_match", name): row for name in ("strict", "flexible")}
+    audit = {"failed": {"count": failed}, "truncated": {"count": (scored + failed) // 500}}
+    result = TaskResult(
+        task, task, rows, scored, scored + failed, scored + failed, {"no answer": failed} if failed else {}, {},
+        scored + failed, 5, 1.0, {"exact_match": True}, {"task": task, "output_type": "generate_until"}, audit,
+    )  # fmt: skip
+    about = {"config": {"model": "scripted", "model_args": {}}, "total_evaluation_time_seconds": "3600"}
+    account = accounts([result], [], {}, 0.01, interval)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / RESULTS, {**lm_eval_results([result], []), **about, "assay": account})
+    noted = {"created": time.time(), "status": "complete", "tasks": {task: {"size": scored + failed, "repeats": 1}}}
+    write_json(folder / MANIFEST, {"format": 1, "model": {"name": "scripted"}, **noted})
+
+
+if __name__ == "__main__":
+    write_run(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000)

@@ -1,0 +1,90 @@
+"""The output file of a graph, as answers that are there: its records can be aggregated again."""
+
+import calendar
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from assay.config.run import RunConfig
+from assay.errors import Place, Problem
+from assay.evaluation.options import run_config, task_manager
+from assay.records import Outcome, Sample
+from assay.runs.folder import RunError
+from assay.runs.stored import Stored
+from assay.samples.rows import Rows
+from assay.tasks import TaskManager
+from assay.tasks.rescore import TaskFacts
+from assay.tasks.runnable import Runnable
+
+_NAME = re.compile(r"(?:(?P<run>.+)_)?output(?:_(?P<time>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d))?\.jsonl?")
+ENDINGS = (".json", ".jsonl")
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """The records of a graph in its output_….json or .jsonl, which says nothing of the graph: that is named."""
+
+    path: Path
+    name: str
+    config: RunConfig
+    manager: TaskManager
+
+    @classmethod
+    def of(cls, paths: Sequence[Path], options: Mapping[str, object]) -> "OutputFile | None":
+        """The output, where one file and one graph are named."""
+        named: Any = options.get("tasks")
+        if len(paths) != 1 or not paths[0].is_file() or paths[0].suffix not in ENDINGS or len(named or ()) != 1:
+            return None
+        match = _NAME.fullmatch(paths[0].name)
+        config = run_config({**options, "run_name": match["run"] if match else paths[0].stem})
+        manager = task_manager(config)
+        graphs = [task for task in manager.attempt(config.tasks)[0]["tasks"].values() if task.graph is not None]
+        return cls(paths[0], graphs[0].name, config, manager) if len(graphs) == 1 else None
+
+    @cached_property
+    def _rows(self) -> Rows:
+        return Rows([self.path], {})
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [self.name]
+
+    @property
+    def absent(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        return {}
+
+    @property
+    def created(self) -> float:
+        """The time that the file's name tells, so that reports are called after it; else that of the file."""
+        match = _NAME.fullmatch(self.path.name)
+        if match is None or match["time"] is None:
+            return self.path.stat().st_mtime
+        return calendar.timegm(time.strptime(match["time"], "%Y-%m-%d_%H-%M-%S"))
+
+    def facts(self, name: str) -> TaskFacts:  # noqa: ARG002  # there is one
+        if not len(self._rows):
+            raise RunError([Problem(Place(str(self.path)), "the output has no records", "name another")])
+        return TaskFacts(len(self._rows), len(self._rows))
+
+    def record(self, name: str) -> Mapping[str, Any]:  # noqa: ARG002  # there is one
+        return self._rows[0]  # type: ignore[no-any-return]
+
+    def samples(self, task: Runnable) -> Iterator[Stored]:  # noqa: ARG002  # there is one
+        for number, record in enumerate(self._rows):
+            yield Stored(Sample(number, record, (), None, None), [Outcome(record)])

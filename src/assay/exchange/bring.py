@@ -1,0 +1,233 @@
+"""Runs from elsewhere put into a folder of ours: samples as Parquet, numbers with their errors, groups over all of them."""
+
+import hashlib
+import math
+import shutil
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from assay.aggregate.board import Board
+from assay.aggregate.interval import interval
+from assay.config.source import digest
+from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.evaluation.record import RUN_KEYS
+from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, Told
+from assay.exchange.joined import joined_groups
+from assay.records import Draws, Estimate, ScoreKey
+from assay.runs.folder import RunFolder, environment, open_run
+from assay.runs.parquet import SampleWriter
+from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
+from assay.runs.samples import Kept
+from assay.tasks.audit import Audit, kinds_of
+
+MAX_FAILED = 0.01
+
+
+class Into(NamedTuple):
+    """Where a run is brought to, and how: over `groups` of YAML files, moving another run aside where `force` says so."""
+
+    folder: Path
+    groups: Sequence[Path] = ()
+    force: bool = False
+    facts: Mapping[str, Any] = {}
+
+
+def bring(runs: Sequence[Brought], into: Into) -> dict[str, Any]:
+    """Write a folder of a run from runs that were made elsewhere; what comes back is the content of its results.json."""
+    tasks = [task for run in runs for task in run.tasks]
+    _refuse_doubled(tasks)
+    files = {path.name: _content(path) for run in runs for path in run.files}
+    spec: dict[str, Any] = {"model": _model(runs)["identity"], "imported": files}
+    if into.groups:
+        spec["groups"] = {path.name: _content(path) for path in into.groups if path.is_file()}
+    facts = {**into.facts, **_facts(runs), "model": _model(runs), "environment": environment()}
+    is_new = not into.folder.exists()
+    try:
+        with open_run(into.folder, spec, facts, force=into.force) as folder:
+            return _fill(folder, runs, into)
+    except (AssayError, AttributeError, KeyError, IndexError, TypeError, ValueError):
+        if is_new:  # nothing is left of what could not be brought in
+            shutil.rmtree(into.folder, ignore_errors=True)
+        raise
+
+
+def _fill(folder: RunFolder, runs: Sequence[Brought], into: Into) -> dict[str, Any]:
+    landed = [_bring_task(task, into.folder / "samples") for run in runs for task in run.tasks]
+    folder.manifest["tasks"] = {each.result.name: each.facts for each in landed}
+    found = {each.result.name: each.result for each in landed}
+    told = _told_groups(runs, found)
+    groups = [*told, *joined_groups(into.groups, found, told)]
+    account = accounts(list(found.values()), groups, {}, MAX_FAILED, interval)
+    account["imported"] = sorted({run.format for run in runs})
+    results = {**lm_eval_results(list(found.values()), groups), **_run_facts(runs), "assay": account}
+    folder.finish(results, account["status"], {})
+    return results
+
+
+def _refuse_doubled(tasks: Sequence[BroughtTask]) -> None:
+    names = [task.name for task in tasks]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        what = f"several files hold a task of the same name: {', '.join(doubled[:5])}"
+        raise ConfigError([Problem(Place("import"), what, "bring each into a folder of its own, and compare them")])
+
+
+def _content(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+class Landed(NamedTuple):
+    """A task that was brought in: what it comes to, and what a manifest says of it."""
+
+    result: TaskResult
+    facts: Mapping[str, Any]
+
+
+def _bring_task(task: BroughtTask, folder: Path) -> Landed:
+    """Write the samples of a task; what comes back is what they come to."""
+    board, audit, data = Board(), Audit(), hashlib.sha256()
+    counts: Counter[ScoreKey] = Counter()
+    writer = SampleWriter(folder, task.name)
+    try:
+        for kept in task.samples():
+            kinds = kept.audit or kinds_of(kept, lambda: task.higher_is_better)
+            writer.add(kept._replace(audit=kinds))
+            audit.note(kept.sample.doc_id, kinds)
+            _note(board, counts, kept)
+            data.update(orjson.dumps(kept.sample.doc, default=str, option=orjson.OPT_NON_STR_KEYS))
+        writer.end()
+    finally:
+        writer.abandon()
+    writer.place()
+    source = task.source or data.hexdigest()[:32]
+    rows = board.estimates(lambda _: None, bootstrap_iters=1, like_lm_eval=False, source=source)
+    original = task.original if task.original is not None else board.documents
+    result = TaskResult(
+        name=task.name,
+        alias=task.alias or task.name,
+        rows=_with_told(rows, counts, task),
+        scored=max(counts.values(), default=0),
+        documents=board.documents,
+        expected=board.documents,
+        failed=board.failed,
+        noticed={},
+        original=original,
+        num_fewshot=task.num_fewshot,
+        version=task.version,
+        higher_is_better=task.higher_is_better,
+        config=task.config,
+        audit=audit.told(),
+    )
+    return Landed(
+        result,
+        {
+            "size": board.documents,
+            "original": original,
+            "repeats": task.repeats,
+            "num_fewshot": task.num_fewshot,
+            "multiple_targets": task.multiple_targets,
+            "source": source,
+        },
+    )
+
+
+def _note(board: Board, counts: Counter[ScoreKey], kept: Kept) -> None:
+    """Count what a sample scored; only numbers can be averaged, and what else there is stands with the sample."""
+    board.documents += 1
+    if kept.failed:
+        board.fail(kept.failed)
+    for scores in kept.scores:
+        counts.update(ScoreKey(metric, scores.filter) for metric in scores.values)
+        values = {metric: value for metric, value in scores.values.items() if isinstance(value, int | float)}
+        board.add(kept.sample.doc_id, scores._replace(values=values))
+
+
+def _with_told(
+    rows: Mapping[ScoreKey, Estimate], counts: Mapping[ScoreKey, int], task: BroughtTask
+) -> dict[ScoreKey, Estimate]:
+    """The numbers as they were told. Those that are the mean over documents have what follows from the documents, too."""
+    found: dict[ScoreKey, Estimate] = {}
+    for row in dict.fromkeys((*counts, *task.told)):
+        made, told = rows.get(row), task.told.get(row)
+        if told is None or (made is not None and math.isclose(made, told.value, rel_tol=1e-9, abs_tol=1e-12)):
+            found |= {row: made} if made is not None else {}
+        else:
+            made = _as_told(told, counts.get(row, 0), task.source or task.name)
+            found[row] = made.but(is_power=row.metric.endswith("perplexity"))
+    return found
+
+
+def _as_told(told: Told, n: int, source: str) -> Estimate:
+    reason = "" if told.stderr is not None else "none was told where it comes from"
+    parts = {Draws(source, (), None, told.stderr**2): 1.0} if told.stderr is not None else {}
+    return Estimate(told.value, told.stderr, n, reason, parts=parts)
+
+
+def _told_groups(runs: Sequence[Brought], tasks: Mapping[str, TaskResult]) -> list[GroupResult]:
+    members = {group.name: group.members for run in runs for group in run.groups}
+    return [_told_group(group, _below(group.name, members), tasks) for run in runs for group in run.groups]
+
+
+def _told_group(group: BroughtGroup, below: Sequence[str], tasks: Mapping[str, TaskResult]) -> GroupResult:
+    rows = {}
+    for row, told in group.told.items():
+        own = [tasks[name].rows[row] for name in below if name in tasks and row in tasks[name].rows]
+        made = _as_told(told, sum(each.n for each in own) or group.size, group.name)
+        rows[row] = made.but(tasks=max(len(own), 1), is_rate=bool(own) and all(each.is_rate for each in own))
+    return GroupResult(
+        name=group.name,
+        alias=group.alias or group.name,
+        members=group.members,
+        rows=rows or None,
+        size=group.size,
+        version=group.version,
+        metadata={},
+        skipped={},
+        higher_is_better=group.higher_is_better,
+        shares={},
+    )
+
+
+def _below(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
+    """The tasks below a group, each once."""
+    found: dict[str, None] = {}
+    for member in members.get(name, ()):
+        found.update(dict.fromkeys(_below(member, members) if member in members else [member]))
+    return list(found)
+
+
+def _facts(runs: Sequence[Brought]) -> dict[str, Any]:
+    """What the manifest of a run says, so that it can be scored again: tasks and groups are looked for by their names."""
+    names = [
+        name for run in runs for name in [*(task.name for task in run.tasks), *(group.name for group in run.groups)]
+    ]
+    return {
+        "imported": sorted({run.format for run in runs}),
+        "options": {"tasks": names, "include_defaults": True},
+    }
+
+
+def _model(runs: Sequence[Brought]) -> dict[str, Any]:
+    """Which model was asked, as far as it was told: a name is no identity."""
+    names = list(dict.fromkeys(_model_name(run.facts) for run in runs))
+    name = " and ".join(names)
+    arguments = next((run.facts.get("config", {}).get("model_args") for run in runs), None)
+    told = arguments if isinstance(arguments, Mapping) else {"model_args": arguments} if arguments else {}
+    return {"name": name, "identity": f"told: {name} {digest(orjson.dumps(told, default=str))}", "args": told}
+
+
+def _model_name(facts: Mapping[str, Any]) -> str:
+    return str(facts.get("model_name") or facts.get("config", {}).get("model") or "unknown")
+
+
+def _run_facts(runs: Sequence[Brought]) -> dict[str, Any]:
+    """What lm-eval tells of a run, under its names: of the first, as the others are of the same model."""
+    first, now = runs[0].facts, time.time()
+    told = {key: first[key] for key in RUN_KEYS if key in first}
+    return {"config": first.get("config", {}), "date": now, **told, "model_name": _model(runs)["name"]}

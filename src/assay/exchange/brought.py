@@ -1,0 +1,79 @@
+"""What is brought in from elsewhere: tasks that somebody else ran, with their samples and the numbers that were told of them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeGuard
+
+from assay.records import ScoreKey
+from assay.runs.samples import Kept
+
+
+class Told(NamedTuple):
+    """A number as it was told, with its standard error where that was told, too."""
+
+    value: float
+    stderr: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BroughtTask:
+    """One task: `samples` gives its samples in their order, as often as it is called; `told` the numbers of its results."""
+
+    name: str
+    samples: Callable[[], Iterator[Kept]]
+    told: Mapping[ScoreKey, Told] = field(default_factory=dict)
+    alias: str = ""
+    repeats: int = 1
+    original: int | None = None
+    num_fewshot: int = 0
+    version: object = "N/A"
+    source: str = ""
+    """A name for its data: documents of one source and number are the same document."""
+    higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    multiple_targets: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BroughtGroup:
+    """A group whose numbers were told."""
+
+    name: str
+    members: Sequence[str]
+    told: Mapping[ScoreKey, Told]
+    alias: str = ""
+    version: str = "N/A"
+    size: int = 0
+    higher_is_better: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brought:
+    """A run from elsewhere: its tasks and groups, what is told about it under lm-eval's names, and the files it came in."""
+
+    format: str
+    tasks: Sequence[BroughtTask]
+    groups: Sequence[BroughtGroup] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[Path] = ()
+
+
+def told_rows(row: Mapping[str, Any]) -> dict[ScoreKey, Told]:
+    """The numbers of a row of lm-eval's results: `{"acc,none": 0.5, "acc_stderr,none": 0.1}`.
+
+    >>> told_rows({"alias": "a", "acc,none": 0.5, "acc_stderr,none": "N/A"})
+    {ScoreKey(metric='acc', filter='none'): Told(value=0.5, stderr=None)}
+    """
+    found = {}
+    for key, value in row.items():
+        metric, comma, name = key.partition(",")
+        is_error = metric.endswith("_stderr") and f"{metric.removesuffix('_stderr')},{name}" in row
+        if comma and not is_error and is_number(value):
+            error = row.get(f"{metric}_stderr,{name}")
+            found[ScoreKey(metric, name)] = Told(float(value), float(error) if is_number(error) else None)
+    return found
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,98 @@
+"""Which file is whose: exports by the name of their format, imports by what lies there."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.exchange.bring import Into, bring
+from assay.exchange.brought import Brought
+from assay.exchange.from_inspect import from_inspect
+from assay.exchange.from_lm_eval import from_lm_eval
+from assay.exchange.from_run import from_run
+from assay.exchange.opened import opened, read_json
+from assay.exchange.to_inspect import export_inspect
+from assay.exchange.to_lm_eval import export_lm_eval
+from assay.exchange.to_parquet import export_parquet
+from assay.exchange.trackers import export_mlflow, export_wandb
+from assay.runs.folder import MANIFEST, RunError
+
+FILES = {"lm-eval": export_lm_eval, "inspect": export_inspect, "parquet": export_parquet}
+TRACKERS = {"mlflow": export_mlflow, "wandb": export_wandb}
+FORMATS = (*FILES, *TRACKERS)
+
+
+def export(run: str | Path, to: str, target: str | Path | None = None, *, name: str | None = None) -> list[str]:
+    """Hand a run on in another format; what comes back is where it went. `name` is the experiment or project of a tracker."""
+    if to not in FORMATS:
+        raise ConfigError([Problem(Place("--to"), f"no format is called {to!r}", did_you_mean(to, FORMATS))])
+    made = opened(run)
+    if to in TRACKERS:
+        return [TRACKERS[to](made, None if target is None else str(target), name)]
+    if target is None:
+        raise ConfigError([Problem(Place("--output_path"), f"{to} needs a folder to write to", "give one with -o")])
+    return [str(path) for path in FILES[to](made, Path(target))]
+
+
+def import_runs(
+    paths: Sequence[str | Path],
+    output: str | Path,
+    *,
+    groups: Sequence[str | Path] = (),
+    force: bool = False,
+    facts: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Bring results and logs of others, and runs of our own, into one folder; the result is the content of its results.json.
+
+    `groups` are YAML files of groups whose members are the tasks that were brought in.
+    """
+    into = Into(Path(output), [Path(each) for each in groups], force, facts or {})
+    try:
+        return bring(brought([Path(path) for path in paths]), into)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # files of others may say anything
+        what = f"is not laid out as its program lays it out: {type(error).__name__}: {error}"
+        raise RunError(
+            [Problem(Place(", ".join(map(str, paths))), what, "give the files as they were written")]
+        ) from error
+
+
+def brought(paths: Sequence[Path]) -> list[Brought]:
+    """What lies in some files and folders."""
+    runs: list[Brought] = []
+    theirs: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise ConfigError(
+                [Problem(Place(str(path)), "there is no such file or folder", "name what is to be imported")]
+            )
+        logs = sorted(path.glob("*.eval")) if path.is_dir() else []
+        if path.is_dir() and (path / MANIFEST).is_file():
+            runs.append(from_run(path))
+        elif logs:
+            runs += map(from_inspect, logs)
+        elif path.suffix == ".eval" or (path.suffix == ".json" and isinstance(read_json(path).get("eval"), dict)):
+            runs.append(from_inspect(path))
+        else:
+            theirs += [path] if not path.is_dir() or any(path.glob("samples_*.jsonl")) else _below(path)
+    return [*runs, *([from_lm_eval(theirs)] if theirs else [])]
+
+
+def _below(folder: Path) -> list[Path]:
+    """The folders of models below a folder that lm-eval was given: of one model only, lest two be taken for one."""
+    found = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
+    if len(found) != 1:
+        what = (
+            "several models lie below it"
+            if found
+            else "there is nothing to import: no run, no .eval, no samples_*.jsonl"
+        )
+        raise ConfigError(
+            [
+                Problem(
+                    Place(str(folder)),
+                    what,
+                    f"name one of: {', '.join(map(str, found[:5]))}" if found else "name another",
+                )
+            ]
+        )
+    return found

@@ -1,0 +1,275 @@
+"""A log of Inspect's as a run: one task, its samples with all epochs, its scores as numbers, its results as they were told."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from assay.exchange.brought import Brought, BroughtTask, Told, is_number
+from assay.exchange.inspect_file import InspectLog, read_log
+from assay.records import FilterScores, Generate, Request, Sample, ScoreKey
+from assay.runs.samples import Kept
+from assay.runs.stored import Row, as_kept
+
+LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+"""What Inspect's scorers say of an answer: correct, partly, incorrect, none given."""
+WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+KEPT = "assay"
+"""Where our own logs keep a sample as it was, so that nothing is lost on the way there and back."""
+
+
+def from_inspect(path: Path) -> Brought:
+    """The task of a log. A scorer is a filter with us, and each of its values a metric: `accuracy,match`."""
+    log = read_log(path)
+    about = log.header["eval"]
+    ours = (about.get("metadata") or {}).get(KEPT)
+    names = _names(log)
+    repeats = int((about.get("config") or {}).get("epochs") or 1)
+    if isinstance(ours, Mapping):
+        task = _our_own(log, ours, repeats)
+    else:
+        task = BroughtTask(
+            name=str(about["task"]).rpartition("/")[2],
+            samples=partial(_samples, log, names, repeats),
+            told=_told(log, names),
+            alias=str(about.get("task_display_name") or about["task"]),
+            repeats=repeats,
+            original=(about.get("dataset") or {}).get("samples"),
+            version=about.get("task_version", "N/A"),
+            higher_is_better={row.metric: True for row in names.values()},
+            config=_config(log.header),
+        )
+    return Brought(format="inspect", tasks=[task], facts=_facts(log.header), files=[path])
+
+
+def _config(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told of how the task was made."""
+    about, steps = header["eval"], (header.get("plan") or {}).get("steps") or ()
+    told = {key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")}
+    return {**told, "doc_to_target": "target", "solver": [step.get("solver") for step in steps]}
+
+
+def number(value: Any) -> float | None:
+    """What a score counts as: Inspect's own rule. None where it is no number, or says that nothing was scored.
+
+    >>> number("C"), number("P"), number("0.25"), number(True), number("maybe"), number(float("nan"))
+    (1.0, 0.5, 0.25, 1.0, None, None)
+    """
+    if isinstance(value, str):
+        known = LETTERS.get(value, WORDS.get(value.lower()))
+        try:
+            found = known if known is not None else float(value)
+        except ValueError:
+            return None
+        return found if math.isfinite(found) else None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+Names = Mapping[tuple[str, str | None], ScoreKey]
+"""By scorer, and where it gives several values their key, what the row is called with us."""
+
+
+def _names(log: InspectLog) -> dict[tuple[str, str | None], ScoreKey]:
+    """What the rows are called: by the metric that averages them where results tell one, else by the value's key."""
+    found: dict[tuple[str, str | None], ScoreKey] = {}
+    for score in (log.header.get("results") or {}).get("scores") or ():
+        scorer, name = str(score["scorer"]), str(score["name"])
+        if name != scorer and (scorer, None) not in found:
+            found.setdefault((scorer, name), ScoreKey(name, scorer))
+        else:
+            found.setdefault((scorer, None), ScoreKey(_average(score) or scorer, scorer))
+    return found
+
+
+def _average(score: Mapping[str, Any]) -> str | None:
+    return next((str(name) for name in score.get("metrics") or {} if name in ("accuracy", "mean")), None)
+
+
+def _told(log: InspectLog, names: Names) -> dict[ScoreKey, Told]:
+    """The numbers of the results; a metric beside the average stands under its own name."""
+    found: dict[ScoreKey, Told] = {}
+    for score in (log.header.get("results") or {}).get("scores") or ():
+        scorer, name = str(score["scorer"]), str(score["name"])
+        row = names.get((scorer, name)) or names[(scorer, None)]
+        metrics = {str(key): each.get("value") for key, each in (score.get("metrics") or {}).items()}
+        error = metrics.pop("stderr", None)
+        average = _average(score)
+        for key, value in metrics.items():
+            if is_number(value):
+                own = (
+                    row
+                    if key == average
+                    else ScoreKey(key if row.metric in (average, scorer) else f"{row.metric}_{key}", row.filter)
+                )
+                own = own if own not in found else ScoreKey(f"{own.metric}_{score.get('reducer') or name}", own.filter)
+                found[own] = Told(float(value), float(error) if key == average and is_number(error) else None)
+    return found
+
+
+def _samples(log: InspectLog, names: Names, repeats: int) -> Iterator[Kept]:
+    reduced = _reduced(log)
+    for doc_id, epochs in enumerate(log.samples()):
+        yield _kept(doc_id, epochs, names, repeats, reduced)
+
+
+Reduced = Mapping[tuple[str, str], Mapping[str, Any]]
+"""By scorer and sample what its epochs come to, for every way to put them together: the first of them counts."""
+
+
+def _reduced(log: InspectLog) -> dict[tuple[str, str], dict[str, Any]]:
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for reduction in log.reductions:
+        for sample in reduction.get("samples") or ():
+            own = found.setdefault((str(reduction["scorer"]), str(sample.get("sample_id"))), {})
+            own[str(reduction.get("reducer"))] = sample.get("value")
+    return found
+
+
+def _kept(doc_id: int, epochs: Sequence[Mapping[str, Any]], names: Names, repeats: int, reduced: Reduced) -> Kept:
+    first = epochs[0]
+    target, choices = first.get("target"), first.get("choices")
+    asked = {"id": first.get("id"), "input": as_text(first.get("input")), "target": target}
+    doc = {**asked, **({"choices": choices} if choices else {}), **(first.get("metadata") or {})}
+    requests: list[Request] = [Generate(_prompt(first), {}, repeat) for repeat in range(repeats)]
+    sample = Sample(doc_id, doc, requests, target, _gold(target, choices), choices)
+    failed = next((_error(each) for each in epochs if each.get("error")), "")
+    if not failed and len(epochs) < repeats:
+        failed = f"{repeats - len(epochs)} of {repeats} epochs are not in the log"
+    if failed:
+        return Kept(sample, (), (), repeats, failed, [{"failed": failed}])
+    responses = [[str((each.get("output") or {}).get("completion") or "") for each in epochs]]
+    return Kept(sample, responses, _scores(epochs, names, reduced), repeats, replies=[_reply(each) for each in epochs])
+
+
+def _gold(target: Any, choices: Sequence[str] | None) -> Any:
+    """The right choice by its number, where a letter names it."""
+    is_letter = choices and isinstance(target, str) and len(target) == 1 and target.isascii() and target.isupper()
+    return ord(target) - 65 if is_letter and ord(target) - 65 < len(choices or ()) else target
+
+
+def _error(sample: Mapping[str, Any]) -> str:
+    error = sample.get("error")
+    return str(error.get("message") if isinstance(error, Mapping) else error) or "failed"
+
+
+def _scores(epochs: Sequence[Mapping[str, Any]], names: Names, reduced: Reduced) -> list[FilterScores]:
+    """What each scorer said, as a filter with its answers."""
+    found = []
+    for scorer in epochs[0].get("scores") or {}:
+        several = [(each.get("scores") or {}).get(scorer) or {} for each in epochs]
+        answers = [each.get("answer") for each in several]
+        whole = reduced.get((scorer, str(epochs[0].get("id"))), {})
+        values: dict[str, Any] = {}
+        repeats: dict[str, Any] = {}
+        for key in _keys([each.get("value") for each in several]):
+            metric = (names.get((scorer, key)) or ScoreKey(key or scorer, scorer)).metric
+            own = [_at(each.get("value"), key) for each in several]
+            values |= _values(metric, own, {reducer: _at(value, key) for reducer, value in whole.items()})
+            if len(epochs) > 1 and metric in values:
+                repeats[metric] = own
+        found.append(FilterScores(scorer, [answers] if len(epochs) > 1 else answers, values, repeats))
+    return found
+
+
+def _values(metric: str, own: Sequence[float | None], whole: Mapping[str, float | None]) -> dict[str, float]:
+    """What the epochs come to: as they were put together, else their mean. Further ways have names of their own."""
+    counted = [each for each in own if each is not None]
+    if not counted:
+        return {}
+    first, *further = whole.items() or [("", None)]
+    found = {metric: first[1] if first[1] is not None else sum(counted) / len(counted)}
+    return found | {f"{metric}_{reducer}": value for reducer, value in further if value is not None}
+
+
+def _at(value: Any, key: str | None) -> float | None:
+    """A value as a number; of several the one under a key."""
+    return number(value.get(key) if isinstance(value, Mapping) and key is not None else value)
+
+
+def _keys(values: Sequence[Any]) -> list[str | None]:
+    """The keys of what a scorer gives; None stands for a value alone."""
+    keys = dict.fromkeys(str(key) for value in values if isinstance(value, Mapping) for key in value)
+    return list(keys) if keys else [None]
+
+
+def _prompt(sample: Mapping[str, Any]) -> str:
+    """What the model was asked: the conversation up to its last answer."""
+    messages = list(sample.get("messages") or ())
+    while messages and messages[-1].get("role") == "assistant":
+        messages.pop()
+    return as_text(messages) if messages else as_text(sample.get("input"))
+
+
+def as_text(content: Any) -> str:
+    """A conversation, a message's content, or a text, as one text; one message of the user stands alone."""
+    if isinstance(content, str) or content is None:
+        return content or ""
+    if len(content) == 1 and content[0].get("role") in (None, "user"):
+        return _content(content[0])
+    return "\n\n".join(f"[{each['role']}]\n{_content(each)}" if "role" in each else _content(each) for each in content)
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    if "text" in message:
+        return str(message["text"])
+    content = message.get("content")
+    return as_text(content) if "role" in message or content else f"[{message.get('type', '?')}]"
+
+
+def _reply(sample: Mapping[str, Any]) -> dict[str, Any]:
+    output = sample.get("output") or {}
+    reason = next((each.get("stop_reason") for each in output.get("choices") or ()), None)
+    usage = output.get("usage") or {}
+    told: dict[str, Any] = (
+        {"finish": "length" if reason in ("max_tokens", "model_length") else reason} if reason else {}
+    )
+    if usage:
+        spent = (usage.get("input_tokens", 0), usage.get("output_tokens", 0), float(output.get("time") or 0))
+        told["usage"] = (*spent, 1, 0, usage.get("input_tokens_cache_read") or 0)
+    return told
+
+
+def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told of the run, under lm-eval's names."""
+    about = header["eval"]
+    stats = header.get("stats") or {}
+    source, _, name = str(about.get("model", "")).partition("/")
+    moments = {
+        key: _moment(stats.get(told)) for key, told in (("start_time", "started_at"), ("end_time", "completed_at"))
+    }
+    return {
+        "config": {"model": about.get("model"), "model_args": about.get("model_args") or {},
+                   "limit": (about.get("config") or {}).get("limit")},
+        "model_source": source,
+        "model_name": name or source,
+        "model_name_sanitized": (name or source).replace("/", "__"),
+        **{key: moment for key, moment in moments.items() if moment is not None},
+    }  # fmt: skip
+
+
+def _moment(text: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return None
+
+
+def _our_own(log: InspectLog, ours: Mapping[str, Any], repeats: int) -> BroughtTask:
+    """A task that we wrote ourselves: as it was."""
+    known = {ScoreKey(*key): Told(*told) for key, told in ours["rows"]}
+
+    def samples() -> Iterator[Kept]:
+        for epochs in log.samples():
+            yield as_kept(Row(**(epochs[0].get("store") or {})[KEPT]), repeats)
+
+    return BroughtTask(samples=samples, told=known, repeats=repeats, **ours["task"])
+
+
+def written(row: Row) -> dict[str, Any]:
+    """A row as our logs keep it."""
+    found: dict[str, Any] = orjson.loads(orjson.dumps(row._asdict()))
+    return found

@@ -1,0 +1,130 @@
+"""lm-eval's results and samples files as a run: nothing is scored, and no definition of a task is needed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assay.errors import Place, Problem
+from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, told_rows
+from assay.records import Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text
+from assay.runs.folder import RunError
+from assay.runs.logged import Logged, LoggedFile, logged_files, logged_samples, results_beside
+from assay.runs.samples import Kept
+from assay.runs.stored import filter_scores
+
+
+def from_lm_eval(paths: Sequence[Path]) -> Brought:
+    """The tasks of samples files, with the numbers and groups of the results beside them."""
+    samples = [path for path in paths if path.is_dir() or path.suffix == ".jsonl"]
+    samples += [path.parent for path in paths if path.suffix == ".json" and path.parent not in samples]
+    files = logged_files(samples)
+    if not files:
+        fix = "run lm-eval with --log_samples: numbers alone are no run"
+        raise RunError([Problem(Place(str(paths[0])), "there are no samples_*.jsonl files beside it", fix)])
+    beside = {name: results_beside(file) for name, file in files.items()}
+    facts = next((found for found in beside.values() if found), {})
+    groups = {each.name: each for found in beside.values() for each in _groups(found, files)}
+    return Brought(
+        format="lm-eval",
+        tasks=[_task(file, beside[name]) for name, file in files.items()],
+        groups=list(groups.values()),
+        facts=facts,
+        files=[file.path for file in files.values()],
+    )
+
+
+def _task(file: LoggedFile, results: Mapping[str, Any]) -> BroughtTask:
+    name = file.task
+    row = results.get("results", {}).get(name, {})
+    first = next(logged_samples(file.path), None)
+    if first is None:
+        raise RunError([Problem(Place(str(file.path)), "the file is empty", "leave it out")])
+    repeats = max((len(several) for several in first.responses), default=1) or 1
+    return BroughtTask(
+        name=name,
+        samples=partial(_samples, file.path, repeats),
+        told=told_rows(row),
+        alias=str(row.get("alias", name)),
+        repeats=repeats,
+        original=results.get("n-samples", {}).get(name, {}).get("original"),
+        num_fewshot=int(results.get("n-shot", {}).get(name) or 0),
+        version=results.get("versions", {}).get(name, "N/A"),
+        higher_is_better=results.get("higher_is_better", {}).get(name, {}),
+        config=results.get("configs", {}).get(name, {}),
+    )
+
+
+def _groups(results: Mapping[str, Any], files: Mapping[str, LoggedFile]) -> Iterator[BroughtGroup]:
+    """The groups of results whose tasks are all there. Where members are not told, a group that is alone has them all."""
+    groups = results.get("groups", {})
+    tasks = [name for name in results.get("results", {}) if name not in groups]
+    known = results.get("group_subtasks") or (dict.fromkeys(groups, tasks) if len(groups) == 1 else {})
+    for name, row in groups.items():
+        members = known.get(name, ())
+        if members and all(task in files for task in _leaves(name, known)):
+            yield BroughtGroup(
+                name=name,
+                members=members,
+                told=told_rows(row),
+                alias=str(row.get("alias", name)),
+                version=str(results.get("versions", {}).get(name, "N/A")),
+                size=int(row.get("sample_len") or 0),
+                higher_is_better=results.get("higher_is_better", {}).get(name, {}),
+            )
+
+
+def _leaves(name: str, known: Mapping[str, Sequence[str]]) -> list[str]:
+    return [
+        leaf for member in known.get(name, ()) for leaf in (_leaves(member, known) if member in known else [member])
+    ]
+
+
+def _samples(path: Path, repeats: int) -> Iterator[Kept]:
+    for logged in logged_samples(path):
+        yield _kept(logged, repeats)
+
+
+def _kept(logged: Logged, repeats: int) -> Kept:
+    requests = [_request(each, repeat) for each in logged.arguments for repeat in range(repeats)]
+    choices = _choices(requests[::repeats])
+    is_number = choices is not None and logged.target.isdecimal() and int(logged.target) < len(choices)
+    gold = int(logged.target) if is_number else logged.target
+    sample = Sample(logged.doc_id, logged.doc, requests, logged.target, gold, choices)
+    responses = [
+        [_seen(request, each) for each in several]
+        for request, several in zip(requests[::repeats], logged.responses, strict=True)
+    ]
+    answers = {name: [_left(each) for each in several] for name, several in logged.answers.items()}
+    return Kept(sample, responses, filter_scores(answers, logged.scores), repeats)
+
+
+def _left(answer: Any) -> Any:
+    """What a filter left: pairs of texts are likelihoods."""
+    if isinstance(answer, list) and len(answer) == 2 and answer[1] in ("True", "False"):
+        return (float(answer[0]), answer[1] == "True")
+    return answer
+
+
+def _request(arguments: Sequence[Any], repeat: int) -> Request:
+    """A request from its arguments: a text and parameters, a text and what follows, or a text alone."""
+    if len(arguments) < 2:
+        return Rolling(str(arguments[0]))
+    if isinstance(arguments[1], Mapping):
+        return Generate(str(arguments[0]), arguments[1], repeat)
+    return Loglikelihood(str(arguments[0]), str(arguments[1]))
+
+
+def _choices(requests: Sequence[Request]) -> list[str] | None:
+    """The continuations of one context, where there are several: what there was to choose from."""
+    asked = [each for each in requests if isinstance(each, Loglikelihood)]
+    same = [each.continuation.strip() for each in asked if each.context == asked[0].context]
+    return same if len(same) > 1 else None
+
+
+def _seen(request: Request, response: Response) -> Any:
+    """A response as filters saw it."""
+    if isinstance(response, Likelihood):
+        return (response.value, response.greedy)
+    assert isinstance(response, Text)
+    return float(response.text) if isinstance(request, Rolling) else response.text

@@ -1,0 +1,241 @@
+"""Right answers taken out of samples, as far as it is known where they stand; and what was taken out, told."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from assay.errors import some
+from assay.exchange.opened import Opened
+
+REMOVED = "[removed]"
+WITHOUT_GOLD = "without_gold"
+"""What the manifest of such a run says: it cannot be scored again."""
+NAMES = frozenset((
+    "answer", "answers", "answerkey", "answer_key", "best_answer", "correct", "correct_answer", "correct_answers", "gold", "golds",
+    "label", "labels", "reference", "references", "solution", "target", "targets",
+))  # fmt: skip
+"""What columns with the right answer are called, in small letters."""
+
+
+class GoldRemoval:
+    """Takes right answers out of the samples of a run, task by task; `told` says of each what was taken."""
+
+    def __init__(self, run: Opened, scratch: Path) -> None:
+        self._run, self._scratch = run, scratch
+        self._told: dict[str, dict[str, None]] = {}
+
+    def told(self) -> list[str]:
+        """What was taken out, a line for each kind, with the tasks it was taken out of."""
+        return [f"{what} ({some(list(tasks))})" for what, tasks in self._told.items()]
+
+    def _tell(self, task: str, what: str) -> None:
+        self._told.setdefault(what, {})[task] = None
+
+    def without(self, value: Mapping[str, Any], *, is_manifest: bool) -> Mapping[str, Any]:
+        """Results or a manifest without examples that have their answers, marked as what they are."""
+        if is_manifest:
+            return {**value, WITHOUT_GOLD: True}
+        configs = {task: self._config(task, config) for task, config in value.get("configs", {}).items()}
+        return {**value, "configs": configs} if configs else value
+
+    def _config(self, task: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        fewshot = config.get("fewshot_config")
+        if not isinstance(fewshot, Mapping) or not fewshot.get("samples"):
+            return config
+        self._tell(task, "the examples in the configuration")
+        return {**config, "fewshot_config": {**fewshot, "samples": REMOVED}}
+
+    def rewritten(self, run: Opened, task: str, inner: str) -> Path:
+        """The samples of a task in a new file, without right answers."""
+        from pyarrow import parquet
+
+        config = run.results.get("configs", {}).get(task) or self._run.results.get("configs", {}).get(task, {})
+        shots = int(run.results.get("n-shot", {}).get(task) or 0)
+        removal = TaskRemoval(config, shots)
+        target = self._scratch / inner.replace("/", "-")
+        source = parquet.ParquetFile(run.tasks[task])
+        with parquet.ParquetWriter(target, source.schema_arrow, compression="zstd") as writer:
+            for number in range(source.num_row_groups):
+                table = source.read_row_group(number)
+                writer.write_table(removal.table(table))
+        for what in removal.told():
+            self._tell(task, what)
+        return target
+
+
+class TaskRemoval:
+    """Takes the right answers out of the rows of one task."""
+
+    def __init__(self, config: Mapping[str, Any], shots: int) -> None:
+        self._asked = template_columns(config.get("doc_to_target"))
+        self._delimiter = str(config.get("fewshot_delimiter") or "\n\n")
+        self._shots = shots
+        self._columns: dict[str, None] = {}
+        self._whole = self._prompts = self._continuations = self._scores = False
+        self._records = self._verdicts = self._prompted = False
+
+    def told(self) -> list[str]:
+        """What was taken out, in a few lines."""
+        columns = [f"the columns {', '.join(self._columns)} of documents"] if self._columns else []
+        said = {
+            "whole documents: which column has the right answer is not known": self._whole,
+            "examples before the question": self._prompts,
+            "continuations that are the right answer": self._continuations,
+            "scores that hold the right answer": self._scores,
+            "records that graphs came to": self._records,
+            "what judges said": self._verdicts,
+            "further prompts with the right answer in them": self._prompted,
+        }
+        return ["target and gold", *columns, *(what for what, happened in said.items() if happened)]
+
+    def table(self, table: Any) -> Any:
+        """A table of rows without right answers: the columns and their types stay."""
+        import pyarrow as pa
+
+        rows = [self.row(row) for row in table.to_pylist()]
+        arrays = []
+        for field in table.schema:
+            values = [row[field.name] for row in rows]
+            if pa.types.is_dictionary(field.type):
+                arrays.append(pa.array(values, field.type.value_type).dictionary_encode().cast(field.type))
+            else:
+                arrays.append(pa.array(values, field.type))
+        return pa.table(arrays, schema=table.schema)
+
+    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        golds = [orjson.loads(row[key]) for key in ("target", "gold") if row.get(key) is not None]
+        requests = orjson.loads(row["requests"])
+        return {
+            **row,
+            "target": "null",
+            "gold": None,
+            "doc": self._doc(orjson.loads(row["doc"]), golds),
+            "prefix": self._shared(row["prefix"]),
+            "prompt": self._question(row["prompt"], has_prefix=bool(row["prefix"])),
+            "requests": orjson.dumps(self._requests(requests, golds)).decode(),
+            "answers": self._answers(orjson.loads(row["answers"])),
+            "replies": self._replies(row.get("replies")),
+            "scores": self._numbers(orjson.loads(row["scores"])),
+        }
+
+    def _doc(self, doc: Any, golds: Sequence[Any]) -> str:
+        """A document without the columns of the right answer; where none is known to be it, without all of them."""
+        if not isinstance(doc, Mapping):
+            return "{}"
+        texts = {gold for gold in golds if isinstance(gold, str) and len(gold) > 1}
+        sure = [key for key, value in doc.items() if key in self._asked or (isinstance(value, str) and value in texts)]
+        if not sure:
+            self._whole = self._whole or bool(doc)
+            return "{}"
+        found = [key for key, value in doc.items() if key in sure or sounds_like_gold(key, value)]
+        self._columns.update(dict.fromkeys(found))
+        return orjson.dumps({key: value for key, value in doc.items() if key not in found}).decode()
+
+    def _shared(self, prefix: str) -> str:
+        if not prefix or not self._shots:
+            return prefix
+        self._prompts = True
+        return f"{REMOVED}{self._delimiter}"
+
+    def _question(self, prompt: str, *, has_prefix: bool) -> str:
+        """The last part of a prompt: what stands before it are examples."""
+        if not self._shots or has_prefix or not prompt:
+            return prompt
+        self._prompts = True
+        _, found, last = prompt.rpartition(self._delimiter)
+        return last if found else REMOVED
+
+    def _answers(self, answers: Mapping[str, Any]) -> str:
+        """What filters left: texts and likelihoods; a whole record may hold what is right."""
+        kept = {name: [each if _is_answer(each) else REMOVED for each in several] for name, several in answers.items()}
+        self._records = self._records or kept != dict(answers)
+        return orjson.dumps(kept).decode()
+
+    def _replies(self, replies: str | None) -> str | None:
+        """What came beside the answers, without what judges said: they were shown what is right."""
+        if replies is None:
+            return None
+        told = orjson.loads(replies)
+        self._verdicts = self._verdicts or any(isinstance(each.get("verdict"), str) for each in told)
+        made = [{**each, "verdict": REMOVED} if isinstance(each.get("verdict"), str) else each for each in told]
+        return orjson.dumps(made).decode()
+
+    def _requests(self, requests: Sequence[Any], golds: Sequence[Any]) -> list[Any]:
+        """What was asked, without contexts that have examples; one continuation alone is the right answer.
+
+        A further prompt of a graph that has a right answer in it was made for somebody who judges.
+        """
+        alone = len(requests) == 1
+        texts = [gold for gold in golds if isinstance(gold, str) and gold.strip()]
+        made: list[Any] = []
+        for request in requests:
+            parts = list(request)
+            if len(parts) == 2 and isinstance(parts[0], str):
+                shown = isinstance(parts[1], Mapping) and any(text in parts[0] for text in texts)
+                parts[0] = REMOVED if shown else self._question(parts[0], has_prefix=False)
+                self._prompted = self._prompted or shown
+            if alone and parts and isinstance(parts[-1], str):
+                self._continuations = True
+                parts[-1] = REMOVED
+            made.append(parts)
+        return made
+
+    def _numbers(self, scores: Mapping[str, Any]) -> str:
+        kept = {row: value for row, value in scores.items() if _is_plain(value)}
+        self._scores = self._scores or len(kept) < len(scores)
+        return orjson.dumps(kept).decode()
+
+
+def _is_answer(value: Any) -> bool:
+    """Whether it is a text, a likelihood, or several of those."""
+    return (
+        all(map(_is_answer, value))
+        if isinstance(value, list)
+        else value is None or isinstance(value, str | int | float)
+    )
+
+
+def sounds_like_gold(key: str, value: Any) -> bool:
+    """Whether a column, or something in it, is called as right answers are.
+
+    >>> sounds_like_gold("mc1_targets", {"choices": ["a", "b"], "labels": [1, 0]}), sounds_like_gold("question", "a?")
+    (True, False)
+    """
+    if key.lower() in NAMES:
+        return True
+    inner = (
+        value.items()
+        if isinstance(value, Mapping)
+        else [("", each) for each in value]
+        if isinstance(value, list)
+        else ()
+    )
+    return any(sounds_like_gold(str(name), each) for name, each in inner)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a score is a number, or those of several answers: a pair may hold what is right."""
+    several = value if isinstance(value, list) else [value]
+    return all(each is None or isinstance(each, int | float) for each in several) and (
+        not isinstance(value, list) or len(value) != 2
+    )
+
+
+def template_columns(template: object) -> frozenset[str]:
+    """The columns that a target is made of: the name of one, or those that a template speaks of.
+
+    >>> sorted(template_columns("{{ answer.split('#')[-1] }} {{unit}}")), sorted(template_columns("label"))
+    (['answer', 'unit'], ['label'])
+    """
+    if not isinstance(template, str):
+        return frozenset()
+    if "{{" not in template and "{%" not in template:
+        return frozenset((template,))
+    from jinja2 import Environment, TemplateError, meta
+
+    try:
+        return frozenset(meta.find_undeclared_variables(Environment(autoescape=False).parse(template)))
+    except TemplateError:
+        return frozenset()

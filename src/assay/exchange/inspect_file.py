@@ -1,0 +1,129 @@
+"""Inspect's log files: a zip of header.json, samples/*.json, summaries.json …, or one JSON text; read and written without it."""
+
+import io
+import struct
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from assay.errors import Place, Problem
+from assay.runs.folder import RunError
+
+ZSTD = 93
+"""How Inspect packs members; Python's own zipfile learns it with 3.14."""
+LARGEST = 2**30
+"""Bytes of a member that are read: what is packed small may be large."""
+FIX = "give a log that `inspect eval` wrote: a .eval or .json file"
+
+
+@dataclass(frozen=True)
+class InspectLog:
+    """A log: its header, and its samples one after the other, all epochs of one together."""
+
+    path: Path
+    header: Mapping[str, Any]
+    reductions: list[Mapping[str, Any]]
+
+    def samples(self) -> Iterator[list[Mapping[str, Any]]]:
+        """The epochs of each sample, in the order of the data set."""
+        if self.path.suffix == ".json":
+            yield from _grouped(_parsed(self.path, self.path.read_bytes()).get("samples") or ())
+            return
+        with zipfile.ZipFile(self.path) as file:
+            named: dict[str, list[str]] = {}
+            for name in file.namelist():
+                if name.startswith("samples/") and name.endswith(".json"):
+                    named.setdefault(name.rpartition("_epoch_")[0], []).append(name)
+            ids = [f"samples/{each}" for each in self.header["eval"].get("dataset", {}).get("sample_ids") or ()]
+            ordered = [name for name in ids if name in named]
+            for name in [*ordered, *(name for name in named if name not in set(ordered))]:
+                epochs = [_parsed(self.path, member(file, each)) for each in named[name]]
+                yield sorted((with_attachments(each) for each in epochs), key=lambda each: each.get("epoch", 1))
+
+
+def read_log(path: Path) -> InspectLog:
+    """A log with its header; what is none, or was never finished, is told."""
+    try:
+        if path.suffix == ".json":
+            header = dict(_parsed(path, path.read_bytes()))
+            reductions = header.pop("reductions", None) or []
+        else:
+            with zipfile.ZipFile(path) as file:
+                names = file.namelist()
+                if "header.json" not in names:
+                    what = "the evaluation has not come to its end" if "_journal/start.json" in names else "is no log"
+                    raise RunError([Problem(Place(str(path)), what, FIX)])
+                header = _parsed(path, member(file, "header.json"))
+                has = "reductions.json" in names
+                reductions = orjson.loads(finite(member(file, "reductions.json"))) if has else []
+    except zipfile.BadZipFile:
+        raise RunError([Problem(Place(str(path)), "is no log of Inspect's", FIX)]) from None
+    if not isinstance(header.get("eval"), dict) or not header["eval"].get("task"):
+        raise RunError([Problem(Place(str(path)), "is no log of Inspect's", FIX)])
+    return InspectLog(path, header, reductions)
+
+
+def member(file: zipfile.ZipFile, name: str) -> bytes:
+    """A member of an archive, whichever way it is packed."""
+    known = file.getinfo(name)
+    if known.file_size > LARGEST:
+        what = f"{name} is of {known.file_size:,} bytes, which no sample is"
+        raise RunError([Problem(Place(str(file.filename)), what, FIX)])
+    if known.compress_type != ZSTD:
+        return file.read(name)
+    import pyarrow as pa
+
+    assert file.fp is not None
+    file.fp.seek(known.header_offset)
+    name_length, extra_length = struct.unpack("<26x2H", file.fp.read(30))
+    file.fp.seek(known.header_offset + 30 + name_length + extra_length)
+    packed = file.fp.read(known.compress_size)
+    with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+        return bytes(stream.read(known.file_size))  # and not more, whatever is packed there
+
+
+def with_attachments(sample: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A sample with the texts in place that stand apart in its file."""
+    apart = sample.get("attachments") or {}
+    if not apart:
+        return sample
+
+    def placed(value: Any) -> Any:
+        if isinstance(value, str):
+            return apart.get(value.removeprefix("attachment://"), value) if value.startswith("attachment://") else value
+        if isinstance(value, Mapping):
+            return {key: placed(each) for key, each in value.items()}
+        return [placed(each) for each in value] if isinstance(value, list) else value
+
+    return {key: value if key in ("events", "attachments") else placed(value) for key, value in sample.items()}
+
+
+def finite(data: bytes) -> bytes:
+    """JSON as everybody reads it: what is no number stands there as NaN, which only Python's reader knows."""
+    if b"NaN" not in data and b"Infinity" not in data:
+        return data
+    import json
+
+    return json.dumps(json.load(io.BytesIO(data), parse_constant=lambda _: None)).encode()
+
+
+def _parsed(path: Path, data: bytes) -> dict[str, Any]:
+    try:
+        found = orjson.loads(finite(data))
+    except ValueError as error:
+        raise RunError([Problem(Place(str(path)), f"is no JSON: {error}", FIX)]) from None
+    if not isinstance(found, dict):
+        raise RunError([Problem(Place(str(path)), "is no log of Inspect's", FIX)])
+    return found
+
+
+def _grouped(samples: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    found: dict[Any, list[Mapping[str, Any]]] = {}
+    for sample in samples:
+        found.setdefault(sample.get("id"), []).append(with_attachments(sample))
+    for epochs in found.values():
+        yield sorted(epochs, key=lambda each: each.get("epoch", 1))

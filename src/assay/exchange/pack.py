@@ -1,0 +1,152 @@
+"""One file of a run to hand on: what a reader needs, without secrets, the same bytes every time."""
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+import assay
+from assay.errors import Place, Problem
+from assay.exchange.archive import write_archive
+from assay.exchange.golds import GoldRemoval
+from assay.exchange.opened import Opened, opened, read_json
+from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.parquet import file_name
+from assay.runs.redact import redacted
+from assay.runs.versions import NAME as SCORED
+from assay.runs.versions import versions
+
+NOTE = "packed.json"
+SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIALS?)S?$", re.IGNORECASE)
+"""Variables of the environment whose values must not be in an archive."""
+LEAST = 8
+"""Characters of a value that is looked for: a shorter one stands anywhere."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An archive: where it is, what is in it, what was taken out, and what of the folder was left behind."""
+
+    path: Path
+    files: Sequence[str]
+    removed: Sequence[str]
+    left: Sequence[str]
+
+
+def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool = False) -> Packed:
+    """Write an archive of a run that has ended: numbers, samples, scorings; and with `no_gold` no right answers."""
+    run = opened(folder)
+    name = file_name(run.folder.resolve().name)
+    path = Path(output) if output is not None else Path(f"{name}{'-no_gold' if no_gold else ''}.zip")
+    with tempfile.TemporaryDirectory(prefix="assay-pack-") as scratch:
+        golds = GoldRemoval(run, Path(scratch)) if no_gold else None
+        members = [*_members(run, golds)]
+        removed = golds.told() if golds is not None else []
+        hashes = {inner: sha256(content).hexdigest() for inner, content, _ in members if isinstance(content, bytes)}
+        hashes |= {inner: _hash(content) for inner, content, _ in members if isinstance(content, Path)}
+        note = {"assay_version": assay.__version__, "of": run.manifest.get("spec_digest"), "removed": removed,
+                "files": dict(sorted(hashes.items()))}  # fmt: skip
+        members.append((NOTE, _json(note), None))
+        _refuse_secrets(members)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_archive(path, _contents(name, sorted(members, key=lambda member: member[0])))
+    taken = {str(source) for _, _, source in members if source is not None}
+    left = sorted(
+        str(each.relative_to(run.folder)) for each in run.folder.rglob("*") if each.is_file() and str(each) not in taken
+    )
+    return Packed(path, sorted(inner for inner, _, _ in members), removed, left)
+
+
+Member = tuple[str, bytes | Path, Path | None]
+"""A name in the archive, its content or the file that has it, and the file of the run that it is of."""
+
+
+def _members(run: Opened, golds: GoldRemoval | None) -> Iterator[Member]:
+    yield from _folder(run, "", golds)
+    for version in versions(run.folder):
+        yield from _folder(opened(version), f"{SCORED}/{version.name}/", golds)
+
+
+def _folder(run: Opened, before: str, golds: GoldRemoval | None) -> Iterator[Member]:
+    """What is taken of one folder: nothing that is a link, lest it lead elsewhere."""
+    for file in (RESULTS, MANIFEST):
+        known = _clean(read_json(run.folder / file))
+        content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
+        yield before + file, _json(content), run.folder / file
+    for task, path in run.tasks.items():
+        if path.is_file() and not path.is_symlink():
+            inner = f"{before}samples/{file_name(task)}.parquet"
+            yield inner, path if golds is None else golds.rewritten(run, task, inner), path
+
+
+def _clean(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a file says without secrets, and without the name of anybody's folder of their own."""
+    configs = {"configs": redacted(value["configs"], texts=False)} if "configs" in value else {}
+    rest = redacted({key: each for key, each in value.items() if key != "configs"})
+    found: Mapping[str, Any] = _without_home({key: configs.get(key, rest.get(key)) for key in value}, str(Path.home()))
+    return found
+
+
+def _without_home(value: Any, home: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(home, "~") if len(home) > 1 else value
+    if isinstance(value, Mapping):
+        return {_without_home(key, home): _without_home(each, home) for key, each in value.items()}
+    return [_without_home(each, home) for each in value] if isinstance(value, list) else value
+
+
+def _refuse_secrets(members: Sequence[Member]) -> None:
+    """See to it that no secret of this environment is in the archive: not in numbers, not in samples."""
+    secrets = {value: name for name, value in os.environ.items() if SECRET.search(name) and len(value) >= LEAST}
+    for inner, content, source in members if secrets else ():
+        for text in _texts(content):
+            found = next((name for value, name in secrets.items() if value in text), None)
+            if found is not None:
+                what = f"{inner} holds the value of the environment variable {found}"
+                raise RunError(
+                    [Problem(Place(str(source or inner)), what, "take it out of the run before you hand it on")]
+                )
+
+
+def _texts(content: bytes | Path) -> Iterator[str]:
+    """All that is written in a member; of samples column by column."""
+    if isinstance(content, bytes):
+        yield content.decode()
+        return
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    file = parquet.ParquetFile(content)
+    for number in range(file.num_row_groups):
+        for column in file.read_row_group(number).itercolumns():
+            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            if pa.types.is_string(kind):
+                yield from (text for text in column.to_pylist() if text is not None)
+
+
+def _contents(name: str, members: Sequence[Member]) -> Iterator[tuple[str, bytes | IO[bytes]]]:
+    """The members below a folder of their own, each open while it is read."""
+    for inner, content, _ in members:
+        if isinstance(content, bytes):
+            yield f"{name}/{inner}", content
+        else:
+            with content.open("rb") as file:
+                yield f"{name}/{inner}", file
+
+
+def _hash(path: Path) -> str:
+    made = sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            made.update(block)
+    return made.hexdigest()
+
+
+def _json(value: object) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n"

@@ -1,0 +1,153 @@
+"""What a comparison of runs says: one row per number that both have, and why the runs may differ."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
+"""What a number goes through, in the order it happens."""
+
+Decision = Literal["pass", "fail", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """A run that is compared: its folder, what it is called here, whose answers it has, and how it ended."""
+
+    folder: Path
+    label: str
+    model: str
+    status: str
+    created: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One number of a task or group in the first run (a) and in another (b), on the documents that both have.
+
+    `run` is the number of the other one among the runs. `difference` is b less a; where it has no interval or p, `reason`
+    says why. A win is a document that b does better, whichever way is better. `mde` is the least true difference that would
+    be found with the power asked for. `only_a` and `only_b` documents were scored in one run alone.
+    """
+
+    kind: Literal["task", "group"]
+    name: str
+    alias: str
+    metric: str
+    filter: str
+    run: int
+    depth: int
+    higher_is_better: bool | None
+    n: int
+    a: float | None
+    b: float | None
+    difference: float | None
+    stderr: float | None = None
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+    p_holm: float | None = None
+    test: str = ""
+    wins: int | None = None
+    losses: int | None = None
+    ties: int | None = None
+    mde: float | None = None
+    clusters: int | None = None
+    only_a: int = 0
+    only_b: int = 0
+    reason: str = ""
+
+    @property
+    def verdict(self) -> Literal["better", "worse", "unclear", "unknown"]:
+        """What the interval says of b: `unclear` where it holds 0."""
+        if self.interval is None or self.difference is None:
+            return "unknown"
+        low, high = self.interval
+        if low <= 0 <= high:
+            return "unclear"
+        return "better" if (low > 0) is (self.higher_is_better is not False) else "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A document that two runs score differently, with what was answered; `change` is b's score less a's."""
+
+    task: str
+    doc_id: int
+    metric: str
+    filter: str
+    run: int
+    score_a: float
+    score_b: float
+    answer_a: str
+    answer_b: str
+    target: str
+    question: str
+    is_loss: bool
+    doc_id_b: int | None = None
+
+    @property
+    def change(self) -> float:
+        return self.score_b - self.score_a
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that two runs do not share: at which stage, what it is, its two values, and the tasks it concerns."""
+
+    stage: str
+    what: str
+    a: str
+    b: str
+    tasks: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """In what a run differs from the first, stage by stage; `first` is where a difference of numbers may begin."""
+
+    run: int
+    differences: Sequence[Difference]
+
+    @property
+    def first(self) -> str | None:
+        found = {each.stage for each in self.differences}
+        return next((stage for stage in STAGES if stage in found), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a gate says of one row: `bound` is the end of the one-sided interval that decided, or that would have to."""
+
+    gate: str
+    name: str
+    metric: str
+    filter: str
+    run: int
+    decision: Decision
+    difference: float | None
+    bound: float | None
+    threshold: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs, each of the others against the first."""
+
+    runs: Sequence[ComparedRun]
+    rows: Sequence[Row]
+    attributions: Sequence[Attribution] = ()
+    flips: Sequence[Flip] = ()
+    verdicts: Sequence[Verdict] = ()
+    notes: Sequence[str] = ()
+    level: float = 0.95
+    power: float = 0.8
+
+    @property
+    def decision(self) -> Decision | None:
+        """What all gates together say: one that fails fails them all, one that cannot be decided leaves them open."""
+        found = {verdict.decision for verdict in self.verdicts}
+        if not found:
+            return None
+        return "fail" if "fail" in found else "inconclusive" if "inconclusive" in found else "pass"

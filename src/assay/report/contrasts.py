@@ -1,0 +1,198 @@
+"""Differences between two runs: of one number of a task, or of a group's that follows from several of them."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from assay.aggregate.functions import AGGREGATIONS, Aggregation
+from assay.aggregate.paired import Contrast, Significance, Values, recomputed
+from assay.groups.spread import draw_numbers, variance
+from assay.records import Draws, ScoreKey
+from assay.report.pairing import PairedTask
+from assay.report.run_scores import RunScores
+from assay.scorers.table import ALL_METRICS
+
+ITERATIONS = 1000
+"""Resamples, and exchanges, of numbers that must be computed anew."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A number of a task in both runs, on the documents that both scored.
+
+    `influence_a` and `influence_b` say how far each document moves it; without them `computed` is its difference, or `reason`
+    why there is none. `scores_a` and `scores_b` are one number a document, where it has one. `whole`: no document was left out.
+    """
+
+    task: str
+    key: ScoreKey
+    source: str
+    documents: Any
+    places: Any
+    a: float
+    b: float
+    is_rate: bool
+    only_a: int
+    only_b: int
+    clusters: Any = None
+    influence_a: Any = None
+    influence_b: Any = None
+    scores_a: Any = None
+    scores_b: Any = None
+    computed: tuple[Contrast, Significance] | None = None
+    reason: str = ""
+
+    @property
+    def n(self) -> int:
+        return len(self.documents)
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.only_a and not self.only_b
+
+
+class Part(NamedTuple):
+    """A member of a number, and how far the number moves with it in either run."""
+
+    member: Member
+    slope_a: float = 1.0
+    slope_b: float = 1.0
+
+
+def member_of(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, RunScores], clusters: Any) -> Member | str:
+    """A number of a task in both runs; or why it cannot be compared."""
+    values_a, values_b = task.scores_a.values[key], task.scores_b.values[key]
+    aggregation = aggregation_of(runs[0], task.name, key, values_a)
+    if aggregation is None:
+        return "how its number follows from the documents' scores is not known: a function of the task's own makes it"
+    places = [
+        (place, x, y)
+        for place, (x, y) in enumerate(zip(task.places_a.tolist(), task.places_b.tolist(), strict=True))
+        if values_a[x] is not None and values_b[y] is not None
+    ]
+    if not places:
+        return "no document has a score in both runs"
+    chosen = np.array([place for place, _, _ in places], dtype=np.int64)
+    a, b = [values_a[x] for _, x, _ in places], [values_b[y] for _, _, y in places]
+    made = Member(
+        task=task.name,
+        key=key,
+        source=task.source,
+        documents=task.documents[chosen],
+        places=chosen,
+        a=float(aggregation.function(a)),
+        b=float(aggregation.function(b)),
+        is_rate=aggregation.name == "mean" and set(a) <= {0, 1} and set(b) <= {0, 1},
+        only_a=sum(value is not None for value in values_a) - len(a),
+        only_b=sum(value is not None for value in values_b) - len(b),
+        clusters=clusters[chosen] if clusters is not None else None,
+    )
+    return _with_spread(made, aggregation, a, b)
+
+
+def _with_spread(made: Member, aggregation: Aggregation, a: Sequence[Any], b: Sequence[Any]) -> Member:
+    made = replace(made, scores_a=_one_number(aggregation, a), scores_b=_one_number(aggregation, b))
+    draws = len(a) if made.clusters is None else len(set(made.clusters.tolist()))
+    if draws < 2:
+        return replace(made, reason="one document has no spread" if made.n < 2 else "all documents are of one cluster")
+    if not math.isfinite(made.a) or not math.isfinite(made.b):
+        return replace(made, reason="it is not a number")
+    if aggregation.influence is not None:
+        both = aggregation.influence(a), aggregation.influence(b)
+        if len(both[0]) == len(a) == len(both[1]):
+            return replace(made, influence_a=both[0], influence_b=both[1])
+    iterations = min(ITERATIONS, aggregation.bootstrap_limit or ITERATIONS)
+    clusters = made.clusters.tolist() if made.clusters is not None else None
+    computed = recomputed(aggregation.function, Values(a, b, clusters), iterations)
+    return replace(made, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
+
+
+def aggregation_of(run: RunScores, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
+    """How a number was made of the documents' scores: what the task says, if it gives the number that is stored."""
+    stored, present = run.rows(task)[key], [value for value in values if value is not None]
+    told = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
+    named = [str(each.get("aggregation")) for each in told if each.get("metric") == key.metric]
+    declared = ALL_METRICS.get(key.metric)
+    for name in [*named, str(declared.aggregation) if declared is not None else "", "mean"]:
+        known = AGGREGATIONS.get(name)
+        if known is not None and stored is not None and present and _gives(known, present, stored):
+            return known
+    return None
+
+
+def _gives(aggregation: Aggregation, values: Sequence[Any], stored: float) -> bool:
+    try:
+        return math.isclose(float(aggregation.function(values)), stored, rel_tol=1e-9, abs_tol=1e-12)
+    except (TypeError, ValueError, ArithmeticError, LookupError, ImportError):
+        return False
+
+
+def _one_number(aggregation: Aggregation, values: Sequence[Any]) -> Any:
+    """What each document scored, as one number: of a pair of labels whether they agree, of a likelihood that of a unit."""
+    if all(isinstance(value, int | float) for value in values):
+        return np.asarray(values, dtype=np.float64)
+    if aggregation.name in ("weighted_perplexity", "bits_per_byte"):
+        return np.array([-above / below if below else math.nan for above, below in values])
+    if aggregation.name == "brier_score" and aggregation.influence is not None:
+        return aggregation.influence(values)
+    if aggregation.name in ("f1", "matthews_corrcoef"):
+        return np.array([float(gold == given) for gold, given in values])
+    return None
+
+
+def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> Contrast | None:
+    """b less `scale` times a, with what each document contributes to it; None where a member's documents are not known."""
+    if any(part.member.influence_a is None for part in parts):
+        return _without_documents(parts, a, b, scale)
+    drawn, whole = [], 0.0
+    by_source: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
+    for member, slope_a, slope_b in parts:
+        moved = slope_b * np.asarray(member.influence_b) - scale * slope_a * np.asarray(member.influence_a)
+        draws = Draws.of_mean(member.source, member.documents, moved, member.clusters)
+        slope = (slope_a + slope_b) / 2
+        own = (moved - moved.mean() + slope * (member.b - scale * member.a)) / member.n
+        drawn.append(draws)
+        by_source[member.source].append((draws, own))
+        whole += float(own.sum())
+    several = np.concatenate([_by_draw(each) for each in by_source.values()])
+    difference = b - scale * a
+    return Contrast(
+        difference,
+        several + (difference - whole) / len(several),
+        variance(dict.fromkeys(drawn, 1.0)),
+        documents=sum(part.member.n for part in parts),
+        draws=len(several),
+        tasks=len(parts),
+        unit=_unit(parts),
+    )
+
+
+def _by_draw(several: Sequence[tuple[Draws, Any]]) -> Any:
+    """What each document of one source contributes, or each cluster, over all tasks that have it."""
+    numbers = np.concatenate(draw_numbers([draws for draws, _ in several]))
+    place = np.unique(numbers, return_inverse=True)[1]
+    return np.bincount(place, weights=np.concatenate([own for _, own in several]))
+
+
+def _unit(parts: Sequence[Part]) -> float:
+    """How far one document moves a rate: the root of the mean square; 0 where not all members are rates."""
+    if not all(part.member.is_rate for part in parts):
+        return 0.0
+    squares = sum(((part.slope_a + part.slope_b) / 2) ** 2 / part.member.n for part in parts)
+    return math.sqrt(squares / sum(part.member.n for part in parts))
+
+
+def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) -> Contrast | None:
+    """A difference of which only the variance is known: that of its members, as if they had nothing in common."""
+    if scale != 1.0 or any(part.member.influence_a is None and part.member.computed is None for part in parts):
+        return None
+    known = [part.member.computed[0] if part.member.computed else contrast([Part(part.member)], part.member.a, part.member.b)
+             for part in parts]  # fmt: skip
+    slopes = [(part.slope_a + part.slope_b) / 2 for part in parts]
+    spread = sum(slope**2 * each.variance for slope, each in zip(slopes, known, strict=True) if each is not None)
+    n, draws = sum(part.member.n for part in parts), sum(each.draws for each in known if each is not None)
+    return Contrast(b - a, None, spread, n, draws, len(parts))

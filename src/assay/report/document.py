@@ -1,0 +1,174 @@
+"""What a report says of runs: their numbers, parts of their samples, those that went worst, and how the runs compare."""
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.report.compare import compare
+from assay.report.comparison import Comparison
+from assay.report.flips import answer, target
+from assay.report.plots import Interval
+from assay.report.reading import RUNNING, UNREADABLE, Line, Number, RunReading
+from assay.report.slices import Values, sliced
+from assay.runs.stored import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a report tells beside the numbers: how many of the worst tasks and samples, and parts by which columns."""
+
+    tasks: int = 5
+    samples: int = 2
+    columns: Sequence[str] = ()
+    flips: int = 5
+    allow_different_prompts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """The number of a task for each value of a column of its documents."""
+
+    task: str
+    column: str
+    metric: str
+    parts: Sequence[Interval]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A sample that went badly: what was asked, answered, left of it and right; its scores, and what deserves a look."""
+
+    task: str
+    doc_id: int
+    question: str
+    said: str
+    left: str
+    target: str
+    scores: Mapping[str, Any]
+    audit: Sequence[str]
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """One run of a report."""
+
+    reading: RunReading
+    slices: Sequence[Slices]
+    worst: Sequence[Shown]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A report: runs, and where there are several how each compares with the first, or why that cannot be said."""
+
+    runs: Sequence[RunPart]
+    comparison: Comparison | None = None
+    notes: Sequence[str] = ()
+
+
+def document(folders: Sequence[str | Path], wanted: Wanted | None = None) -> Document:
+    """What there is to say of these runs."""
+    wanted = wanted or Wanted()
+    readings = [_read(Path(folder)) for folder in folders]
+    parts = [_part(reading, wanted) for reading in readings]
+    if len(readings) < 2:
+        return Document(parts)
+    try:
+        found = compare(
+            [reading.path for reading in readings],
+            allow_different_prompts=wanted.allow_different_prompts,
+            flips=wanted.flips,
+        )
+    except AssayError as error:
+        return Document(parts, notes=[f"not compared: {problem}" for problem in error.problems])
+    return Document(parts, found)
+
+
+def _read(folder: Path) -> RunReading:
+    reading = RunReading(folder)
+    if reading.status in (UNREADABLE, RUNNING) or not reading.results:
+        what = "the run is still going on" if reading.status == RUNNING else "the folder holds no run that has ended"
+        fix = (
+            "wait for its end"
+            if reading.status == RUNNING
+            else "name the folder that --output_path gave to `assay run`"
+        )
+        raise ConfigError([Problem(Place(str(folder)), what, fix)])
+    return reading
+
+
+def _part(reading: RunReading, wanted: Wanted) -> RunPart:
+    lines = {line.name: line for line in reading.lines if not line.is_group and line.main is not None}
+    lowest = lowest_tasks(lines.values(), wanted.tasks)
+    slices: list[Slices] = []
+    worst: list[Shown] = []
+    for line in lines.values():
+        if line.main is None:
+            continue
+        number = line.main
+        values = Values(number.key)
+        shown = _Lowest(line, number, wanted.samples if line in lowest else 0)
+        for row in reading.samples(line.name):
+            values.add(row)
+            shown.add(row)
+        worst += shown.found()
+        several = sliced(values, number.value, wanted.columns)
+        slices += [Slices(line.name, column, number.key, parts) for column, parts in several.items()]
+    order = {line.name: place for place, line in enumerate(lowest)}
+    return RunPart(reading, slices, sorted(worst, key=lambda each: order[each.task]))
+
+
+def lowest_tasks(lines: Iterable[Line], count: int) -> list[Line]:
+    """The tasks with the lowest numbers, of those that lie between 0 and 1 and of which less is not better."""
+    shares = [(line.main.value, line) for line in lines if line.main is not None and _is_share(line.main)]
+    return [line for _, line in sorted(shares, key=lambda each: each[0] or 0.0)[:count]]
+
+
+def _is_share(number: Number) -> bool:
+    return number.value is not None and 0 <= number.value <= 1 and number.higher_is_better is not False
+
+
+class _Lowest:
+    """The samples of a task with the lowest values; of equals first those that deserve a look."""
+
+    def __init__(self, line: Line, number: Number, count: int) -> None:
+        self._line, self._number, self._count = line, number, count
+        self._held: list[tuple[float, int, int, Row]] = []
+
+    def add(self, row: Row) -> None:
+        value = orjson.loads(row.scores).get(self._number.key) if self._count else None
+        if isinstance(value, int | float) and value < 1:
+            key = (-float(value), 1 if row.audit else 0, -row.doc_id, row)
+            heapq.heappush(self._held, key)
+            if len(self._held) > self._count:
+                heapq.heappop(self._held)
+
+    def found(self) -> list[Shown]:
+        ordered: Iterable[tuple[float, int, int, Row]] = sorted(self._held, key=lambda each: each[:3], reverse=True)
+        return [_shown(self._line.name, row, self._number) for *_, row in ordered]
+
+
+def _shown(task: str, row: Row, number: Number) -> Shown:
+    loads = orjson.loads
+    texts = [str(each) for several in loads(row.responses) for each in several if isinstance(each, str)]
+    scores = {name: value for name, value in loads(row.scores).items() if not name.endswith(",repeats")}
+    left = answer(row._asdict(), number.filter)
+    said = "\n".join(texts) if texts else left
+    kinds = row.audit.split(",") if row.audit else []
+    return Shown(
+        task,
+        row.doc_id,
+        row.prompt,
+        said,
+        left if texts else "",
+        target(row._asdict()),
+        scores,
+        kinds,
+        row.failed or "",
+    )

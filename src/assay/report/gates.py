@@ -1,0 +1,138 @@
+"""Gates: what a difference must be for a change to be let through."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from assay.aggregate.paired import Contrast, interval
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.report.comparison import Decision, Verdict
+from assay.report.lines import Line
+from assay.report.run_scores import RunScores
+
+_WRITTEN = re.compile(
+    r"\s*(?:(?P<name>\S.*)/)?(?P<metric>[^/<>=,\s]+)(?:,(?P<filter>[^<>=\s]+))?\s*(?P<sign>>=|<=|>|<)\s*"
+    r"(?P<number>[+\-−]?(?:\d+\.?\d*|\.\d+))\s*(?P<unit>pp|%\s*rel|rel|%|)\s*"
+)
+FIX = "write it as 'acc > -0.5pp', 'mmlu/acc >= -1% rel' or 'word_perplexity < 0.05'"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A metric's difference, of all that stands at the top or of what a name means, against a threshold."""
+
+    written: str
+    name: str | None
+    metric: str
+    filter: str | None
+    sign: str
+    threshold: float
+    relative: bool
+
+    @property
+    def wants_more(self) -> bool:
+        return self.sign.startswith(">")
+
+    def lets(self, value: float) -> bool:
+        """Whether a value is on the right side."""
+        return {">": value > self.threshold, ">=": value >= self.threshold, "<": value < self.threshold,
+                "<=": value <= self.threshold}[self.sign]  # fmt: skip
+
+
+def parse_gate(written: str) -> Gate:
+    """A gate from `[NAME/]METRIC[,FILTER] > NUMBER[pp|% rel|rel]`.
+
+    >>> gate = parse_gate("mmlu/acc > -0.5pp")
+    >>> gate.name, gate.metric, gate.sign, gate.threshold, gate.relative
+    ('mmlu', 'acc', '>', -0.005, False)
+    """
+    found = _WRITTEN.fullmatch(written)
+    if found is None:
+        raise ConfigError([Problem(Place("--gate"), f"{written!r} is no gate", FIX)])
+    unit = found["unit"].replace(" ", "")
+    if unit == "%":
+        fix = "write 'pp' for percentage points, or '% rel' for a share of the first run's value"
+        raise ConfigError([Problem(Place("--gate"), f"{written!r} does not say of what it is a percentage", fix)])
+    number = float(found["number"].replace("−", "-"))
+    return Gate(
+        written.strip(),
+        found["name"].strip() if found["name"] else None,
+        found["metric"],
+        found["filter"],
+        found["sign"],
+        number / 100 if unit in ("pp", "%rel") else number,
+        relative=unit.endswith("rel"),
+    )
+
+
+def decide(gate: Gate, lines: Sequence[Line], run_a: RunScores, number: int, level: float) -> list[Verdict]:
+    """What the gate says of each row that it means."""
+    return [_verdict(gate, line, number, level) for line in _meant(gate, lines, run_a)]
+
+
+def _meant(gate: Gate, lines: Sequence[Line], run: RunScores) -> list[Line]:
+    of_metric = [line for line in lines if line.key.metric == gate.metric and gate.filter in (None, line.key.filter)]
+    if not of_metric:
+        known = {line.key.metric for line in lines}
+        wrong = gate.metric if gate.metric not in known else f"{gate.metric},{gate.filter}"
+        fix = did_you_mean(wrong, known if gate.metric not in known else {",".join(line.key) for line in lines})
+        raise ConfigError([Problem(Place("--gate"), f"no shared metric is called {wrong!r}", fix)])
+    if gate.name is None:
+        return _at_the_top(of_metric, run)
+    found = [line for line in of_metric if line.name == gate.name or fnmatchcase(line.name, gate.name)]
+    if not found:
+        names = {line.name for line in of_metric}
+        what = f"no shared task or group with {gate.metric!r} is called {gate.name!r}"
+        raise ConfigError([Problem(Place("--gate"), what, did_you_mean(gate.name, names))])
+    return found
+
+
+def _at_the_top(lines: Sequence[Line], run: RunScores) -> list[Line]:
+    """The rows that no other row of the metric stands above: the headline."""
+    tree: Mapping[str, Sequence[str]] = run.results.get("group_subtasks", {})
+    names = {line.name for line in lines}
+    under: set[str] = set()
+    waiting = [member for name in names for member in tree.get(name, ())]
+    while waiting:
+        name = waiting.pop()
+        if name not in under:
+            under.add(name)
+            waiting += tree.get(name, ())
+    return [line for line in lines if line.name not in under]
+
+
+def _verdict(gate: Gate, line: Line, number: int, level: float) -> Verdict:
+    found = _measured(gate, line, level)
+    if isinstance(found, str):
+        return Verdict(gate.written, line.name, *line.key, number, "inconclusive", None, None, gate.threshold, found)
+    difference, ends, reason = found
+    if ends is None:  # all documents differ alike: there is nothing that other documents could change
+        decision: Decision = "pass" if gate.lets(difference) else "fail"
+        return Verdict(gate.written, line.name, *line.key, number, decision, difference, None, gate.threshold, reason)
+    safe, open_end = ends if gate.wants_more else (ends[1], ends[0])
+    if gate.lets(safe):
+        decision, bound = "pass", safe
+    elif not gate.lets(open_end):
+        decision, bound = "fail", open_end
+    else:
+        decision, bound = "inconclusive", safe
+    return Verdict(gate.written, line.name, *line.key, number, decision, difference, bound, gate.threshold, reason)
+
+
+def _measured(gate: Gate, line: Line, level: float) -> tuple[float, tuple[float, float] | None, str] | str:
+    """The difference in the gate's units with its one-sided bounds; or why it cannot be decided."""
+    if line.a is None or line.b is None:
+        return line.reason or "there is no number"
+    scale = 1 + gate.threshold if gate.relative else 1.0
+    if gate.relative and line.a <= 0:
+        return "a difference relative to 0 or less means nothing"
+    made: Contrast | None = line.contrast(scale)
+    if made is None:
+        return line.reason or "its spread is known for absolute differences only"
+    ends = interval(made, 2 * level - 1)
+    if not gate.relative:
+        return made.difference, ends, "" if ends else "all documents differ alike"
+    shift = gate.threshold
+    bounds = (ends[0] / line.a + shift, ends[1] / line.a + shift) if ends is not None else None
+    return made.difference / line.a + shift, bounds, "" if ends else "all documents differ alike"

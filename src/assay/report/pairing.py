@@ -1,0 +1,116 @@
+"""The same documents in two runs: by data-set fingerprint and row, or where the data differ, by what they say."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from assay.errors import ConfigError, Place, Problem, some
+from assay.report.run_scores import RunScores, TaskScores
+
+
+@dataclass(frozen=True)
+class PairedTask:
+    """A task that two runs share: the samples that are of the same document, by their places in either file."""
+
+    name: str
+    name_b: str
+    scores_a: TaskScores
+    scores_b: TaskScores
+    places_a: Any
+    places_b: Any
+    source: str
+    by_content: bool
+
+    @property
+    def documents(self) -> Any:
+        return self.scores_a.documents[self.places_a]
+
+    @cached_property
+    def prompts_that_differ(self) -> list[int]:
+        """The documents that were asked about in other words."""
+        a, b = self.scores_a.prompts, self.scores_b.prompts
+        pairs = zip(self.places_a.tolist(), self.places_b.tolist(), strict=True)
+        return [int(self.scores_a.documents[x]) for x, y in pairs if a[x] != b[y]]
+
+
+def shared_tasks(a: RunScores, b: RunScores) -> dict[str, str]:
+    """The tasks of the first run that the other has, too: by name, else the one that is the same in another format."""
+    there = set(b.tasks)
+    found = {name: name for name in a.tasks if name in there}
+    left, other = [n for n in a.tasks if n not in found], [n for n in b.tasks if n not in found]
+    for name in left:
+        same = [each for each in other if _plain(each) == _plain(name)]
+        if len(same) == 1 and sum(_plain(each) == _plain(name) for each in left) == 1:
+            found[name] = same[0]
+    return found
+
+
+def _plain(name: str) -> str:
+    return name.partition("@")[0]
+
+
+def pair_tasks(a: RunScores, b: RunScores, names: Collection[str], notes: list[str]) -> list[PairedTask]:
+    """The shared tasks of these names with their documents paired; what is in one run alone is noted."""
+    shared = {name: other for name, other in shared_tasks(a, b).items() if name in names}
+    if not shared:
+        what = f"the runs share no task: {some(a.tasks)} there, {some(b.tasks)} here"
+        raise ConfigError([Problem(Place(str(b.folder)), what, "name runs of the same tasks")])
+    found = []
+    for name, other in shared.items():
+        scores_a, scores_b = a.scores(name), b.scores(other)
+        if scores_a is None or scores_b is None:
+            lacking = a if scores_a is None else b
+            notes.append(f"{name}: its samples are not in {lacking.folder}: it is not compared")
+            continue
+        paired = _pair(name, other, (a, scores_a), (b, scores_b))
+        found.append(paired)
+        _note_documents(paired, notes)
+    return found
+
+
+def _pair(name: str, other: str, of_a: tuple[RunScores, TaskScores], of_b: tuple[RunScores, TaskScores]) -> PairedTask:
+    (a, scores_a), (b, scores_b) = of_a, of_b
+    source = a.source(name)
+    if source is not None and source == b.source(other):
+        _, places_a, places_b = np.intersect1d(scores_a.documents, scores_b.documents, return_indices=True)
+        return PairedTask(name, other, scores_a, scores_b, places_a, places_b, source, by_content=False)
+    places_a, places_b = _by_content(scores_a.contents, scores_b.contents)
+    return PairedTask(name, other, scores_a, scores_b, places_a, places_b, source or name, by_content=True)
+
+
+def _by_content(a: Sequence[bytes], b: Sequence[bytes]) -> tuple[Any, Any]:
+    """Places of equal documents; of several that are equal, the first goes with the first."""
+    waiting: dict[bytes, list[int]] = defaultdict(list)
+    for place, content in enumerate(b):
+        waiting[content].append(place)
+    for several in waiting.values():
+        several.reverse()
+    found = [(place, waiting[content].pop()) for place, content in enumerate(a) if waiting.get(content)]
+    return np.array([x for x, _ in found], dtype=np.int64), np.array([y for _, y in found], dtype=np.int64)
+
+
+def _note_documents(paired: PairedTask, notes: list[str]) -> None:
+    n, of_a, of_b = len(paired.places_a), len(paired.scores_a.documents), len(paired.scores_b.documents)
+    if paired.by_content:
+        notes.append(f"{paired.name}: the data are not the same, or not known to be: paired by what documents say")
+    if n < of_a or n < of_b:
+        notes.append(f"{paired.name}: {n} documents are in both runs, {of_a - n} only there and {of_b - n} only here")
+
+
+def refuse_other_prompts(tasks: Sequence[PairedTask], b: RunScores) -> None:
+    """An error that names the tasks whose documents were asked about in other words."""
+    problems = []
+    for task in tasks:
+        found = task.prompts_that_differ
+        if found:
+            ids = ", ".join(map(str, found[:3])) + (" …" if len(found) > 3 else "")
+            what = f"the prompts of {len(found)} of {len(task.places_a)} documents differ between the runs ({ids})"
+            fix = f"`assay samples {b.folder} --task {task.name_b} --doc {found[0]} --full` shows one;"
+            fix += " --allow_different_prompts compares them all the same"
+            problems.append(Problem(Place(f"task {task.name!r}"), what, fix))
+    if problems:
+        raise ConfigError(problems)

@@ -1,0 +1,234 @@
+"""Plots as SVG, the same in a report and in the viewer, each with a text form for a terminal.
+
+Nothing in them is styled in place: colours come from STYLE, so a page may forbid styles of unknown origin.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+STYLE = """\
+svg.plot { display: block; max-width: 100%; height: auto; font: 12px system-ui, sans-serif; }
+svg.plot.inline { display: inline-block; vertical-align: middle; }
+svg.plot text { fill: var(--ink); }
+svg.plot .faint { fill: var(--faint); }
+svg.plot .track { fill: var(--track); }
+svg.plot .rule { stroke: var(--line); stroke-width: 1; fill: none; }
+svg.plot .spread { fill: var(--spread); }
+svg.plot .mark { fill: var(--accent); }
+svg.plot .worse { fill: var(--bad); }
+svg.plot .better { fill: var(--good); }
+svg.plot .node { fill: var(--panel); stroke: var(--line); }
+svg.plot .node.failing { stroke: var(--bad); stroke-width: 2; }
+svg.plot .way { stroke: var(--faint); stroke-width: 1.25; fill: none; }
+svg.plot .tip { fill: var(--faint); }
+"""
+"""Rules for a page that has plots; the colours are its own variables."""
+
+
+class Interval(NamedTuple):
+    """A value with its interval, under a name; `note` is said beside it."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    note: str = ""
+
+
+class Bin(NamedTuple):
+    """How many values lie between two ends."""
+
+    low: float
+    high: float
+    size: int
+
+
+class Calibrated(NamedTuple):
+    """Of so many answers that were given about this confidence, the share that was right."""
+
+    confidence: float
+    accuracy: float
+    size: int
+
+
+def interval_bar(shown: Interval, *, start: float = 0.0, end: float = 1.0, width: int = 140) -> str:
+    """A line for one number: where it lies between two ends, and how sure that is."""
+    at = _scale(start, end, 3, width - 3)
+    low, high = (shown.low, shown.high) if shown.low is not None and shown.high is not None else (None, None)
+    parts = [f'<rect class="track" x="0" y="7" width="{width}" height="2"/>']
+    if low is not None and high is not None:
+        parts.append(_rect("spread", at(low), 4, max(at(high) - at(low), 1.0), 8))
+    parts.append(_rect("mark", at(shown.value) - 1.5, 2, 3, 12))
+    return _svg(width, 16, f"{shown.name} {said(shown)}".strip(), parts, "plot inline")
+
+
+def histogram(bins: Sequence[Bin], *, width: int = 360, height: int = 120, label: str = "scores") -> str:
+    """How values are distributed: a bar for every bin, with its count when pointed at."""
+    if not bins:
+        return ""
+    most = max(each.size for each in bins) or 1
+    step, floor = width / len(bins), height - 18
+    parts = []
+    for number, each in enumerate(bins):
+        tall = each.size / most * (floor - 14)
+        told = f"{_plain(each.low)} … {_plain(each.high)}: {each.size:,}"
+        bar = _rect("mark", number * step + 1, floor - tall, max(step - 2, 1.0), tall)
+        parts.append(f"<g><title>{escape(told)}</title>{bar}</g>")
+        if each.size and len(bins) <= 12:
+            parts.append(_text(number * step + step / 2, floor - tall - 3, f"{each.size:,}", "middle", "faint"))
+    parts.append(f'<path class="rule" d="M0 {floor}H{width}"/>')
+    parts.append(_text(0, height - 4, _plain(bins[0].low), "start"))
+    parts.append(_text(width, height - 4, _plain(bins[-1].high), "end"))
+    return _svg(width, height, f"{label}: {histogram_text(bins)}", parts)
+
+
+def calibration(points: Sequence[Calibrated], *, size: int = 220) -> str:
+    """Confidence against the share that was right: on the diagonal a model knows what it knows."""
+    left, floor = 34, size - 24
+    across, up = _scale(0, 1, left, size - 6), _scale(0, 1, floor, 6)
+    most = max((each.size for each in points), default=1)
+    parts = [
+        f'<path class="rule" d="M{left} 6V{floor}H{size - 6}"/>',
+        f'<path class="rule" stroke-dasharray="3 3" d="M{left} {floor}L{size - 6} 6"/>',
+    ]
+    for each in points:
+        radius = 2 + 5 * (each.size / most) ** 0.5
+        told = f"confidence {each.confidence:.2f}: {each.accuracy:.2f} right of {each.size:,}"
+        dot = f'<circle class="mark" cx="{across(each.confidence):.1f}" cy="{up(each.accuracy):.1f}" r="{radius:.1f}"/>'
+        parts.append(f"<g><title>{told}</title>{dot}</g>")
+    parts += [_text(left, size - 8, "0"), _text(size - 6, size - 8, "1 confidence", "end")]
+    parts += [_text(left - 4, floor, "0", "end"), _text(left - 4, 16, "1", "end")]
+    parts.append(_text(left + 6, 16, "right", "start", "faint"))
+    return _svg(size, size, f"calibration: {calibration_text(points)}", parts)
+
+
+def slices(rows: Sequence[Interval], *, start: float = 0.0, end: float = 1.0, width: int = 560) -> str:
+    """A line for each part of the samples: its name, its value with its interval, and what is to be said of it."""
+    return _rows(rows, start, end, width, middle=None)
+
+
+def forest(rows: Sequence[Interval], *, width: int = 560) -> str:
+    """Differences with their intervals around nothing: those that do not touch it stand out."""
+    reach = max((abs(end) for row in rows for end in (row.value, row.low, row.high) if end is not None), default=1.0)
+    return _rows(rows, -(reach or 1.0), reach or 1.0, width, middle=0.0)
+
+
+def _rows(rows: Sequence[Interval], start: float, end: float, width: int, middle: float | None) -> str:
+    names, notes = min(220, width // 2), 150
+    at = _scale(start, end, names + 8, width - notes)
+    parts = []
+    if middle is not None:
+        parts.append(f'<path class="rule" d="M{at(middle):.1f} 0V{len(rows) * 20}"/>')
+    for number, row in enumerate(rows):
+        top = number * 20
+        low, high = (row.low if row.low is not None else row.value), (row.high if row.high is not None else row.value)
+        kind = "mark"
+        if middle is not None and (low > middle or high < middle):
+            kind = "better" if low > middle else "worse"
+        told = f"{row.name}: {said(row)} {row.note}".strip()
+        drawn = [
+            _text(names, top + 14, _short(row.name, names // 7), "end"),
+            _rect("track", at(start), top + 9, at(end) - at(start), 2) if middle is None else "",
+            _rect("spread", at(low), top + 6, max(at(high) - at(low), 1.0), 8),
+            _rect(kind, at(row.value) - 1.5, top + 3, 3, 14),
+            _text(width - notes + 8, top + 14, _short(f"{_plain(row.value)}  {row.note}".rstrip(), 22), "start"),
+        ]
+        parts.append(f"<g><title>{escape(told)}</title>{''.join(drawn)}</g>")
+    return _svg(width, max(len(rows) * 20, 20), "; ".join(f"{row.name} {said(row)}" for row in rows[:20]), parts)
+
+
+def bar_text(shown: Interval, *, start: float = 0.0, end: float = 1.0, width: int = 24) -> str:
+    """The line of a number for a terminal.
+
+    >>> bar_text(Interval("acc", 0.5, 0.25, 0.75), width=9)
+    '··──●──··'
+    """
+    at = _scale(start, end, 0, width - 1)
+
+    def place(value: float) -> int:
+        return min(max(round(at(value)), 0), width - 1)
+
+    cells = ["·"] * width
+    if shown.low is not None and shown.high is not None:
+        for cell in range(place(shown.low), place(shown.high) + 1):
+            cells[cell] = "─"
+    cells[place(shown.value)] = "●"
+    return "".join(cells)
+
+
+def histogram_text(bins: Sequence[Bin]) -> str:
+    """Bars of eight heights, one for every bin.
+
+    >>> histogram_text([Bin(0, 0.5, 1), Bin(0.5, 1, 8)])
+    '▁█'
+    """
+    most = max((each.size for each in bins), default=0)
+    return "".join(" ▁▂▃▄▅▆▇█"[-(-each.size * 8 // most) if most else 0] for each in bins)
+
+
+def calibration_text(points: Iterable[Calibrated]) -> str:
+    """Confidence and share that was right, of every bin."""
+    return ", ".join(f"{each.confidence:.2f}→{each.accuracy:.2f} ({each.size})" for each in points)
+
+
+def forest_text(rows: Sequence[Interval], *, width: int = 41) -> str:
+    """Differences for a terminal, a line each, nothing in the middle.
+
+    >>> print(forest_text([Interval("sums", 0.5, 0.25, 0.75)], width=9))
+    sums  ····│──●─  0.5
+    """
+    reach = max((abs(end) for row in rows for end in (row.value, row.low, row.high) if end is not None), default=1.0)
+    wide = max((len(row.name) for row in rows), default=0)
+    lines = []
+    for row in rows:
+        cells = list(bar_text(row, start=-(reach or 1.0), end=reach or 1.0, width=width))
+        if cells[width // 2] == "·":
+            cells[width // 2] = "│"
+        lines.append(f"{row.name.ljust(wide)}  {''.join(cells)}  {_plain(row.value)}  {row.note}".rstrip())
+    return "\n".join(lines)
+
+
+def said(shown: Interval) -> str:
+    """A number with its interval in words.
+
+    >>> said(Interval("acc", 0.5, 0.25, 0.75))
+    '0.5 (0.25 … 0.75)'
+    """
+    ends = f" ({_plain(shown.low)} … {_plain(shown.high)})" if shown.low is not None and shown.high is not None else ""
+    return f"{_plain(shown.value)}{ends}"
+
+
+class _scale:  # noqa: N801  # used as a function
+    """Where a value lies between two places; what is beyond them stands at the edge."""
+
+    def __init__(self, start: float, end: float, first: float, last: float) -> None:
+        self.start, self.end, self.first, self.last = start, end, first, last
+
+    def __call__(self, value: float) -> float:
+        span = self.end / 2 - self.start / 2  # halves: the whole of it may be beyond the largest number there is
+        share = (value / 2 - self.start / 2) / span if span else 0.5
+        return self.first + min(max(share, 0.0), 1.0) * (self.last - self.first)
+
+
+def _svg(width: float, height: float, label: str, parts: Iterable[str], kind: str = "plot") -> str:
+    opened = f'<svg class="{kind}" role="img" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return f'{opened} aria-label="{escape(label)}">{"".join(parts)}</svg>'
+
+
+def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
+    named = f' class="{kind}"' if kind else ""
+    return f'<text{named} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _plain(value: float) -> str:
+    """A number as short as it can be said with four digits."""
+    return f"{value:.4g}"
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,0 +1,344 @@
+"""What a page or a report tells of a run: its head, its tree of numbers as rows, audit counts, what it took and comes from.
+
+Everything is read from the folder of the run; of a run that is still going on, as much as is there.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from assay.runs.folder import MANIFEST, RESULTS, SAMPLES
+from assay.runs.lease import is_held, progress
+from assay.runs.redact import redacted
+from assay.runs.results import troubles
+from assay.runs.stored import Row, SampleFile, sample_file
+from assay.runs.versions import NAME as SCORINGS
+from assay.tasks.audit import KINDS
+
+RUNNING, UNREADABLE = "running", "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number of a task or group: of a metric, on the answers that a filter leaves. Without a value, `reason` says why."""
+
+    metric: str
+    filter: str
+    value: float | None
+    stderr: float | None
+    low: float | None
+    high: float | None
+    n: int
+    higher_is_better: bool | None
+    reason: str = ""
+    several: Mapping[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """As results and columns of samples call it."""
+        return f"{self.metric},{self.filter}"
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it lies between 0 and 1, with all its interval: then a bar of that length says it."""
+        ends = [each for each in (self.value, self.low, self.high) if each is not None]
+        return bool(ends) and all(0 <= each <= 1 for each in ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A task or group where it stands in the tree; `path` is the way to it, itself last."""
+
+    path: tuple[str, ...]
+    alias: str
+    is_group: bool
+    numbers: Sequence[Number]
+    shots: int | None
+    version: str
+    documents: int | None = None
+    failed: int = 0
+    incomplete: bool = False
+    audit: Mapping[str, int] | None = None
+    done: int | None = None
+    """Of a run that is going on: how many documents have their answer."""
+
+    @property
+    def name(self) -> str:
+        return self.path[-1]
+
+    @property
+    def depth(self) -> int:
+        return len(self.path) - 1
+
+    @property
+    def main(self) -> Number | None:
+        """The number that stands for it: the first that has a value and of which more is better, else the first."""
+        known = [each for each in self.numbers if each.value is not None]
+        return next((each for each in known if each.higher_is_better), known[0] if known else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A run in one line of a list."""
+
+    name: str
+    path: Path
+    model: str
+    tasks: Sequence[str]
+    status: str
+    headline: Number | None
+    headline_of: str
+    n: int
+    failed: int
+    cost: float | None
+    seconds: float | None
+    created: float | None
+    done: int | None = None
+    expected: int | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.status == RUNNING
+
+
+class RunReading:
+    """A run that was read; `results` are empty while it is going on."""
+
+    def __init__(self, path: Path, name: str = "") -> None:
+        self.path, self.name = path, name or path.resolve().name
+        self.manifest, found = read_json(path / MANIFEST), read_json(path / RESULTS)
+        self.problem = "" if self.manifest is not None or found is not None else "there is neither manifest nor results"
+        if found is not None and not _is_results(found):
+            self.problem, found = f"{RESULTS} is not in the layout of results", None
+        self.manifest = self.manifest or {}
+        self.status = self._status(found)
+        self.results: Mapping[str, Any] = {} if found is None or self.status == RUNNING else found
+        self.account: Mapping[str, Any] = _mapping(self.results.get("assay"))
+
+    def _status(self, results: Mapping[str, Any] | None) -> str:
+        if self.problem:
+            return UNREADABLE
+        written = self.manifest.get("status") if self.manifest else None
+        if written == RUNNING and not is_held(self.path):
+            return "stopped"
+        if written is None and results is not None:
+            written = _mapping(results.get("assay")).get("status", "complete")
+        return str(written or "unknown")
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """How many documents each task is asked about, as the manifest has it."""
+        known = _mapping(self.manifest.get("tasks")) if self.manifest else {}
+        return {task: int(_mapping(about).get("size") or 0) for task, about in known.items()}
+
+    @cached_property
+    def done(self) -> dict[str, int]:
+        """Of a run that is going on: how many documents of each task have their answer."""
+        return progress(self.path) if self.status == RUNNING else {}
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        """The names of its tasks."""
+        return list(dict.fromkeys([*self.sizes, *_mapping(self.results.get("n-samples"))]))
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """Groups with their members below them, then what is in no group."""
+        if not self.results:
+            return [
+                Line((task,), task, False, (), None, "", size, done=self.done.get(task, 0))
+                for task, size in self.sizes.items()
+            ]
+        return [self._line(path) for path in _paths(self.results)]
+
+    def line(self, name: str) -> Line | None:
+        """Where a task or group first stands."""
+        return next((each for each in self.lines if each.name == name), None)
+
+    def _line(self, path: tuple[str, ...]) -> Line:
+        name, results = path[-1], self.results
+        row = _mapping(results["results"].get(name))
+        own = _mapping(_mapping(self.account.get("tasks")).get(name))
+        shots = _mapping(results.get("n-shot")).get(name)
+        return Line(
+            path,
+            str(row.get("alias", name)).lstrip(" -"),
+            name in _mapping(results.get("group_subtasks")),
+            [*self._numbers(name, row)],
+            shots if isinstance(shots, int) else None,
+            str(_mapping(results.get("versions")).get(name, "")),
+            own.get("documents", row.get("sample_len")),
+            int(own.get("failed") or 0),
+            bool(own.get("incomplete")),
+            {kind: _mapping(told).get("count", 0) for kind, told in _mapping(own.get("audit")).items()},
+        )
+
+    def _numbers(self, name: str, row: Mapping[str, Any]) -> Iterator[Number]:
+        several = {**_mapping(self.account.get("tasks")), **_mapping(self.account.get("groups"))}
+        known = _mapping(_mapping(several.get(name)).get("rows"))
+        better = _mapping(_mapping(self.results.get("higher_is_better")).get(name))
+        for key in (each for each in row if "," in each):
+            metric, _, filter_name = key.partition(",")
+            if metric.endswith("_stderr") or metric == "bypass":
+                continue
+            told = _mapping(known.get(key))
+            interval = told.get("interval") or (None, None)
+            yield Number(
+                metric,
+                filter_name,
+                _number(row[key]),
+                _number(row.get(f"{metric}_stderr,{filter_name}")),
+                _number(interval[0]),
+                _number(interval[1]),
+                int(told.get("n") or _mapping(row.get("sample_count")).get(key) or row.get("sample_len") or 0),
+                better.get(metric),
+                str(told.get("reason", "")),
+                row[key] if isinstance(row[key], Mapping) else None,
+            )
+
+    @cached_property
+    def audit(self) -> dict[str, int]:
+        """How many samples of all tasks deserve a look, by kind."""
+        told = [_mapping(_mapping(each).get("audit")) for each in _mapping(self.account.get("tasks")).values()]
+        return {kind: sum(_mapping(each.get(kind)).get("count", 0) for each in told) for kind in KINDS}
+
+    @cached_property
+    def troubles(self) -> list[str]:
+        """What went wrong, a line each."""
+        return troubles(self.account) if self.account.get("tasks") is not None else []
+
+    @cached_property
+    def head(self) -> Head:
+        headline, of = self._headline()
+        manifest, results = self.manifest or {}, self.results
+        spent = _number(_mapping(self.account.get("account")).get("cost"))
+        took = results.get("total_evaluation_time_seconds")
+        begun = _number(manifest.get("created")) or _number(results.get("date"))
+        return Head(
+            self.name,
+            self.path,
+            self.model,
+            list(dict.fromkeys(line.name for line in self.lines if line.depth == 0)),
+            self.status,
+            headline,
+            of,
+            sum(_mapping(each).get("effective", 0) for each in _mapping(results.get("n-samples")).values()),
+            int(self.account.get("failed") or 0),
+            spent,
+            float(took) if isinstance(took, str | int | float) else None,
+            begun,
+            sum(self.done.values()) if self.status == RUNNING else None,
+            sum(self.sizes.values()) if self.status == RUNNING else None,
+        )
+
+    def _headline(self) -> tuple[Number | None, str]:
+        """The number of the first line that has one."""
+        for line in self.lines:
+            if line.main is not None:
+                return line.main, line.alias
+        return None, ""
+
+    @cached_property
+    def model(self) -> str:
+        """The model under test, with what tells it from others of its kind."""
+        config = _mapping(self.results.get("config"))
+        noted = _mapping((self.manifest or {}).get("model"))
+        name = str(config.get("model") or noted.get("name") or "?")
+        args = _mapping(redacted(config.get("model_args") or noted.get("args") or {}))
+        told = [args[key] for key in ("pretrained", "model", "path") if args.get(key)]
+        return f"{name} {told[0]}" if told else name
+
+    @cached_property
+    def provenance(self) -> dict[str, Any]:
+        """What the run comes from, without secrets: command, spec, environment, identity of models, times."""
+        wanted = ("command", "model", "roles", "spec", "options", "environment", "helper_files", "requests", "reason")
+        noted = {key: self.manifest[key] for key in wanted if self.manifest and key in self.manifest}
+        return dict(redacted(noted))
+
+    def config(self, task: str) -> dict[str, Any]:
+        """The settings of a task, without secrets."""
+        return dict(redacted(_mapping(_mapping(self.results.get("configs")).get(task)), texts=False))
+
+    def graph(self, task: str) -> Mapping[str, Any]:
+        """Nodes and edges of a task that is a graph; nothing for others."""
+        return _mapping(self.config(task).get("graph_config"))
+
+    def sample_file(self, task: str) -> Path | None:
+        """The Parquet file with the samples of a task, where it is whole."""
+        return sample_file(self.path, task) if task in self.tasks else None
+
+    def samples(self, task: str) -> Iterator[Row]:
+        """The samples of a task as they are written, one row group in memory at a time."""
+        path = self.sample_file(task)
+        return SampleFile(path).rows() if path is not None else iter(())
+
+
+def find_runs(folder: Path) -> dict[str, Path]:
+    """The runs below a folder, by their way from it: itself, if it is one. Scorings of a run stand behind it."""
+    return {name or folder.resolve().name: path for name, path in _runs(folder, "", 6)}
+
+
+def _runs(folder: Path, name: str, depth: int) -> Iterator[tuple[str, Path]]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    names = {entry.name for entry in entries}
+    is_run = MANIFEST in names or (RESULTS in names and SAMPLES in names)
+    if is_run:
+        yield name, folder
+    for entry in entries:
+        wanted = entry.name == SCORINGS if is_run else entry.name[:1] != "."
+        if depth and wanted and entry.is_dir(follow_symlinks=False):
+            yield from _runs(folder / entry.name, f"{name}/{entry.name}".lstrip("/"), depth - 1)
+
+
+def worst_tasks(lines: Sequence[Line], count: int = 5) -> list[Line]:
+    """The tasks with the lowest shares, the lowest first; those of which less is better tell nothing here."""
+    found = {line.name: line for line in lines if not line.is_group and line.main is not None}
+    shares = [line for line in found.values() if line.main and line.main.is_share and line.main.higher_is_better]
+    return sorted(shares, key=lambda line: (line.main.value or 0.0) if line.main else 0.0)[:count]
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """What a file of JSON holds; None where there is no such thing."""
+    try:
+        found = orjson.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_results(found: Mapping[str, Any]) -> bool:
+    rows = found.get("results")
+    return isinstance(rows, Mapping) and all(isinstance(row, Mapping) for row in rows.values())
+
+
+def _paths(results: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The way to every line of the tree: groups that are in no other first, by name, each with its members below it."""
+    members: Mapping[str, Sequence[str]] = _mapping(results.get("group_subtasks"))
+    inside = {name for several in members.values() for name in several}
+
+    def below(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        yield path
+        for member in sorted(members.get(path[-1], ())):
+            if member not in path:
+                yield from below((*path, member))
+
+    for name in sorted(name for name in members if name not in inside):
+        yield from below((name,))
+    yield from ((name,) for name in sorted(results["results"]) if name not in members and name not in inside)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: Any) -> float | None:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if plain and value == value else None

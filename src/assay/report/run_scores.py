@@ -1,0 +1,203 @@
+"""The scores of a run as they are stored, document by document. Nothing of the run's code is executed to read them."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from assay.aggregate.board import cluster_number
+from assay.errors import Place, Problem
+from assay.records import ScoreKey
+from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.stored import SampleFile, sample_file
+
+FORMAT = 1
+"""The newest layout of a run's folder that is known here."""
+
+
+@dataclass(frozen=True)
+class RunScores:
+    """A run that has come to its end, or a scoring of one (then `asked` is the manifest of the run it scores)."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    results: Mapping[str, Any]
+    asked: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path) -> "RunScores":
+        manifest = _read(folder / MANIFEST)
+        if not manifest:
+            fix = "name the folder that --output_path gave to `assay run`, or a scoring in it: RUN/scored/001"
+            raise RunError([Problem(Place(str(folder)), "the folder holds no run", fix)])
+        known = manifest.get("format")
+        if not isinstance(known, int) or known > FORMAT:
+            what = f"the run is of another version of assay (format {known!r}, and {FORMAT} is known here)"
+            raise RunError([Problem(Place(str(folder)), what, "use the assay that wrote it, or a newer one")])
+        results = _read(folder / RESULTS)
+        if not results.get("results"):
+            what = f"the run has not come to its end (status: {manifest.get('status', 'unknown')})"
+            raise RunError([Problem(Place(str(folder)), what, "let it go on, by the same command")])
+        return cls(folder, manifest, results, _asked(folder, manifest))
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(self.results.get("n-samples", {}))
+
+    @property
+    def groups(self) -> list[str]:
+        return list(self.results.get("groups", {}))
+
+    @property
+    def model(self) -> str:
+        args = self.results.get("config", {}).get("model_args") or {}
+        told = ",".join(f"{key}={value}" for key, value in args.items()) if isinstance(args, Mapping) else str(args)
+        name = str(self.results.get("config", {}).get("model") or self.results.get("model_name") or "?")
+        return f"{name} ({told})" if told else name
+
+    @property
+    def status(self) -> str:
+        return str(self.results.get("assay", {}).get("status", self.manifest.get("status", "unknown")))
+
+    def rows(self, name: str) -> dict[ScoreKey, float | None]:
+        """The numbers of a task or group; None where there is none."""
+        found = {}
+        for key, value in self.results["results"].get(name, {}).items():
+            metric, comma, filter_name = key.partition(",")
+            if comma and not metric.endswith("_stderr") and metric != "bypass" and not isinstance(value, Mapping):
+                is_number = isinstance(value, int | float) and math.isfinite(value)
+                found[ScoreKey(metric, filter_name)] = float(value) if is_number else None
+        return found
+
+    def better(self, name: str, metric: str) -> bool | None:
+        found: bool | None = self.results.get("higher_is_better", {}).get(name, {}).get(metric)
+        return found
+
+    def config(self, task: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.results.get("configs", {}).get(task, {})
+        return found
+
+    def source(self, task: str) -> str | None:
+        """A name for the documents of a task, where one is noted."""
+        found = self.asked.get("tasks", {}).get(task, {}).get("source")
+        return str(found) if found else None
+
+    def shares(self, group: str, key: ScoreKey) -> dict[tuple[str, ScoreKey], float] | None:
+        """How far the numbers of tasks move one of a group; None where the run does not tell."""
+        rows = self.results.get("assay", {}).get("groups", {}).get(group, {}).get("rows", {})
+        told = rows.get(f"{key.metric},{key.filter}", {}).get("of")
+        if not told:
+            return None
+        return {(task, ScoreKey(*_split(row))): float(slope) for task, row, slope in told}
+
+    def scores(self, task: str) -> "TaskScores | None":
+        """The samples of a task; None where they are not there."""
+        path = sample_file(self.folder, task)
+        return TaskScores(SampleFile(path), list(self.rows(task))) if path is not None else None
+
+
+@dataclass(frozen=True)
+class TaskScores:
+    """The samples of one task: columns that are read when they are asked for."""
+
+    file: SampleFile
+    keys: Sequence[ScoreKey]
+
+    @cached_property
+    def documents(self) -> Any:
+        """The number of each sample's document."""
+        return np.array([each for part in self.file.columns(["doc_id"]) for each in part["doc_id"]], dtype=np.int64)
+
+    @cached_property
+    def values(self) -> dict[ScoreKey, list[Any]]:
+        """By row the value of each sample; None where it has none."""
+        own = {key: f"{key.metric},{key.filter}" for key in self.keys}
+        there = set(self.file.names)
+        simple = {key: name for key, name in own.items() if name in there}
+        found: dict[ScoreKey, list[Any]] = {key: [] for key in own}
+        for part in self.file.columns([*simple.values(), *([] if len(simple) == len(own) else ["scores"])]):
+            for key, name in simple.items():
+                found[key] += part[name]
+            told = [orjson.loads(each) for each in part.get("scores", ())]
+            for key in own.keys() - simple.keys():
+                found[key] += [each.get(own[key]) for each in told]
+        return found
+
+    @cached_property
+    def prompts(self) -> list[bytes]:
+        """A name for what was asked about each document: prompt and continuations, not how answers were drawn."""
+        found, texts = [], _Continuations()
+        for part in self.file.columns(["prefix", "prompt", "requests"]):
+            for prefix, prompt, requests in zip(part["prefix"], part["prompt"], part["requests"], strict=True):
+                found.append(_digest(f"{prefix or ''}{prompt}\0{texts[requests]}"))
+        return found
+
+    @cached_property
+    def contents(self) -> list[bytes]:
+        """A name for the content of each document."""
+        return [_digest(doc) for part in self.file.columns(["doc"]) for doc in part["doc"]]
+
+    def clusters(self, column: str) -> list[int | None] | None:
+        """The cluster of each sample by a column of its document; None where no document has the column."""
+        found: list[int | None] = []
+        known = False
+        for part in self.file.columns(["doc"]):
+            for doc in map(orjson.loads, part["doc"]):
+                known = known or column in doc
+                value = doc.get(column)
+                found.append(None if value is None else cluster_number(value))
+        return found if known else None
+
+    def some(self, places: Sequence[int], wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Columns of a few samples, in the order of the file."""
+        asked, before = sorted(set(places)), 0
+        for part in self.file.columns(wanted):
+            size = len(next(iter(part.values()), ()))
+            for place in [each - before for each in asked if before <= each < before + size]:
+                yield {"place": place + before, **{name: column[place] for name, column in part.items()}}
+            before += size
+
+
+class _Continuations(dict[str, str]):
+    """Requests as they are written to what they ask, without parameters: worked out once for each text."""
+
+    def __missing__(self, written: str) -> str:
+        if "{" not in written:
+            return written
+        asked = [[each for each in request if not isinstance(each, dict)] for request in orjson.loads(written)]
+        found = orjson.dumps(asked).decode()
+        if len(self) < 10_000:
+            self[written] = found
+        return found
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _split(key: str) -> tuple[str, str]:
+    metric, _, filter_name = key.partition(",")
+    return metric, filter_name
+
+
+def _asked(folder: Path, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The manifest of the run that asked: the folder's own, or for a scoring that of the run it lies in."""
+    if "scored" not in manifest:
+        return manifest
+    above = _read(folder.resolve().parent.parent / MANIFEST)
+    return above if above and above.get("spec_digest") == manifest.get("of") else manifest
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

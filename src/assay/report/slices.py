@@ -1,0 +1,73 @@
+"""The number of a task on parts of its samples: by the values of a column of its documents."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from assay.aggregate.estimate import estimate, with_draws
+from assay.aggregate.functions import AGGREGATIONS
+from assay.aggregate.interval import interval
+from assay.report.plots import Interval
+from assay.runs.stored import Row
+
+MOST, LEAST = 12, 5
+"""A column that nobody asked for is shown with at most so many values, of at least so many samples each."""
+BEYOND = 1000
+"""Values of a column after which it is no column of parts."""
+
+
+class Values:
+    """The scores of a task under one name, by column and value of the documents."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self.columns: dict[str, dict[str, list[float]]] = {}
+        self._dropped: set[str] = set()
+        self._total, self._count = 0.0, 0
+
+    @property
+    def mean(self) -> float:
+        return self._total / self._count if self._count else math.nan
+
+    def add(self, row: Row) -> None:
+        value = orjson.loads(row.scores).get(self._key)
+        if not isinstance(value, int | float):
+            return
+        self._total, self._count = self._total + value, self._count + 1
+        doc = orjson.loads(row.doc)
+        for column, told in doc.items() if isinstance(doc, dict) else ():
+            if column not in self._dropped and isinstance(told, str | bool | int) and len(str(told)) <= 80:
+                parts = self.columns.setdefault(str(column), defaultdict(list))
+                parts[str(told)].append(float(value))
+                if len(parts) > BEYOND:
+                    self._dropped.add(column)
+                    del self.columns[column]
+
+
+def sliced(values: Values, number: float | None, wanted: Sequence[str] = ()) -> Mapping[str, Sequence[Interval]]:
+    """By column its parts, the lowest first. A number that is no mean of its documents has none."""
+    if number is None or not math.isclose(values.mean, number, rel_tol=1e-9, abs_tol=1e-12):
+        return {}
+    found = {
+        column: parts for column, parts in values.columns.items() if column in wanted or (not wanted and _speaks(parts))
+    }
+    return {
+        column: sorted((_part(name, own) for name, own in parts.items()), key=lambda each: each.value)
+        for column, parts in found.items()
+    }
+
+
+def _speaks(parts: Mapping[str, Sequence[float]]) -> bool:
+    """Whether a column divides the samples into a few parts of some size."""
+    return 2 <= len(parts) <= MOST and all(len(own) >= LEAST for own in parts.values())
+
+
+def _part(name: str, own: Sequence[float]) -> Interval:
+    mean = AGGREGATIONS["mean"]
+    made: Any = estimate(mean, own, bootstrap_iters=1, like_lm_eval=False)
+    ends = interval(with_draws(made, mean, own, range(len(own)), ""))
+    low, high = ends if ends is not None else (None, None)
+    return Interval(name, float(made), low, high, f"n {len(own):,}")

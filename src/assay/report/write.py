@@ -1,0 +1,35 @@
+"""A report written down: in the format that the name of its file says."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.report.document import Document, Wanted, document
+from assay.report.page import page
+from assay.report.plain import as_csv, as_json, as_markdown
+
+FORMATS: Mapping[str, Callable[[Document], str]] = {"html": page, "md": as_markdown, "json": as_json, "csv": as_csv}
+
+
+def report_text(runs: Sequence[str | Path], format: str = "html", wanted: Wanted | None = None) -> str:
+    """A report of runs as a text: `html`, `md`, `json` or `csv`."""
+    if format not in FORMATS:
+        raise ConfigError([Problem(Place("format"), f"no format is called {format!r}", did_you_mean(format, FORMATS))])
+    return FORMATS[format](document(runs, wanted))
+
+
+def write_report(
+    runs: Sequence[str | Path], path: str | Path, *, format: str | None = None, wanted: Wanted | None = None
+) -> Path:
+    """Write a report of runs; the name of the file says the format where nothing else does, and is a page if it says none."""
+    target = Path(path)
+    text = report_text(runs, format or named(target), wanted)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+    return target
+
+
+def named(path: Path) -> str:
+    """The format that the name of a file says."""
+    ending = path.suffix.lower().removeprefix(".")
+    return ending if ending in FORMATS else "html"

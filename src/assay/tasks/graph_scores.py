@@ -1,0 +1,176 @@
+"""What is made of the records of a graph: scores by its unit metrics, and the numbers of all of them together."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from assay.aggregate.functions import AGGREGATIONS, Aggregation
+from assay.config.graph import LambdaNode
+from assay.config.graph_reading import GraphFile
+from assay.errors import ConfigError, Problem
+from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey
+from assay.runs.redact import HIDDEN, redacted_text
+from assay.scorers.loop import Document, grouped
+from assay.tasks.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
+from assay.tasks.graph_files import Estimated, GraphFiles, Processor, outcome_of, row_labels
+from assay.tasks.settings import Helpers, Settings
+from assay.tasks.task import Task
+from assay.tasks.unit_metrics import unit_metric_fields
+
+SUFFIX = "_result"
+BETTER = ("accuracy", "average_f1_score", "average_precision", "average_recall", "pass@", "pass^", "success_rate",
+          "step_efficiency")  # fmt: skip
+"""How the names of numbers begin of which more is better."""
+SECRETS = ("auth_token", "token", "api_key", "password")
+"""Keys of graph files whose values are written nowhere."""
+
+
+def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems: list[Problem]) -> list[str]:
+    """The columns of unit results that its nodes write, checked."""
+    found: list[str] = []
+    for name, node in file.nodes.items():
+        if not isinstance(node, LambdaNode) or node.node_state == "idle":
+            continue
+        place = file.node_place(name, "lambda")
+        try:
+            function = helpers.dotted(node.function, folder, place)
+        except ConfigError:
+            continue  # said where the node was bound
+        if isinstance(function, type) and issubclass(function, UnitMetrics):
+            raw: Any = file.config.graph_config.nodes[name]
+            problems += check_unit_metrics(raw, file.node_place(name), partial(file.node_place, name))
+            found += unit_metric_fields(raw)
+    return found
+
+
+def aggregator_problems(
+    file: GraphFile, processors: Sequence[Processor], columns: Collection[str] | None, settings: Settings
+) -> list[Problem]:
+    """What is wrong with what the report is to say: metrics, parameters, columns that no record has.
+
+    `columns` are those of the records; None where only the code that writes them knows.
+    """
+    problems: list[Problem] = []
+    for number, each in enumerate(processors):
+        if isinstance(each.made, MetricCollatorPostProcessor):
+            params = ("graph_post_process", number, "params")
+            problems += check_aggregators(
+                each.made.aggregator_metrics_map,
+                None if each.takes_previous else columns,
+                file.place(*params),
+                partial(file.place, *params, "aggregator_metrics_map"),
+                like_sygra=settings.graphs.like_sygra,
+                field_names=each.made.field_names,
+            )
+    return problems
+
+
+def scored_columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Processor]) -> dict[str, str]:
+    """By name of a row, the column of the output that it is the mean of."""
+    outputs = {field.source: name for name, field in file.outputs.items() if field.source is not None}
+    columns = [outputs.get(each, each) for each in fields]
+    for each in processors:
+        if isinstance(each.made, MetricCollatorPostProcessor) and not each.takes_previous:
+            for entry in each.made.aggregator_metrics_map:
+                named = entry.get("unit_metrics_results") or ()
+                columns += [named] if isinstance(named, str) else list(named)
+    shown = columns if not file.outputs else [column for column in columns if column in file.outputs]
+    return {column.removesuffix(SUFFIX): column for column in dict.fromkeys(shown)}
+
+
+def _without_secrets(value: Any, name: str) -> Any:
+    """A value of the file; `golden_key` and its like are no secrets, and prompts stay as they are."""
+    if name in SECRETS:
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(inner, name) for inner in value]
+    return redacted_text(value) if isinstance(value, str) and name in ("url", "base_url") else value
+
+
+@dataclass(kw_only=True)
+class GraphScores:
+    """A graph as far as its records are there: `scored` are its rows, each the mean of a column of unit results."""
+
+    task: Task
+    settings: Settings
+    processors: Sequence[Processor]
+    scored: Mapping[str, str]
+    is_batch: bool = False
+    repeats: int = 1
+    num_fewshot: int = 0
+    multiple_targets: bool = False
+    _files: GraphFiles | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def version(self) -> object:
+        return (self.task.config.metadata or {}).get("version", "Yaml")
+
+    def scorers(self) -> Sequence[Any]:
+        """A graph scores within itself: its unit metrics are nodes."""
+        return ()
+
+    def document(self, sample: Sample, responses: Sequence[Response]) -> Document:
+        """The record with what was asked on its way."""
+        outcome = outcome_of(responses)
+        return Document(sample._replace(requests=outcome.asked), grouped(outcome.asked, responses[:-1], 1), [outcome])
+
+    def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
+        return [self._score(outcome_of(list(document.verdicts)).record) for document in documents]
+
+    def _score(self, record: Mapping[str, Any]) -> list[FilterScores] | Failed:
+        values: dict[str, float] = {}
+        for name, column in self.scored.items() if not self.settings.predict_only else ():
+            cell = record.get(column)
+            if not isinstance(cell, Mapping) or "correct" not in cell:
+                return Failed(f"scoring: the record has no result in {column!r}, but {cell!r:.60}")
+            score = cell.get("score")
+            values[name] = float(cell["correct"] if score is None else score)
+        return [FilterScores("none", [record], values)]
+
+    def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
+        return AGGREGATIONS["mean"] if metric in self.scored else None
+
+    def rows(self) -> frozenset[ScoreKey] | None:
+        """Its unit metrics, and the numbers of its reports; None where code of users names them."""
+        found = set(self.scored)
+        for each in self.processors:
+            if isinstance(each.made, MetricCollatorPostProcessor):
+                numbers = each.made.numbers(like_sygra=self.settings.graphs.like_sygra)
+                if numbers is None:
+                    return None
+                found |= set(row_labels(numbers).values())
+        return frozenset(ScoreKey(name, "none") for name in found)
+
+    def higher_is_better(self) -> Mapping[str, bool | None]:
+        return self._directions
+
+    @cached_property
+    def _directions(self) -> Mapping[str, bool | None]:
+        """Rows of unit metrics, and those of a report of which more is known to be better."""
+        named = [row.metric for row in self.rows() or () if row.metric.rpartition(".")[2].startswith(BETTER)]
+        return dict.fromkeys([*self.scored, *named], True)
+
+    def described(self) -> Mapping[str, object]:
+        """The file, without its secrets."""
+        return {key: _without_secrets(value, key) for key, value in self.task.fields.items()}
+
+    def files(self, folder: Path | None, created: float, label: str) -> GraphFiles:
+        """What takes its records."""
+        assert self.task.graph is not None
+        form = self.task.graph.config.output_config.format
+        compat = "sygra" if self.settings.graphs.like_sygra else None
+        sinks = self.task.graph.config.data_config.sink
+        self._files = GraphFiles(folder, created, self.processors, form, self.size, label, compat, sinks)
+        return self._files
+
+    def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
+        """The numbers of all records together."""
+        return self._files.conclude(estimated) if self._files is not None else {}

@@ -1,0 +1,91 @@
+"""Where the records of a graph come from, and the values that its samplers take in turn."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.config.graph import SampledColumn, SourceConfig
+from assay.config.graph_reading import GraphFile
+from assay.config.source import digest
+from assay.errors import ConfigError, Problem
+from assay.samples.data import Split
+from assay.samples.graph_rows import Transform, column_values, graph_rows
+from assay.samples.transforms import DataTransform
+from assay.tasks.settings import Helpers, Settings
+
+
+@dataclass
+class GraphSources:
+    """Reads the sources of a graph, changed as it says; `names` are those of contents beside that of the records."""
+
+    settings: Settings
+    helpers: Helpers
+    names: list[str] = field(default_factory=list)
+
+    def records(self, file: GraphFile, folder: str | None) -> tuple[Split, str]:
+        """The records, and a name for their content."""
+        problems: list[Problem] = []
+        transforms = self.transforms(file, folder, problems)
+        if problems:
+            raise ConfigError(problems)
+        limit, start = self.settings.limit, self.settings.start
+        wanted = int(limit) + start if limit is not None and limit >= 1 else None
+        config, data_dir = file.config.data_config, self.settings.data_dir
+        return graph_rows(config, transforms, folder=folder, data_dir=data_dir, wanted=wanted)
+
+    def column(
+        self, file: GraphFile, wanted: SampledColumn, at: tuple[str | int, ...], folder: str | None
+    ) -> Sequence[Any]:
+        """The values that a sampler takes in turn."""
+        problems: list[Problem] = []
+        changes = self._of_source(file, wanted.source, at, folder, problems)
+        if problems:
+            raise ConfigError(problems)
+        values, name = column_values(
+            wanted.source, wanted.column, changes, folder=folder, data_dir=self.settings.data_dir
+        )
+        self.names.append(name)
+        return values
+
+    def named(self, records: str) -> str:
+        """A name for all that was read."""
+        return digest("\n".join([records, *self.names]).encode()) if self.names else records
+
+    def transforms(self, file: GraphFile, folder: str | None, problems: list[Problem]) -> list[list[Transform]]:
+        """The changes of every source of the records; what is wrong with them is in `problems`."""
+        written: Any = file.fields.get("data_config", {})
+        several = isinstance(written.get("source"), list)
+        return [
+            self._of_source(file, source, ("data_config", "source", *([number] if several else [])), folder, problems)
+            for number, source in enumerate(file.config.data_config.source or ())
+        ]
+
+    def _of_source(
+        self,
+        file: GraphFile,
+        source: SourceConfig,
+        at: tuple[str | int, ...],
+        folder: str | None,
+        problems: list[Problem],
+    ) -> list[Transform]:
+        made: list[Transform] = []
+        for index, each in enumerate(source.transformations):
+            place = file.place(*at, "transformations", index, "transform")
+            try:
+                kind = self.helpers.dotted(each.transform, folder, place)
+            except ConfigError as error:
+                problems += error.problems
+                continue
+            if not isinstance(kind, type) or not hasattr(kind, "transform"):
+                problems.append(Problem(place, f"{each.transform} has no `transform`", "derive it from DataTransform"))
+                continue
+            change = kind()
+            if isinstance(change, DataTransform):
+                change.like_sygra = self.settings.graphs.like_sygra
+                problems += change.problems(each.params, file.place(*at, "transformations", index))
+            made.append(_transform(change, dict(each.params)))
+        return made
+
+
+def _transform(made: Any, params: dict[str, Any]) -> Transform:
+    return lambda rows: made.transform(rows, params)

@@ -1,0 +1,73 @@
+"""The page of a comparison: what `assay compare` says, with flipped samples side by side."""
+
+from pathlib import Path
+from typing import Any
+
+from starlette.datastructures import QueryParams
+
+from assay.errors import AssayError
+from assay.report.compare import Comparison, Row, compare
+from assay.report.plots import Interval, forest
+from assay.viewer.asking import address
+from assay.viewer.differing import aligned
+from assay.viewer.library import Library, stamp_of
+from assay.viewer.pages import known_run
+
+FLIPS = 30
+MOST = 6
+"""Flipped samples that are shown of each comparison, and runs that are compared at once."""
+
+
+class Comparisons:
+    """Comparisons that were made, by runs and options: they take a while, and pages are turned back to."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, Comparison] = {}
+
+    def of(self, paths: tuple[Path, ...], *, different_prompts: bool) -> Comparison:
+        """The comparison of these runs as they are now."""
+        key = (paths, tuple(map(stamp_of, paths)), different_prompts)
+        if key not in self._known:
+            while len(self._known) >= 8:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = compare(paths, flips=FLIPS, allow_different_prompts=different_prompts)
+        return self._known[key]
+
+
+def compare_page(library: Library, comparisons: Comparisons, query: QueryParams) -> dict[str, Any]:
+    """The others of the runs that are named against the first; without two of them, which there are to choose from."""
+    names = list(dict.fromkeys(query.getlist("run")))[:MOST]
+    runs = [known_run(library, name) for name in names]
+    different = query.get("different_prompts") == "1"
+    page: dict[str, Any] = {"names": names, "heads": [run.head for run in library.runs()], "comparison": None, "problem": "",
+                            "different": different, "live": ""}  # fmt: skip
+    if len(runs) < 2:
+        return page
+    try:
+        found = comparisons.of(tuple(run.path for run in runs), different_prompts=different)
+    except AssayError as error:
+        return {**page, "problem": "\n".join(str(problem) for problem in error.problems)}
+    rows = [row for row in found.rows if _can_be_drawn(row)]
+    plots = {number: forest([_difference(row) for row in rows if row.run == number]) for number in range(1, len(runs))}
+    flips = [(flip, *aligned(flip.answer_a, flip.answer_b)) for flip in found.flips]
+    return {
+        **page, "comparison": found, "plots": plots, "flips": flips, "FLIPS": FLIPS,
+        "sample_address": lambda number, task, doc: address("sample", run=names[number], task=task, doc=doc),
+        "swapped": address("compare", [("run", name) for name in (names[1], names[0], *names[2:])]),
+    }  # fmt: skip
+
+
+def _can_be_drawn(row: Row) -> bool:
+    """Whether a difference fits on one scale with others: those of shares of which more is better."""
+    shares = all(value is not None and 0 <= value <= 1 for value in (row.a, row.b))
+    return shares and row.interval is not None and row.higher_is_better is not False
+
+
+def _difference(row: Row) -> Interval:
+    low, high = row.interval or (None, None)
+    name = f"{row.alias} {row.metric}" + (f" {row.filter}" if row.filter != "none" else "")
+    return Interval(name, row.difference or 0.0, low, high, _p(row.p))
+
+
+def _p(value: float | None) -> str:
+    return "" if value is None else "p < 0.001" if value < 0.001 else f"p {value:.3f}"

@@ -1,0 +1,289 @@
+"""One sample for the eye: what was asked, what came back, what filters left of it, what it scored."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from assay.runs.redact import redacted, redacted_text
+from assay.runs.stored import Row
+from assay.viewer.differing import Piece, aligned
+
+
+class Choice(NamedTuple):
+    """A continuation with its log-likelihood as it came, per character, per byte, without its context, and as a share."""
+
+    text: str
+    value: float | None
+    per_character: float | None
+    per_byte: float | None
+    without_context: float | None
+    share: float | None
+    greedy: bool
+    is_gold: bool
+    is_best: bool
+
+
+class Step(NamedTuple):
+    """A node that a graph's record came through, with what was asked there and how long that took, where it is known."""
+
+    node: str
+    texts: Sequence[tuple[str, str]]
+    seconds: float | None
+
+
+class Reply(NamedTuple):
+    """A response with what the model told beside it."""
+
+    text: str
+    reasoning: str
+    about: str
+
+
+@dataclass(frozen=True)
+class SampleView:
+    """A sample, taken apart."""
+
+    doc_id: int
+    doc: Mapping[str, Any]
+    shots: Sequence[str]
+    prompt: str
+    target: str
+    replies: Sequence[Reply]
+    filtered: Sequence[tuple[str, Sequence[str], Sequence[str]]]
+    scores: Sequence[tuple[str, str, str, bool | None]]
+    choices: Sequence[Choice] = ()
+    verdicts: Sequence[Reply] = ()
+    trace: Sequence[Step] = ()
+    failed: str = ""
+    audit: Sequence[str] = ()
+    dropped: int = 0
+    raw: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether no score of a metric of which more is better is above 0."""
+        told = [bad for _, _, _, bad in self.scores if bad is not None]
+        return bool(told) and all(told)
+
+    @property
+    def marked(self) -> tuple[list[Piece], list[Piece]] | None:
+        """What the first filter left of a wrong answer and the target, in pieces that they share or do not; None where
+        they share nothing, and so nothing is to be seen in that."""
+        left = self.filtered[0][2] if self.filtered and not self.trace else ()
+        if not self.is_wrong or len(left) != 1:
+            return None
+        both = aligned(left[0], self.target)
+        return both if any(piece.is_shared and piece.text.strip() for piece in both[0]) else None
+
+    @property
+    def why(self) -> str:
+        """What the score comes from, in one sentence."""
+        told = [(f"{metric} {name}", float(value)) for metric, name, value, bad in self.scores if bad is not None]
+        if self.failed or not told:
+            return ""
+        verdict = "Wrong" if self.is_wrong else "Right"
+        if not self.is_wrong and any(value < 1 for _, value in told):
+            verdict = f"In part right ({', '.join(f'{name} {value:.4g}' for name, value in told[:6])})"
+        best = next((choice.text.strip() for choice in self.choices if choice.is_best), None)
+        if best is not None:
+            return f"{verdict}: {best!r} is the likeliest, {self.target.partition(': ')[2]!r} is right."
+        if "unextracted" in self.audit:
+            return f"{verdict}: a filter found nothing in the answer; {self.target!r} is right."
+        if not self.filtered or self.trace:
+            return f"{verdict}."
+        left = ", ".join(
+            f"{each!r}" for each in dict.fromkeys(each for _, _, several in self.filtered for each in several)
+        )
+        return f"{verdict}: of the answer {_brief(left)} is left, {_brief(repr(self.target))} is right."
+
+
+def sample_view(row: Row, config: Mapping[str, Any], better: Mapping[str, bool | None]) -> SampleView:
+    """A sample as it is written, taken apart for a page."""
+    requests, responses = loads(row.requests, []), loads(row.responses, [])
+    replies = loads(row.replies, []) or []
+    own = sum(map(len, responses))
+    trace = next((reply["trace"] for reply in reversed(replies) if isinstance(reply, Mapping) and "trace" in reply), ())
+    texts = [each for several in responses for each in several if isinstance(each, str)]
+    return SampleView(
+        row.doc_id,
+        doc if isinstance(doc := loads(row.doc, {}), Mapping) else {"document": doc},
+        *_shots(row, config),
+        target_of(row),
+        [_reply(text, told) for text, told in zip(texts, [*replies, *[{}] * len(texts)], strict=False)],
+        _filtered(loads(row.answers, {}), config) if texts else (),
+        _scores(loads(row.scores, {}), better),
+        choices_of(row) if not texts else (),
+        [
+            _reply(str(told["verdict"]), told)
+            for told in replies[own:]
+            if isinstance(told, Mapping) and "verdict" in told
+        ],
+        _trace(trace, requests, texts, replies, row),
+        redacted_text(row.failed or ""),
+        row.audit.split(",") if row.audit else (),
+        row.dropped or 0,
+        _raw(row),
+    )
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+def loads(text: str | None, otherwise: Any) -> Any:
+    """What JSON says; something else where it says nothing. What only Python's own writes, it reads: half a character, NaN."""
+    if not text:
+        return otherwise
+    for read in (orjson.loads, json.loads):
+        try:
+            return read(text)
+        except (ValueError, RecursionError):
+            continue
+    return otherwise
+
+
+def _shots(row: Row, config: Mapping[str, Any]) -> tuple[list[str], str]:
+    """The examples before the question, each for itself where blank lines part them; and the question.
+
+    Examples that every document has of its own stand in the prompt: they are told by their number, where that leaves no doubt.
+    """
+    prefix, prompt = row.prefix or "", row.prompt or ""
+    shots, between = config.get("num_fewshot"), config.get("fewshot_delimiter") or "\n\n"
+    if not prefix and isinstance(shots, int) and shots > 0 and prompt.count(str(between)) == shots:
+        *examples, question = prompt.split(str(between))
+        return [f"{each}{between}" for each in examples], question
+    return [part for part in re.split(r"(?<=\n\n)(?=\S)", prefix) if part], prompt
+
+
+def target_of(row: Row) -> str:
+    """What would have been right, as text: of choices, the number and the choice."""
+    target = loads(row.target, None)
+    gold, choices = loads(row.gold, target), loads(row.choices, None)
+    if isinstance(gold, int) and not isinstance(gold, bool) and isinstance(choices, list) and 0 <= gold < len(choices):
+        return f"{gold}: {choices[gold]}"
+    return target if isinstance(target, str) else shown(target)
+
+
+def _reply(text: str, told: Any) -> Reply:
+    about = dict(told) if isinstance(told, Mapping) else {}
+    parts = [f"ended: {about['finish']}"] if about.get("finish") else []
+    usage = about.get("usage")
+    if isinstance(usage, list) and len(usage) >= 4:
+        parts.append(f"{usage[0]:,} tokens read, {usage[1]:,} written")
+        parts += [f"{usage[2]:.2f} s"] if usage[2] else []
+        parts += [f"asked {usage[3]} times"] if usage[3] > 1 else []
+    return Reply(text, str(about.get("reasoning") or ""), " · ".join(parts))
+
+
+def _filtered(answers: Mapping[str, Any], config: Mapping[str, Any]) -> list[tuple[str, list[str], list[str]]]:
+    """By filter: its steps in words, and what it left."""
+    written = config.get("filter_list")
+    steps = (
+        {str(each.get("name")): each.get("filter") or () for each in written if isinstance(each, Mapping)}
+        if isinstance(written, list)
+        else {}
+    )
+    return [
+        (
+            name,
+            [_step(each) for each in steps.get(name, ()) if isinstance(each, Mapping)],
+            [shown(each, indent=True) for each in left],
+        )
+        for name, left in answers.items()
+    ]
+
+
+def _step(step: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in step.items() if key != "function"}
+    return str(step.get("function")) + (
+        f"({', '.join(f'{key}={shown(value)}' for key, value in rest.items())})" if rest else ""
+    )
+
+
+def _scores(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> list[tuple[str, str, str, bool | None]]:
+    """Metric, filter, value, and whether that is as bad as it gets: no share at all of something of which more is better."""
+    made = []
+    for key, value in scores.items():
+        metric, _, name = key.partition(",")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        bad = value <= 0 if number and better.get(metric) else None
+        made.append((metric, name, shown(value), bad))
+    return made
+
+
+def choices_of(row: Row) -> list[Choice]:
+    """The log-likelihood of every continuation, with what metrics make of it. A text that is rolled over is its only one."""
+    requests, responses = loads(row.requests, []), loads(row.responses, [])
+    values = [several[0] if several else None for several in responses]
+    asked = [str(each[-1]) if each and isinstance(each[-1], str) else "" for each in requests]
+    named = loads(row.choices, None) or ()
+    count = len(named) or len(values)
+    pairs = [(value[0], bool(value[1])) if isinstance(value, list) else (value, False) for value in values]
+    alone = [value for value, _ in pairs[count : 2 * count]]
+    known = [value for value, _ in pairs[:count] if value is not None]
+    best = max(known, default=None)
+    total = sum(math.exp(value - best) for value in known) if best is not None else 0.0
+    gold = loads(row.gold, loads(row.target, None))
+    golds = gold if isinstance(gold, list) else [gold]
+    made = []
+    for number, (text, (value, greedy)) in enumerate(zip(asked[:count], pairs[:count], strict=False)):
+        apart = alone[number] if number < len(alone) else None
+        stripped = str(named[number]) if number < len(named) else text  # what acc_norm and acc_bytes divide by
+        made.append(
+            Choice(
+                text,
+                value,
+                value / len(stripped) if value is not None and stripped else None,
+                value / len(stripped.encode()) if value is not None and stripped else None,
+                value - apart if value is not None and apart is not None else None,
+                math.exp(value - best) / total if value is not None and best is not None and count > 1 else None,
+                greedy,
+                count > 1 and number in golds,
+                count > 1 and value == best,
+            )
+        )
+    return made
+
+
+def _trace(trace: Any, requests: Sequence[Any], texts: Sequence[str], replies: Sequence[Any], row: Row) -> list[Step]:
+    """The nodes in their order, each with what was asked and answered there."""
+    steps = []
+    for entry in trace if isinstance(trace, list) else ():
+        name, numbers = str(entry[0]), [number for number in entry[1] if isinstance(number, int)]
+        told = [replies[number] for number in numbers if number < len(replies) and isinstance(replies[number], Mapping)]
+        took = [reply["usage"][2] for reply in told if isinstance(reply.get("usage"), list)]
+        asked = [(_asked(number, requests, row), texts[number] if number < len(texts) else "") for number in numbers]
+        steps.append(Step(name, asked, sum(took) if took else None))
+    return steps
+
+
+def _asked(number: int, requests: Sequence[Any], row: Row) -> str:
+    own = requests[number] if number < len(requests) else []
+    return own[0] if own and isinstance(own[0], str) else (row.prefix or "") + (row.prompt or "")
+
+
+def _raw(row: Row) -> dict[str, str]:
+    """The columns as they are written; parameters of requests and reasons of failures without secrets."""
+    made = {}
+    for name, value in row._asdict().items():
+        if value is not None and name not in ("doc_id", "dropped"):
+            found = loads(value, value) if isinstance(value, str) else value
+            if name == "requests":
+                found = redacted(found, texts=False)
+            made[name] = redacted_text(value) if name == "failed" else shown(found, indent=True)
+    return made
+
+
+def shown(value: Any, *, indent: bool = False) -> str:
+    """A value as text: a text as it is, all else as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else 0, default=str).decode()
+    except TypeError:
+        return json.dumps(value, indent=2 if indent else None, default=str)

@@ -1,0 +1,151 @@
+"use strict";
+// Niceties over pages that work without them: keys, folding in place, copying tables, following a run, dark and light.
+
+const root = document.documentElement;
+const kept = (() => { try { return localStorage; } catch { return {}; } })();
+if (kept.theme) root.dataset.theme = kept.theme;
+
+const one = (wanted, within = document) => within.querySelector(wanted);
+const all = (wanted, within = document) => [...within.querySelectorAll(wanted)];
+const isDark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+
+function toggleTheme() {
+  root.dataset.theme = isDark() ? "light" : "dark";
+  try { kept.theme = root.dataset.theme; } catch { /* not remembered, then */ }
+  nameTheme();
+}
+
+function nameTheme() {
+  const button = one("[data-theme-toggle]");
+  if (button) button.textContent = isDark() ? "Light" : "Dark";
+}
+
+function say(text) {
+  one("#said").textContent = text;
+  clearTimeout(say.later);
+  say.later = setTimeout(() => { one("#said").textContent = ""; }, 2500);
+}
+
+// The same page once more, put in place of what is shown: what is open, chosen and written stays.
+async function swap(address, { push = false } = {}) {
+  const answer = await fetch(address, { headers: { accept: "text/html" } });
+  if (!answer.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const open = new Set(all("main details[open] > summary").map((each) => each.textContent));
+  const chosen = new Set(all("main input[type=checkbox]:checked").map((each) => each.value));
+  const at = rowAt()?.rowIndex;
+  one("main").replaceWith(page.querySelector("main"));
+  all("main details > summary").forEach((each) => { if (open.has(each.textContent)) each.parentElement.open = true; });
+  all("main input[type=checkbox]").forEach((each) => { if (chosen.has(each.value)) each.checked = true; });
+  if (at) one("[data-main]")?.rows[at]?.classList.add("at");
+  const live = page.body.dataset.live;
+  if (live) document.body.dataset.live = live; else delete document.body.dataset.live;
+  if (push) history.pushState({}, "", address);
+  prepare();
+}
+
+async function follow() {
+  let known = "";
+  while (document.body.dataset.live) {
+    try {
+      const answer = await fetch(document.body.dataset.live);
+      const word = await answer.text();
+      const busy = one("main :focus")?.matches("input, select");
+      if (answer.ok && word !== known && !busy) {
+        if (known) await swap(location.href);
+        known = word;
+      }
+    } catch { /* the server is gone, or not back yet */ }
+    await new Promise((done) => setTimeout(done, 1000));
+  }
+}
+
+const rowAt = () => one("[data-main] tr.at");
+
+function move(step) {
+  const rows = all("[data-main] tbody tr").filter((row) => one("[data-open], [data-fold]", row));
+  if (!rows.length) return false;
+  const now = rows.indexOf(rowAt());
+  const next = rows[Math.min(Math.max(now + step, 0), rows.length - 1)];
+  rowAt()?.classList.remove("at");
+  next.classList.add("at");
+  next.scrollIntoView({ block: "nearest" });
+  return true;
+}
+
+const visit = (link) => { if (link) location.href = link.href; return Boolean(link); };
+
+const KEYS = {
+  j: () => visit(one("[data-behind]")) || move(1),
+  k: () => visit(one("[data-before]")) || move(-1),
+  Enter: () => visit(rowAt() && one("[data-open], [data-fold]", rowAt())),
+  "/": () => { const field = one("[data-search]"); field?.focus(); field?.select(); return Boolean(field); },
+  "?": () => { const help = one("#help"); if (help.open) help.close(); else help.showModal(); return true; },
+  u: () => visit(one("[data-up]") || one("header .name")),
+  d: () => { toggleTheme(); return true; },
+  m: () => { one("[data-copy] button")?.click(); return true; },
+  x: () => { const box = rowAt() && one("input[type=checkbox], [data-fold]", rowAt()); box?.click(); return Boolean(box); },
+};
+let before = "";
+
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input:not([type=checkbox]), select, textarea")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (event.key === "Enter" && event.target.matches("a, button, summary")) return;
+  const pair = before === "g" ? all("[data-keys]").find((each) => each.dataset.keys === `g ${event.key}`) : null;
+  before = event.key;
+  if (pair ? visit(pair) : KEYS[event.key]?.()) event.preventDefault();
+}
+
+function cells(table) {
+  return [...table.rows].map((row) => [...row.cells].flatMap((cell) => {
+    const text = cell.innerText.replace(/\s+/g, " ").trim();
+    return [text, ...Array(Math.max(cell.colSpan - 1, 0)).fill("")];
+  }));
+}
+
+const MAKERS = {
+  markdown(rows) {
+    const line = (row) => `| ${row.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+    return [line(rows[0]), line(rows[0].map(() => "---")), ...rows.slice(1).map(line)].join("\n") + "\n";
+  },
+  csv(rows) {
+    // a cell that a spreadsheet would take for a formula is marked as text
+    const cell = (text) => { const safe = /^[=+@]|^-(?![\d.])/.test(text) ? `'${text}` : text; return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe; };
+    return rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
+  },
+};
+
+async function copy(button) {
+  const text = MAKERS[button.dataset.as](cells(document.getElementById(button.closest("[data-copy]").dataset.copy)));
+  try {
+    await navigator.clipboard.writeText(text);
+    say("copied");
+  } catch {
+    say("the browser does not let this page copy");
+  }
+}
+
+function prepare() {
+  all("[data-copy], [data-theme-toggle], [data-help]").forEach((each) => { each.hidden = false; });
+  nameTheme();
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  prepare();
+  follow();
+  document.addEventListener("keydown", pressed);
+  document.addEventListener("click", (event) => {
+    const fold = event.target.closest("[data-fold]");
+    const button = event.target.closest("[data-as]");
+    if (fold && !event.ctrlKey && !event.metaKey) { event.preventDefault(); swap(fold.href, { push: true }); }
+    if (button) copy(button);
+    if (event.target.closest("[data-theme-toggle]")) toggleTheme();
+    if (event.target.closest("[data-help]")) KEYS["?"]();
+  });
+  document.addEventListener("change", (event) => { if (event.target.matches("[data-submit]")) event.target.form.submit(); });
+  addEventListener("popstate", () => swap(location.href));
+});

@@ -1,0 +1,370 @@
+"""Comparing runs: numbers worked out by hand, and runs that cannot be compared as asked."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from assay import simple_evaluate
+from assay.errors import AssayError
+from assay.evaluation.score import Wanted, score
+from assay.report.compare import Comparison, Row, compare
+from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
+from small_runs import choose, generate
+
+A = [1, 1, 1, 1, 0, 0, 1, 0, 1, 1]
+B = [1, 0, 0, 0, 1, 0, 1, 0, 1, 1]
+"""Of ten documents three are lost (1, 2, 3) and one is won (4): 0.7 and 0.5. Mid-p of 1 in 4: 2 · 5/16 - 4/16 = 6/16."""
+
+
+def row(found: Comparison, name: str = "t", metric: str = "x", run: int = 1) -> Row:
+    [one] = [each for each in found.rows if (each.name, each.metric, each.run) == (name, metric, run)]
+    return one
+
+
+def edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+# --- one task --------------------------------------------------------------------------------------------------------
+
+
+def test_rates_are_compared_document_by_document(tmp_path: Path) -> None:
+    found = row(compare(two_runs(tmp_path, A, B)))
+    assert (found.a, found.b, found.difference) == (0.7, 0.5, pytest.approx(-0.2))
+    assert (found.wins, found.losses, found.ties, found.n) == (1, 3, 6, 10)
+    assert (found.p, found.test) == (pytest.approx(0.375), "McNemar")
+    spread = (4 - 4 / 10) * 10 / 9 / 100
+    assert found.stderr == pytest.approx(math.sqrt(spread))
+    half = 1.959964 * math.sqrt(spread + 1 / 100) * 10 / 11
+    assert found.interval == pytest.approx((-2 / 11 - half, -2 / 11 + half), rel=1e-6)
+    assert found.mde == pytest.approx((1.959964 + 0.841621) * math.sqrt(spread + 1 / 100) * 10 / 11, rel=1e-5)
+    assert found.verdict == "unclear"
+
+
+def test_scores_are_compared_as_scipy_compares_pairs(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    a, b = random.normal(0, 1, 30).round(3).tolist(), random.normal(0.4, 1, 30).round(3).tolist()
+    found = row(compare(two_runs(tmp_path, a, b)))
+    theirs = stats.ttest_rel(b, a)
+    assert found.difference == pytest.approx(np.mean(b) - np.mean(a))
+    assert found.interval == pytest.approx(tuple(theirs.confidence_interval(0.95)), rel=1e-4)
+    assert (found.p, found.test) == (pytest.approx(theirs.pvalue, abs=0.02), "permutation")
+
+
+def test_comparing_the_other_way_round_turns_every_sign(tmp_path: Path) -> None:
+    runs = two_runs(tmp_path, A, B)
+    one, other = row(compare(runs)), row(compare(runs[::-1]))
+    assert other.difference == -one.difference
+    assert (other.wins, other.losses, other.p) == (one.losses, one.wins, one.p)
+    assert one.interval is not None and other.interval == pytest.approx((-one.interval[1], -one.interval[0]))
+
+
+def test_a_copy_of_a_run_does_not_differ_from_it(tmp_path: Path) -> None:
+    first, _ = two_runs(tmp_path, A, B)
+    copied = Path(shutil.copytree(first, tmp_path / "copy"))
+    found = compare([first, copied])
+    assert (row(found).difference, row(found).p, row(found).ties) == (0.0, 1.0, 10)
+    assert found.attributions[0].first is None
+
+
+def test_lower_is_better_where_the_task_says_so(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4}, MEAN.replace("true", "false"))
+    runs = [
+        make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [1.5, 2.5, 3.0, 1.0]), ("b", [1.0, 1.0, 1.0, 2.0]))
+    ]
+    found = row(compare(runs))
+    assert (found.wins, found.losses, found.higher_is_better) == (3, 1, False)
+
+
+def test_perplexities_are_compared_by_their_influence_values(tmp_path: Path) -> None:
+    """exp(-mean): the derivative is -perplexity, so documents move it by -perplexity times their score (delta method)."""
+    folder = write_tasks(
+        tmp_path / "tasks", {"t": [{}] * 40}, MEAN.replace("mean", "perplexity").replace("true", "false")
+    )
+    random = np.random.default_rng(2)
+    a, b = random.normal(-2, 0.3, 40), random.normal(-1.9, 0.3, 40)
+    runs = [make_run(folder, tmp_path / n, {"t": s.tolist()}) for n, s in (("a", a), ("b", b))]
+    found = row(compare(runs))
+    ppl_a, ppl_b = math.exp(-a.mean()), math.exp(-b.mean())
+    assert found.difference == pytest.approx(ppl_b - ppl_a)
+    assert found.stderr == pytest.approx(np.std(-ppl_b * b + ppl_a * a, ddof=1) / math.sqrt(40))
+
+
+def test_numbers_without_influence_values_are_computed_anew(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 31}, MEAN.replace("mean", "median"))
+    random = np.random.default_rng(3)
+    a = random.normal(0, 1, 31)
+    runs = [
+        make_run(folder, tmp_path / n, {"t": s.tolist()})
+        for n, s in (("a", a), ("b", a + 5 + random.normal(0, 0.1, 31)))
+    ]
+    found = row(compare(runs))
+    assert found.difference == pytest.approx(5, abs=0.5)
+    assert found.interval is not None and found.interval[0] > 3
+    assert (found.test, found.p) == ("permutation", pytest.approx(0.0005, abs=0.002))
+
+
+def test_an_aggregation_that_only_the_task_knows_is_told_and_not_guessed(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4}, MEAN.replace("mean", "!function helper.halved"))
+    runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [1, 1, 0, 1]), ("b", [0, 1, 0, 1]))]
+    found = row(compare(runs))
+    assert (found.interval, found.p) == (None, None)
+    assert "function of the task's own" in found.reason
+
+
+# --- clusters --------------------------------------------------------------------------------------------------------
+
+
+def test_clusters_are_one_draw_where_asked(tmp_path: Path) -> None:
+    """Passages that win as a whole: three of three, p = ½ · 2/2³ = 1/8."""
+    runs = two_runs(tmp_path, [0] * 6, [1, 1, 1, 1, 1, 1], passage=list("aabbcc"))
+    found = row(compare(runs, cluster_by="passage"))
+    assert (found.clusters, found.n, found.p) == (3, 6, pytest.approx(0.125))
+    assert row(compare(runs)).p == pytest.approx(1 / 64)
+
+
+def test_clusters_are_one_draw_where_the_task_says_so(tmp_path: Path) -> None:
+    rows = [{"passage": each} for each in "aabbcc"]
+    folder = write_tasks(tmp_path / "tasks", {"t": rows}, MEAN + "cluster_by: passage\n")
+    runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [0] * 6), ("b", [1] * 6))]
+    assert row(compare(runs)).clusters == 3
+
+
+def test_a_column_that_no_document_has_is_refused(tmp_path: Path) -> None:
+    runs = two_runs(tmp_path, [0, 1], [1, 1], passage=["a", "b"])
+    with pytest.raises(AssayError, match="no document has a column 'pasage' — did you mean 'passage'"):
+        compare(runs, cluster_by="pasage")
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def grouped(tmp_path: Path, group: str = GROUP) -> list[Path]:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4, "u": [{}] * 8}, group=group)
+    first = {"t": [1, 1, 0, 0], "u": [1, 1, 1, 1, 0, 0, 0, 0]}
+    second = {"t": [1, 0, 0, 0], "u": [1, 1, 1, 1, 1, 1, 0, 0]}
+    options = {"tasks": ["g"]}
+    return [make_run(folder, tmp_path / n, s, **options) for n, s in (("a", first), ("b", second))]
+
+
+def test_a_group_is_compared_by_what_its_tasks_contribute(tmp_path: Path) -> None:
+    """Alike: (0.25 + 0.75)/2 - (0.5 + 0.5)/2 = 0; by size: 7/12 - 6/12, one lost and two won, mid-p 2 · 4/8 - 3/8 = 5/8."""
+    found = row(compare(grouped(tmp_path)), "g")
+    assert (found.difference, found.p, found.wins, found.losses, found.n) == (0.0, 1.0, 2, 1, 12)
+    variance = (np.var([0, -1, 0, 0], ddof=1) / 4 + np.var([0] * 4 + [1, 1, 0, 0], ddof=1) / 8) / 4
+    assert found.stderr == pytest.approx(math.sqrt(variance))
+    by_size = row(compare(grouped(tmp_path / "by_size", GROUP.replace("false", "true"))), "g")
+    assert (by_size.difference, by_size.p, by_size.test) == (pytest.approx(1 / 12), pytest.approx(0.625), "McNemar")
+
+
+def test_a_harmonic_mean_is_compared_by_its_derivatives(tmp_path: Path) -> None:
+    """2/(1/t + 1/u): by t it is h²/(2 t²)."""
+    found = row(compare(grouped(tmp_path, GROUP.replace("aggregation: mean", "aggregation: harmonic_mean"))), "g")
+    assert found.difference == pytest.approx(2 / (4 + 4 / 3) - 0.5)
+    assert found.stderr is not None and found.stderr > 0
+
+
+def test_a_group_without_an_error_says_why(tmp_path: Path) -> None:
+    found = row(compare(grouped(tmp_path, GROUP.replace("aggregation: mean", "aggregation: min"))), "g")
+    assert (found.difference, found.interval) == (-0.25, None)
+    assert "least" in found.reason
+
+
+def test_a_run_from_before_groups_noted_their_members_says_what_helps(tmp_path: Path) -> None:
+    runs = grouped(tmp_path)
+    results = json.loads((runs[1] / "results.json").read_text())
+    del results["assay"]["groups"]["g"]["rows"]["x,none"]["of"]
+    (runs[1] / "results.json").write_text(json.dumps(results))
+    found = row(compare(runs), "g")
+    assert (found.difference, found.interval) == (0.0, None)
+    assert "`assay score RUN` notes it" in found.reason
+    again = score([runs[1]]).folder
+    assert row(compare([runs[0], again]), "g").interval is not None
+
+
+def test_a_mean_of_groups_is_taken_over_the_documents_that_both_runs_have(tmp_path: Path) -> None:
+    """By size, on two of t's four and all of u's eight: (1 + 6)/... - (2 + 4)/..., over ten documents."""
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4, "u": [{}] * 8}, group=GROUP.replace("false", "true"))
+    first = {"t": [1, 1, 0, 0], "u": [1, 1, 1, 1, 0, 0, 0, 0]}
+    second = {"t": [1, 0, 0, 0], "u": [1, 1, 1, 1, 1, 1, 0, 0]}
+    a = make_run(folder, tmp_path / "a", first, tasks=["g"])
+    b = make_run(folder, tmp_path / "b", second, tasks=["g"], samples={"t": [0, 1], "u": list(range(8))})
+    found = compare([a, b])
+    assert (row(found, "g").a, row(found, "g").b) == (pytest.approx(6 / 10), pytest.approx(7 / 10))
+    assert (row(found).n, row(found).only_a) == (2, 2)
+    assert any("2 documents are in both runs, 2 only there" in note for note in found.notes)
+    assert found.attributions[0].first == "data"
+
+
+# --- several runs, several tests -----------------------------------------------------------------------------------
+
+
+def test_several_runs_are_each_compared_with_the_first_and_corrected_together(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10})
+    scores = (A, B, [0] * 10)
+    runs = [make_run(folder, tmp_path / name, {"t": s}) for name, s in zip("abc", scores, strict=True)]
+    found = compare(runs)
+    assert [each.run for each in found.rows] == [1, 2]
+    # mid-p of 0 in 7: 1/128; of two tests the smaller counts double
+    assert (row(found, run=2).p, row(found, run=2).p_holm) == (pytest.approx(1 / 128), pytest.approx(2 / 128))
+    assert row(found).p_holm == pytest.approx(0.375)
+    assert [run.label for run in found.runs] == ["a", "b", "c"]
+
+
+def test_rows_are_chosen_by_task_group_and_metric(tmp_path: Path) -> None:
+    runs = grouped(tmp_path)
+    assert [each.name for each in compare(runs, tasks=["u"]).rows] == ["u"]
+    assert [each.name for each in compare(runs, tasks=["g"]).rows] == ["g", "t", "u"]
+    with pytest.raises(AssayError, match="no shared task or group is called 'gg'"):
+        compare(runs, tasks=["gg"])
+    with pytest.raises(AssayError, match="no shared metric is called 'y'"):
+        compare(runs, metrics=["y"])
+
+
+# --- documents and prompts -----------------------------------------------------------------------------------------
+
+
+def test_other_prompts_are_refused_unless_allowed(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10})
+    a = make_run(folder, tmp_path / "a", {"t": A})
+    text = (folder / "t.yaml").read_text()
+    (folder / "t.yaml").write_text(text.replace("doc_to_text: n", 'doc_to_text: "Now: {{n}}"'))
+    b = make_run(folder, tmp_path / "b", {"t": B})
+    with pytest.raises(
+        AssayError, match=r"task 't': the prompts of 10 of 10 documents differ.*--allow_different_prompts"
+    ):
+        compare([a, b])
+    found = compare([a, b], allow_different_prompts=True)
+    assert row(found).difference == pytest.approx(-0.2)
+    assert found.attributions[0].first == "prompt"
+    assert any(
+        (each.stage, each.what, each.b) == ("prompt", "doc_to_text", "Now: {{n}}")
+        for each in found.attributions[0].differences
+    )
+
+
+def test_data_that_grew_are_paired_by_what_documents_say(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10})
+    a = make_run(folder, tmp_path / "a", {"t": A})
+    lines = (folder / "t.jsonl").read_text().splitlines(keepends=True)
+    (folder / "t.jsonl").write_text("".join(['{"n": "t 10"}\n', *lines]))
+    b = make_run(folder, tmp_path / "b", {"t": [*B, 1]})
+    found = compare([a, b])
+    assert (row(found).n, row(found).only_b, row(found).difference) == (10, 1, pytest.approx(-0.2))
+    assert any("paired by what documents say" in note for note in found.notes)
+    assert found.attributions[0].first == "data"
+
+
+def test_documents_that_failed_in_one_run_are_left_out_of_both(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10})
+    a = make_run(folder, tmp_path / "a", {"t": A})
+    b = make_run(folder, tmp_path / "b", {"t": ["broken", *B[1:]]})  # type: ignore[list-item]
+    found = compare([a, b])
+    assert (row(found).n, row(found).only_a, row(found).a) == (9, 1, pytest.approx(6 / 9))
+    assert any("the run is incomplete" in note for note in found.notes)
+
+
+# --- what runs differ in -------------------------------------------------------------------------------------------
+
+
+def test_another_model_is_where_runs_begin_to_differ(tmp_path: Path) -> None:
+    [found] = compare(two_runs(tmp_path, A, B)).attributions
+    assert (found.first, [each.stage for each in found.differences]) == ("model", ["model"])
+
+
+def test_other_sampling_comes_before_the_model(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10})
+    a = make_run(folder, tmp_path / "a", {"t": A})
+    b = make_run(folder, tmp_path / "b", {"t": B}, gen_kwargs="temperature=0.5,do_sample=true")
+    found = compare([a, b]).attributions[0]
+    assert found.first == "sampling"
+    assert "model" in {each.stage for each in found.differences}
+
+
+def test_a_scoring_of_a_run_differs_from_it_by_its_filter(tmp_path: Path) -> None:
+    answers, golds = ["a.", "b", "c"], ["a", "b", "d"]
+    generate(tmp_path / "tasks", answers, golds, output_path=str(tmp_path / "a"))
+    scored = score([tmp_path / "a"], Wanted(filters=["none=regex:([a-z])"])).folder
+    found = compare([tmp_path / "a", scored], flips=3)
+    assert row(found, metric="exact_match").difference == pytest.approx(1 / 3)
+    assert found.attributions[0].first == "filter"
+    [flip] = found.flips
+    assert (flip.doc_id, flip.answer_a, flip.answer_b, flip.target, flip.is_loss) == (0, "a.", "a", "a", False)
+    assert [run.label for run in found.runs] == ["a", "001"]
+
+
+def test_flips_of_choices_name_the_likeliest_one(tmp_path: Path) -> None:
+    for name, lls in (("a", [[-1.0, -2.0], [-1.0, -2.0]]), ("b", [[-3.0, -2.0], [-1.0, -2.0]])):
+        choose(tmp_path / "tasks", lls, [0, 0], ["yes", "no"], output_path=str(tmp_path / name))
+    [flip] = [each for each in compare([tmp_path / "a", tmp_path / "b"], flips=5).flips if each.metric == "acc"]
+    assert (flip.doc_id, flip.answer_a, flip.answer_b, flip.target, flip.is_loss) == (0, "yes", "no", "yes", True)
+
+
+def test_a_real_model_with_fewer_examples_is_asked_in_other_words(tmp_path: Path) -> None:
+    runs = [tmp_path / "three", tmp_path / "none"]
+    for output, shots in zip(runs, (3, 0), strict=True):
+        options = {"limit": 12, "num_fewshot": shots, "log_samples": False, "output_path": str(output)}
+        simple_evaluate("embedded", tasks=["first_steps_arithmetic"], **options)
+    with pytest.raises(AssayError, match="the prompts of 12 of 12 documents differ"):
+        compare(runs)
+    found = compare(runs, allow_different_prompts=True, gates=["acc > -100pp"])
+    names = {each.name for each in found.rows}
+    assert {"first_steps_arithmetic", "first_steps_sums", "first_steps_larger"} <= names
+    assert all(each.interval is not None for each in found.rows)
+    told = {(each.what, each.a, each.b) for each in found.attributions[0].differences if each.stage == "prompt"}
+    assert (found.attributions[0].first, found.decision) == ("prompt", "pass")
+    assert ("num_fewshot", "3", "0") in told
+
+
+# --- what cannot be compared ---------------------------------------------------------------------------------------
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    first, _ = two_runs(tmp_path, A, B)
+    with pytest.raises(AssayError, match="the folder holds no run"):
+        compare([first, tmp_path])
+
+
+def test_a_run_that_has_not_ended_is_refused(tmp_path: Path) -> None:
+    first, second = two_runs(tmp_path, A, B)
+    (second / "results.json").unlink()
+    edit(second / "manifest.json", status="running")
+    with pytest.raises(AssayError, match=r"has not come to its end \(status: running\)"):
+        compare([first, second])
+
+
+def test_a_run_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    first, second = two_runs(tmp_path, A, B)
+    edit(second / "manifest.json", format=2)
+    with pytest.raises(AssayError, match="format 2, and 1 is known here"):
+        compare([first, second])
+
+
+def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
+    first, _ = two_runs(tmp_path, A, B)
+    with pytest.raises(AssayError, match="the same run is named twice"):
+        compare([first, first / ".." / "a"])
+    with pytest.raises(AssayError, match="takes two runs or more"):
+        compare([first])
+
+
+def test_runs_without_a_common_task_are_refused(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 2, "u": [{}] * 2})
+    runs = [make_run(folder, tmp_path / name, {task: [0, 1]}) for name, task in (("a", "t"), ("b", "u"))]
+    with pytest.raises(AssayError, match="the runs share no task: t there, u here"):
+        compare(runs)
+
+
+def test_samples_that_are_gone_are_told(tmp_path: Path) -> None:
+    runs = grouped(tmp_path)
+    (runs[1] / "samples/u.parquet").unlink()
+    found = compare(runs)
+    assert {each.name for each in found.rows} == {"g", "t"}
+    assert row(found, "g").interval is None
+    assert any(note.startswith("u: its samples are not in") for note in found.notes)

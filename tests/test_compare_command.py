@@ -1,0 +1,260 @@
+"""`assay compare` and `assay plan` as they are used: gates, exit codes, formats, and what is not accepted."""
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from statsmodels.stats.power import NormalIndPower
+
+from assay import simple_evaluate
+from assay.cli import main
+from assay.errors import AssayError
+from assay.models import Scripted
+from assay.report.compare import compare
+from assay.report.comparison_text import summary
+from assay.report.gates import parse_gate
+from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
+from small_runs import SEVERAL
+
+WORSE = [1] * 60 + [0] * 40
+BETTER = [1] * 90 + [0] * 10
+"""Thirty of a hundred documents won, none lost: one-sided 95 % bounds of 30/101 ± 1.645 · √(21.2 + 1)/101."""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[str]:
+    return [str(each) for each in two_runs(tmp_path, WORSE, BETTER)]
+
+
+def bounds() -> tuple[float, float]:
+    half = 1.644854 * math.sqrt((30 - 9) * 100 / 99 / 100**2 + 1 / 100**2) * 100 / 101
+    return 30 / 101 - half, 30 / 101 + half
+
+
+# --- gates -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gate", "code", "decision"),
+    [
+        ("x > -0.5pp", 0, "pass"),
+        ("x >= 20pp", 0, "pass"),
+        ("t/x > 0.2", 0, "pass"),
+        ("x > 30pp", 2, "inconclusive"),
+        ("x > 50pp", 1, "fail"),
+        ("x < 50pp", 0, "pass"),
+        ("x <= 10pp", 1, "fail"),
+        ("x > 30% rel", 0, "pass"),
+        ("x > 0.5rel", 2, "inconclusive"),
+        ("x > 90%rel", 1, "fail"),
+    ],
+)
+def test_a_gate_decides_by_the_one_sided_bound(
+    gate: str, code: int, decision: str, runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *runs, "--gate", gate, "--format", "json"]) == code
+    found = json.loads(capsys.readouterr().out)
+    assert found["decision"] == decision
+    assert found["gates"][0]["decision"] == decision
+
+
+def test_the_bound_that_decides_is_told(runs: list[str]) -> None:
+    [passed] = compare([Path(run) for run in runs], gates=["x > -0.5pp"]).verdicts
+    [failed] = compare([Path(run) for run in runs], gates=["x > 50pp"]).verdicts
+    assert (passed.bound, failed.bound) == (pytest.approx(bounds()[0], rel=1e-6), pytest.approx(bounds()[1], rel=1e-6))
+
+
+def test_the_worst_of_several_gates_counts(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *runs, "--gate", "x > 0pp", "--gate", "x > 30pp"]) == 2
+    assert main(["compare", *runs, "--gate", "x > 0pp", "--gate", "x > 30pp", "--gate", "x > 50pp"]) == 1
+    assert "FAIL: b against a" in capsys.readouterr().out
+
+
+def test_runs_that_agree_pass_a_gate_that_allows_a_little(tmp_path: Path) -> None:
+    scores = [0.25, 0.5, 0.75, 1.5]
+    found = compare(_twins(tmp_path, scores), gates=["x > -0.5pp"])
+    assert found.decision == "pass"
+    assert found.verdicts[0].reason == "all documents differ alike"
+
+
+def _twins(tmp_path: Path, scores: list[float]) -> list[Path]:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * len(scores)})
+    return [make_run(folder, tmp_path / name, {"t": scores}) for name in "ab"]
+
+
+def test_a_gate_without_a_name_means_what_stands_at_the_top(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4, "u": [{}] * 4}, group=GROUP)
+    scores = {"t": [1, 0, 1, 0], "u": [1, 1, 0, 0]}
+    made = [make_run(folder, tmp_path / name, scores, tasks=["g"]) for name in "ab"]
+    assert [each.name for each in compare(made, gates=["x > -1pp"]).verdicts] == ["g"]
+    assert [each.name for each in compare(made, gates=["*/x > -1pp"]).verdicts] == ["g", "t", "u"]
+
+
+@pytest.mark.parametrize(
+    ("gate", "said"),
+    [
+        ("x", "'x' is no gate"),
+        ("x > much", "is no gate"),
+        ("x > -1%", "does not say of what it is a percentage"),
+        ("xx > -1pp", "no shared metric is called 'xx' — did you mean 'x'?"),
+        ("tt/x > -1pp", "no shared task or group with 'x' is called 'tt' — did you mean 't'?"),
+        ("x,strict > -1pp", "no shared metric is called 'x,strict'"),
+    ],
+)
+def test_a_gate_that_means_nothing_is_refused(
+    gate: str, said: str, runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *runs, "--gate", gate]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_gate_is_read_with_its_filter_and_unit() -> None:
+    gate = parse_gate(" a/b/exact_match,strict >= −2.5% rel ")
+    assert (gate.name, gate.metric, gate.filter, gate.sign) == ("a/b", "exact_match", "strict", ">=")
+    assert (gate.threshold, gate.relative) == (-0.025, True)
+
+
+# --- what is said ----------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_has_eight_lines_at_most(tmp_path: Path) -> None:
+    tasks = {name: [{}] * 6 for name in "tuvwyz"}
+    folder = write_tasks(tmp_path / "tasks", tasks)
+    scores = [{name: [number] * 6 for name in tasks} for number in (1, 0)]
+    made = [make_run(folder, tmp_path / name, each) for name, each in zip("ab", scores, strict=True)]
+    text = summary(compare(made, gates=["*/x > -0.5pp", "x > -100pp"]))
+    assert len(text.splitlines()) <= 8
+    assert text.startswith("FAIL: b against a\n✗ */x > -0.5pp: t -100.00pp")
+    assert "6 worse" in text
+    assert "further gates" in text
+    assert "differs first in: model" in text
+
+
+def test_the_table_shows_both_numbers_their_difference_and_why(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *runs, "--flips", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "|0.6000|0.9000|+0.3000|" in said
+    assert "|30/0/70 " in said
+    assert "b: differs first in: model" in said
+    assert "better t · document 60 · x 0 → 1" in said
+
+
+def test_csv_has_a_line_for_every_row(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    main(["compare", *runs, "--format", "csv"])
+    [row] = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["name"], row["metric"], row["n"], row["wins"], row["verdict"]) == ("t", "x", "100", "30", "better")
+    assert float(row["low"]) < 0.3 < float(row["high"])
+
+
+def test_json_is_the_whole_comparison(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    main(["compare", *runs, "--format", "json"])
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"decision", "level", "power", "runs", "rows", "attributions", "gates", "flips", "notes"}
+    assert found["decision"] is None
+    assert found["attributions"][0]["first"] == "model"
+
+
+@pytest.mark.parametrize(("option", "value"), [("--level", "0"), ("--power", "1.2")])
+def test_a_level_that_is_none_is_refused(
+    option: str, value: str, runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *runs, option, value]) == 2
+    assert f"{option}: " in capsys.readouterr().err
+
+
+# --- assay plan --------------------------------------------------------------------------------------------------------
+
+
+def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, dict[str, object]]:
+    assert main(["plan", *arguments, "--format", "json"]) == 0
+    return {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+
+
+def needed(variance: float, effect: float, power: float = 0.8, alpha: float = 0.05) -> int:
+    return math.ceil(NormalIndPower().solve_power(effect / math.sqrt(variance), alpha=alpha, power=power, ratio=0))
+
+
+def test_without_a_run_the_worst_case_is_planned_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rates of ½ with a correlation of ½: a difference has the variance 2 · ¼ · ½."""
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 40, "u": [{}] * 20}, group=GROUP)
+    found = planned(capsys, "g", "--mde", "5pp", "--include_path", str(folder), "--no_defaults")
+    assert {name: row["documents"] for name, row in found.items()} == {"g": 60, "t": 40, "u": 20}
+    assert {row["needed"] for row in found.values()} == {needed(0.25, 0.05)}
+    assert found["t"]["enough"] is False
+    other = planned(capsys, "t", "--mde", "5pp", "--include_path", str(folder), "--no_defaults", "--correlation", "0.8")
+    assert other["t"]["needed"] == needed(0.1, 0.05)
+
+
+def test_with_a_run_its_spread_is_planned_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scores = np.random.default_rng(1).normal(0, 2, 50).round(3).tolist()
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 50})
+    baseline = make_run(folder, tmp_path / "a", {"t": scores})
+    found = planned(capsys, "--mde", "0.5", "--baseline", str(baseline), "--power", "0.9", "--alpha", "0.01")["t"]
+    assert found["needed"] == needed(float(np.var(scores, ddof=1)), 0.5, 0.9, 0.01)
+
+
+def test_with_two_runs_their_differences_are_planned_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(2)
+    a = random.normal(0, 2, 50)
+    b = a + random.normal(0, 0.5, 50)
+    paths = two_runs(tmp_path, a.tolist(), b.tolist())
+    found = planned(capsys, "--mde", "0.1", "--baseline", *map(str, paths))["t"]
+    assert found["needed"] == needed(float(np.var(b - a, ddof=1)), 0.1)
+
+
+def test_repeats_mend_the_spread_of_answers_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Twenty documents answered rightly in one of two answers: all spread is within them, 2 · ½ for a difference."""
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 20}, MEAN + SEVERAL + "repeats: 2\n")
+    model = Scripted(generate=lambda prompt, params, repeat: str(repeat), identity="coin")
+    yaml = (folder / "t.yaml").read_text().replace("process_results: !function helper.values\n", "")
+    yaml = yaml.replace(
+        MEAN,
+        "metric_list: [{metric: exact_match}]\nfilter_list: [{name: all, filter: [{function: take_first_k, k: 2}]}]\n",
+    )
+    (folder / "t.yaml").write_text(yaml.replace("doc_to_target: n", 'doc_to_target: "1"'))
+    options = {"include_path": str(folder), "include_defaults": False, "output_path": str(tmp_path / "a")}
+    simple_evaluate(model, tasks=["t"], **options)
+    found = planned(capsys, "--mde", "10pp", "--baseline", str(tmp_path / "a"))["t"]
+    assert found["spread"] == {"documents": 0.0, "answers": 1.0}
+    assert found["needed"] == needed(1.0, 0.1)
+    assert found["repeats_needed"] == math.ceil(needed(1.0, 0.1) / 20)
+    assert planned(capsys, "--mde", "10pp", "--repeats", "4", "--baseline", str(tmp_path / "a"))["t"][
+        "needed"
+    ] == needed(0.25, 0.1)
+
+
+def test_a_task_with_too_few_documents_says_what_it_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 40})
+    assert main(["plan", "t", "--mde", "1pp", "--include_path", str(folder), "--no_defaults"]) == 0
+    said = capsys.readouterr().out
+    expected = (1.959964 + 0.841621) * math.sqrt(0.25 / 40) * 100
+    assert f"too few documents in 1 of 1; t finds {expected:.1f}pp at best" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--mde", "1pp"], "no task is named"),
+        (["t", "--mde", "much"], "'much' is no difference"),
+        (["t", "--mde", "0pp"], "'0pp' is no difference"),
+        (["t", "--mde", "1pp", "--power", "2"], "--power: lies between 0 and 1"),
+        (["t", "--mde", "1pp", "--repeats", "0"], "--repeats: is 1 or more"),
+        (["t", "--mde", "1pp", "--baseline", "nowhere"], "the folder holds no run"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_metric_that_the_run_has_not_is_refused(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--mde", "1pp", "--baseline", runs[0], "--metric", "acc"]) == 2
+    assert "no metric of these is called 'acc'" in capsys.readouterr().err
+    with pytest.raises(AssayError):
+        compare([Path(runs[0])])

@@ -1,0 +1,333 @@
+"""Runs from elsewhere: lm-eval's files, Inspect's logs, several runs as one; with groups over all of them."""
+
+import json
+import math
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import run_world
+from assay import Wanted, score
+from assay.errors import AssayError
+from assay.exchange.archive import write_archive
+from assay.exchange.formats import export, import_runs
+from assay.exchange.inspect_file import member, read_log, with_attachments
+from assay.report.compare import compare
+from conftest import Write
+from exchange_world import HERE, INSPECT, LOGGED, TASKS
+from run_world import ACC, EXACT_MATCH, Asked
+
+
+@pytest.fixture(scope="session")
+def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The definitions of the tasks that lm-eval ran."""
+    folder = tmp_path_factory.mktemp("synthetic")
+    subprocess.run([sys.executable, str(HERE.parent / "bench/make_benchmark.py"), str(folder)], check=True)
+    return folder / "tasks"
+
+
+def values(results: Any, task: str) -> dict[str, float]:
+    return {key: value for key, value in results["results"][task].items() if "," in key and "_stderr" not in key}
+
+
+@pytest.mark.parametrize("name", LOGGED)
+def test_lm_evals_files_become_a_run_that_is_scored_again_to_the_same_numbers(
+    name: str, synthetic: Path, tmp_path: Path
+) -> None:
+    [theirs] = [json.loads(path.read_text()) for path in (HERE / "logged" / name).glob("results_*.json")]
+    brought = import_runs([HERE / "logged" / name], tmp_path / "run")
+    assert brought["results"].keys() == theirs["results"].keys()
+    for task in theirs["results"]:
+        assert values(brought, task) == pytest.approx(values(theirs, task), rel=1e-12)
+    again = score(tmp_path / "run", Wanted(include_path=[str(synthetic)], compat="lm-eval"))
+    assert again.results["results"].keys() == theirs["results"].keys()
+    for task in theirs["results"]:
+        assert values(again.results, task) == pytest.approx(values(theirs, task), rel=1e-12)
+    assert again.results["assay"]["scored"]["changed"] == {}
+
+
+def test_numbers_that_are_means_of_documents_have_intervals_and_lm_evals_errors(tmp_path: Path) -> None:
+    brought = import_runs([HERE / "logged/synth_wino"], tmp_path / "run")
+    row = brought["assay"]["tasks"]["synth_wino"]["rows"]["acc,none"]
+    assert row["value"] == pytest.approx(1 / 3)
+    assert row["stderr"] == pytest.approx(1 / 3)  # √(2/9 / 2), of three documents
+    assert 0 < row["interval"][0] < 1 / 3 < row["interval"][1] < 1
+
+
+def test_a_group_of_lm_evals_keeps_its_number(tmp_path: Path) -> None:
+    brought = import_runs([HERE / "logged/synth_mmlu5"], tmp_path / "run")
+    [theirs] = [json.loads(path.read_text()) for path in (HERE / "logged/synth_mmlu5").glob("results_*.json")]
+    [group] = brought["groups"]
+    assert values(brought, group) == pytest.approx(values(theirs, group))
+    assert len(brought["group_subtasks"][group]) == 5
+
+
+def test_samples_of_an_imported_run_are_shown_like_any_others(run_assay: Any, tmp_path: Path) -> None:
+    [samples] = (HERE / "logged/synth_lambada").glob("samples_*")
+    ended = run_assay("import", samples, "-o", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    assert "synth_lambada" in ended.stdout
+    shown = run_assay("samples", tmp_path / "run", "-n", "1")
+    assert shown.returncode == 0, shown.stderr
+    assert "perplexity,none" in shown.stdout
+
+
+SUMS = {"a": (1.0, [1, 1]), "b": (0.5, [1, 0]), "c": (0.5, [0, 1])}
+"""What each sample of the log scores, and its epochs: tools/make_inspect_logs.py says which answers are right."""
+
+
+def test_a_log_of_inspects_becomes_a_run_with_its_numbers(tmp_path: Path) -> None:
+    found = import_runs([INSPECT / "sums.eval"], tmp_path / "run")
+    row = found["results"]["sums"]
+    assert row["accuracy,match"] == pytest.approx(2 / 3)
+    assert row["accuracy_stderr,match"] == pytest.approx(1 / 6)  # deviation √(1/12) of three, over √3
+    assert row["short,manners"] == pytest.approx(5 / 6)
+    assert row["polite,manners"] == 0.5
+    account = found["assay"]["tasks"]["sums"]
+    assert (account["documents"], account["scored"], account["failed"]) == (4, 3, 1)
+    assert account["reasons"] == {"ValueError('nothing can be asked about this')": 1}
+    assert found["assay"]["status"] == "incomplete"
+    rows = pq.read_table(tmp_path / "run/samples/sums.parquet").to_pylist()
+    for number, (value, epochs) in enumerate(SUMS.values()):
+        scores = json.loads(rows[number]["scores"])
+        assert (scores["accuracy,match"], scores["accuracy,match,repeats"]) == (value, epochs)
+    assert json.loads(rows[2]["responses"]) == [["It is 54", "56"]]
+    assert json.loads(rows[2]["doc"])["level"] == "hard"
+
+
+def test_choices_of_inspects_have_their_right_one(tmp_path: Path) -> None:
+    found = import_runs([INSPECT / "colours.eval"], tmp_path / "run")
+    assert found["results"]["colours"]["accuracy,choice"] == pytest.approx(1 / 3)
+    rows = pq.read_table(tmp_path / "run/samples/colours.parquet").to_pylist()
+    assert [json.loads(row["gold"]) for row in rows] == [0, 1, 0]
+    assert json.loads(rows[0]["choices"]) == ["green", "red"]
+    assert "green" in rows[0]["prompt"]  # what the solver made of the question
+
+
+def test_epochs_that_are_put_together_in_two_ways_have_two_numbers(tmp_path: Path) -> None:
+    """Right are 1 and 0, 1 and 1, 0 and 0 of three samples; another scorer leaves the first of them out."""
+    found = import_runs([INSPECT / "talks.eval"], tmp_path / "run")
+    row, rows = found["results"]["talks"], found["assay"]["tasks"]["talks"]["rows"]
+    assert (row["accuracy,match"], row["accuracy_at_least_1,match"]) == (0.5, pytest.approx(2 / 3))
+    assert rows["accuracy_at_least_1,match"]["stderr"] == pytest.approx(1 / 3)
+    assert rows["mean,left_out"]["value"] == 2 and rows["mean,left_out"]["n"] == 2
+    assert rows["std,left_out"]["value"] == 0 and rows["std,left_out"]["stderr"] is None
+    samples = run_world.samples(tmp_path / "run", "talks")
+    assert samples[0]["prompt"] == "[system]\nBe brief.\n\n[user]\n1+1="
+    assert json.loads(samples[1]["target"]) == ["4", "four"]
+
+
+def as_json(source: Path, target: Path) -> Path:
+    """The log as Inspect's other format has it: one JSON text."""
+    log = read_log(source)
+    samples = [epoch for epochs in log.samples() for epoch in epochs]
+    target.write_text(json.dumps({**log.header, "samples": samples, "reductions": log.reductions}))
+    return target
+
+
+def test_a_log_is_read_however_it_is_packed(tmp_path: Path) -> None:
+    with zipfile.ZipFile(INSPECT / "sums.eval") as file:
+        packed = {name: member(file, name) for name in file.namelist()}
+        assert {about.compress_type for about in file.infolist()} == {93}  # zstd, which Inspect writes
+    write_archive(tmp_path / "sums.eval", packed.items())
+    as_json(INSPECT / "sums.eval", tmp_path / "sums.json")
+    first = import_runs([INSPECT / "sums.eval"], tmp_path / "a")
+    for name in ("sums.eval", "sums.json"):
+        assert import_runs([tmp_path / name], tmp_path / f"run-{name}")["assay"] == first["assay"]
+
+
+def test_texts_that_stand_apart_in_a_log_are_put_in_their_place() -> None:
+    sample = {
+        "input": "attachment://x",
+        "messages": [{"content": "attachment://y"}],
+        "attachments": {"x": "long", "y": "longer"},
+    }
+    assert with_attachments(sample) == {**sample, "input": "long", "messages": [{"content": "longer"}]}
+
+
+def test_a_run_goes_to_inspect_and_back_without_a_loss(write: Write, output: Path, tmp_path: Path) -> None:
+    folder = write({**run_world.FILES, **TASKS})
+    run_world.run(Asked(failing={"3*3="}), folder, output)
+    back = import_runs(export(output, "inspect", tmp_path / "logs"), tmp_path / "back")
+    assert values(back, "sums") == values(run_world.results(output), "sums")
+    ours, theirs = run_world.results(output)["assay"]["tasks"], json.loads(json.dumps(back["assay"]["tasks"]))
+    for task in ("sums", "colours"):
+        assert theirs[task]["rows"] == ours[task]["rows"]
+        assert theirs[task]["failed"] == ours[task]["failed"]
+        assert run_world.samples(tmp_path / "back", task) == run_world.samples(output, task)
+    again = score(tmp_path / "back", Wanted(include_path=[str(folder)]))
+    assert again.results["assay"]["scored"]["changed"] == {}
+
+
+def test_an_imported_run_is_compared_with_one_of_ours(tasks: Path, output: Path, tmp_path: Path) -> None:
+    """Out to lm-eval and in again: the documents are found by what they say, and nothing has changed."""
+    run_world.run(Asked(), tasks, output)
+    export(output, "lm-eval", tmp_path / "out")
+    import_runs([tmp_path / "out"], tmp_path / "back")
+    found = compare([output, tmp_path / "back"])
+    assert {(row.name, row.n, row.difference, row.wins, row.losses) for row in found.rows} == {
+        ("sums", 5, 0, 0, 0), ("colours", 4, 0, 0, 0),
+    }  # fmt: skip
+
+
+GROUP = """
+group: both
+task: [sums, colours]
+aggregate_metric_list:
+  - {metric: accuracy, filter_list: {sums: match, colours: choice}}
+"""
+
+
+def test_imported_results_join_a_group(tmp_path: Path) -> None:
+    (tmp_path / "both.yaml").write_text(GROUP)
+    logs = [INSPECT / "sums.eval", INSPECT / "colours.eval"]
+    found = import_runs(logs, tmp_path / "run", groups=[tmp_path / "both.yaml"])
+    row = found["groups"]["both"]
+    assert row["accuracy,match+choice"] == pytest.approx(0.5)  # (3 · 2/3 + 3 · 1/3) / 6
+    assert row["accuracy_stderr,match+choice"] == pytest.approx(math.sqrt((1 / 6) ** 2 + (1 / 3) ** 2) / 2)
+    assert found["group_subtasks"]["both"] == ["sums", "colours"]
+
+
+def test_a_run_of_ours_and_a_log_of_inspects_join_one_tree(tasks: Path, output: Path, tmp_path: Path) -> None:
+    group = tasks / "ours.yaml"
+    group.write_text("group: ours\ntask: [colours]\naggregate_metric_list: [{metric: acc}]\n")
+    run_world.run(Asked(), tasks, output, tasks=["ours"])
+    (tmp_path / "all.yaml").write_text(
+        "group: all\ntask: [ours, sums]\naggregate_metric_list:\n"
+        "  - {metric: acc, name: worst, aggregation: min, missing: skip}\n"
+        "  - {metric: accuracy, filter_list: match, missing: skip}\n"
+    )
+    found = import_runs([output, INSPECT / "sums.eval"], tmp_path / "joined", groups=[tmp_path / "all.yaml"])
+    assert found["groups"]["ours"]["acc,none"] == ACC
+    assert found["groups"]["all"]["worst,none"] == ACC
+    assert found["groups"]["all"]["accuracy,match"] == pytest.approx(2 / 3)
+    assert found["group_subtasks"] == {"all": ["ours", "sums"], "ours": ["colours"]}
+
+
+def test_a_run_that_is_brought_in_keeps_its_numbers(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    found = import_runs([output], tmp_path / "joined")
+    assert values(found, "sums") == {"exact_match,none": EXACT_MATCH}
+    rows = run_world.results(output)["assay"]["tasks"]
+    assert json.loads(json.dumps(found["assay"]["tasks"]["sums"]["rows"])) == rows["sums"]["rows"]
+
+
+def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
+    (tmp_path / "x.eval").write_text("no zip")
+    write_archive(tmp_path / "going.eval", [("_journal/start.json", b"{}")])
+    write_archive(tmp_path / "other.eval", [("header.json", b"[]")])
+    (tmp_path / "empty").mkdir()
+    wrong = {
+        "x.eval": "is no log of Inspect's",
+        "going.eval": "has not come to its end",
+        "other.eval": "is no log of Inspect's",
+        "empty": "there is nothing to import",
+        "nowhere": "there is no such file or folder",
+    }
+    for name, what in wrong.items():
+        with pytest.raises(AssayError, match=what):
+            import_runs([tmp_path / name], tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def ways(value: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to everything in a JSON value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [before, *(way for key, each in inner for way in ways(each, (*before, key)))]
+
+
+@pytest.fixture(scope="session")
+def whole_log(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    text: dict[str, Any] = json.loads(
+        as_json(INSPECT / "sums.eval", tmp_path_factory.mktemp("log") / "x.json").read_text()
+    )
+    return text
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_a_log_says_it_is_imported_or_refused(
+    whole_log: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Anything anywhere in a log: never an error of another kind, and nothing left behind where it is refused."""
+    folder = tmp_path_factory.mktemp("any")
+    log = json.loads(json.dumps(whole_log))
+    for _ in range(data.draw(st.integers(1, 3))):
+        *way, last = data.draw(st.sampled_from(ways(log)[1:]))
+        place = log
+        for step in way:
+            place = place[step]
+        place[last] = data.draw(anything)
+    (folder / "x.json").write_text(json.dumps(log))
+    try:
+        found = import_runs([folder / "x.json"], folder / "run")
+    except AssayError:
+        assert not (folder / "run").exists()
+    else:
+        assert len(found["assay"]["tasks"]) == 1
+        export(folder / "run", "parquet", folder / "out")
+
+
+def test_a_member_that_is_larger_than_it_says_is_not_unpacked(tmp_path: Path) -> None:
+    write_archive(tmp_path / "big.eval", [("header.json", b"{}")])
+    packed = bytearray((tmp_path / "big.eval").read_bytes())
+    place = packed.rindex(b"PK\x01\x02") + 24
+    packed[place : place + 4] = (2**31).to_bytes(4, "little")
+    (tmp_path / "big.eval").write_bytes(packed)
+    with pytest.raises(AssayError, match="which no sample is"):
+        import_runs([tmp_path / "big.eval"], tmp_path / "run")
+
+
+def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "again.eval").write_bytes((INSPECT / "sums.eval").read_bytes())
+    with pytest.raises(AssayError, match="several files hold a task of the same name: sums"):
+        import_runs([INSPECT / "sums.eval", tmp_path / "again.eval"], tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("group: g\ntask: [sumz]\n", "no task or group is called 'sumz' — did you mean 'sums'"),
+        ("group: g\ntask: [sums]\naggregate_metric_list: [{metric: accurcy}]\n", "accurcy"),
+        ("task: sums\n", "is no group"),
+        (
+            "group: g\ntask: [sums]\naggregate_metric_list: [{metric: accuracy, aggregation: !function a.b}]\n",
+            "cannot be used here",
+        ),
+    ],
+)
+def test_a_group_that_cannot_be_computed_is_refused(text: str, what: str, tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text(text)
+    with pytest.raises(AssayError, match=what):
+        import_runs([INSPECT / "sums.eval"], tmp_path / "run", groups=[tmp_path / "g.yaml"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_two_models_of_lm_evals_are_not_taken_for_one(tmp_path: Path) -> None:
+    for model in ("a", "b"):
+        (tmp_path / model).mkdir()
+        (tmp_path / model / "samples_t.jsonl").write_text("{}\n")
+    with pytest.raises(AssayError, match="several models lie below it"):
+        import_runs([tmp_path], tmp_path / "run")
+
+
+def test_another_run_is_not_overwritten(tmp_path: Path) -> None:
+    import_runs([INSPECT / "sums.eval"], tmp_path / "run")
+    import_runs([INSPECT / "sums.eval"], tmp_path / "run")  # the same once more
+    with pytest.raises(AssayError, match="the folder holds another run"):
+        import_runs([INSPECT / "colours.eval"], tmp_path / "run")
+    import_runs([INSPECT / "colours.eval"], tmp_path / "run", force=True)

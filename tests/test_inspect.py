@@ -1,0 +1,130 @@
+"""Inspect opens what we write for it: `make test-inspect` installs inspect_ai into an environment of its own and runs this."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import run_world
+from assay.exchange.formats import export, import_runs
+from exchange_world import INSPECT, TASKS
+from run_world import ACC, ACC_STDERR, COLOURS, EXACT_MATCH, EXACT_MATCH_STDERR, Asked
+
+PYTHON = os.environ.get("INSPECT_PYTHON", "")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="inspect_ai has an environment of its own: make test-inspect")
+
+READ = """
+import json, sys
+from inspect_ai.log import read_eval_log, read_eval_log_sample_summaries
+found = {}
+for path in sys.argv[1:]:
+    log = read_eval_log(path)
+    found[log.eval.task] = {
+        "status": log.status, "epochs": log.eval.config.epochs, "model": log.eval.model,
+        "samples": [{"id": s.id, "epoch": s.epoch, "target": s.target, "choices": s.choices, "said": s.output.completion,
+                     "error": s.error.message if s.error else None,
+                     "scores": {k: [v.value, v.answer] for k, v in (s.scores or {}).items()}} for s in log.samples],
+        "numbers": {s.name: {k: m.value for k, m in s.metrics.items()} for s in log.results.scores},
+        "summaries": [[s.id, s.epoch, s.completed] for s in read_eval_log_sample_summaries(path)],
+    }
+print(json.dumps(found))
+"""
+
+
+def read(paths: list[str]) -> dict[str, Any]:
+    ended = subprocess.run([PYTHON, "-c", READ, *paths], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+def test_inspect_reads_scores_ids_targets_and_failures_of_our_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(failing={"3*3="}), tasks, output)
+    found = read(export(output, "inspect", tmp_path / "logs"))
+    sums, colours = found["sums"], found["colours"]
+    assert [sample["id"] for sample in sums["samples"]] == [0, 1, 2, 3, 4]
+    assert [sample["scores"].get("exact_match") for sample in sums["samples"]] == [
+        [1, "2"], [1, "5"], [0, "4"], None, [0, "none"],
+    ]  # fmt: skip
+    assert "no answer to 3*3=" in sums["samples"][3]["error"]
+    assert sums["numbers"]["exact_match"]["exact_match"] == 0.5
+    assert colours["numbers"] == {"acc": {"acc": ACC, "stderr": pytest.approx(ACC_STDERR)}}
+    assert [sample["target"] for sample in colours["samples"]] == ["AB"[gold] for gold, *_ in COLOURS.values()]
+    assert colours["samples"][0]["choices"] == ["green", "red"]
+    assert colours["samples"][1]["said"] == " red"
+    assert colours["summaries"] == [[number, 1, True] for number in range(4)]
+
+
+def test_inspect_reads_repeats_as_epochs(write: Any, tmp_path: Path) -> None:
+    folder = write({**run_world.FILES, **TASKS})
+    run_world.run(Asked(), folder, tmp_path / "run", tasks=["sums"])
+    [found] = read(export(tmp_path / "run", "inspect", tmp_path / "logs")).values()
+    assert found["epochs"] == 2
+    assert {(sample["id"], sample["epoch"]) for sample in found["samples"]} == {
+        (n, e) for n in range(5) for e in (1, 2)
+    }
+    assert found["numbers"]["exact_match (first)"]["exact_match"] == EXACT_MATCH
+    assert found["numbers"]["exact_match (first)"]["stderr"] == pytest.approx(EXACT_MATCH_STDERR)
+
+
+def test_a_log_of_inspects_comes_back_from_us_with_its_numbers(tmp_path: Path) -> None:
+    import_runs([INSPECT / "sums.eval"], tmp_path / "run")
+    theirs, ours = (
+        read([str(INSPECT / "sums.eval")])["sums"],
+        read(export(tmp_path / "run", "inspect", tmp_path / "out"))["sums"],
+    )
+    assert ours["numbers"]["accuracy (match)"]["accuracy"] == theirs["numbers"]["match"]["accuracy"]
+    assert ours["numbers"]["accuracy (match)"]["stderr"] == pytest.approx(theirs["numbers"]["match"]["stderr"])
+    letters = {"C": 1, "I": 0}
+    told = {("abcd".index(s["id"]), s["epoch"]): s["scores"].get("match") for s in theirs["samples"]}
+    for sample in ours["samples"]:
+        known = told[sample["id"], sample["epoch"]]
+        assert sample["scores"].get("accuracy (match)") == (None if known is None else [letters[known[0]], known[1]])
+
+
+def test_inspects_commands_open_our_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    [first, _] = export(output, "inspect", tmp_path / "logs")
+    inspect = str(Path(PYTHON).with_name("inspect"))
+    dumped = subprocess.run([inspect, "log", "dump", first], capture_output=True, text=True, check=True)
+    assert json.loads(dumped.stdout)["eval"]["task"] == "sums"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        inspect,
+        "view",
+        "start",
+        "--log-dir",
+        str(tmp_path / "logs"),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        listed = json.loads(_answer(f"http://127.0.0.1:{port}/api/logs"))
+        assert {each["task"] for each in listed["files"]} == {"sums", "colours"}
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(timeout=20)
+
+
+def _answer(url: str) -> bytes:
+    for _ in range(60):
+        try:
+            with urllib.request.urlopen(url, timeout=5) as found:
+                content: bytes = found.read()
+                return content
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.5)
+    raise AssertionError(f"{url} does not answer")

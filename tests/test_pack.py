@@ -1,0 +1,200 @@
+"""One file of a run to hand on: whole, without secrets, without right answers where that is asked for."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import run_world
+from assay import Wanted, score, simple_evaluate
+from assay.errors import AssayError
+from assay.exchange.golds import TaskRemoval, sounds_like_gold, template_columns
+from assay.exchange.pack import pack
+from assay.models import Scripted
+from conftest import Write
+from run_world import SUMS, Asked
+
+
+def unpacked(path: Path, folder: Path) -> Path:
+    """The run in an archive, after looking at the names in it."""
+    with zipfile.ZipFile(path) as file:
+        for name in file.namelist():
+            assert not name.startswith("/") and ".." not in Path(name).parts and "\\" not in name
+        file.extractall(folder)
+    [run] = folder.iterdir()
+    return run
+
+
+def test_an_archive_holds_the_run_and_opens_like_it(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    score(output, Wanted(filters=["last=regex:(.)$"], tasks=["sums"]))
+    made = pack(output, tmp_path / "run.zip")
+    assert list(made.files) == [
+        "manifest.json", "packed.json", "results.json", "samples/colours.parquet", "samples/sums.parquet",
+        "scored/001/manifest.json", "scored/001/results.json", "scored/001/samples/sums.parquet",
+    ]  # fmt: skip
+    copies = ["samples_colours.jsonl", "samples_sums.jsonl"]
+    assert made.left == ["responses.jsonl", *copies, "scored/001/changes.jsonl"]
+    run = unpacked(tmp_path / "run.zip", tmp_path / "there")
+    assert run_world.samples(run, "sums") == run_world.samples(output, "sums")
+    assert run_world.results(run)["results"] == run_world.results(output)["results"]
+    for command in (["samples", run, "-n", "1"], ["report", run, "--format", "md"], ["score", run]):
+        ended = run_assay(*command)
+        assert ended.returncode == 0, ended.stderr
+
+
+def test_the_same_run_gives_the_same_archive(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    for no_gold in (False, True):
+        first, second = (pack(output, tmp_path / f"{name}.zip", no_gold=no_gold).path for name in "ab")
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_note_has_a_hash_of_every_file(tasks: Path, output: Path, tmp_path: Path) -> None:
+    from hashlib import sha256
+
+    run_world.run(Asked(), tasks, output)
+    run = unpacked(pack(output, tmp_path / "run.zip").path, tmp_path / "there")
+    note = json.loads((run / "packed.json").read_text())
+    found = {
+        str(path.relative_to(run)): sha256(path.read_bytes()).hexdigest() for path in run.rglob("*") if path.is_file()
+    }
+    found.pop("packed.json")
+    assert note["files"] == found
+
+
+def test_secrets_and_the_own_folder_of_somebody_stay_here(
+    tasks: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_world.run(Asked(), tasks, output)
+    manifest = run_world.manifest(output)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    manifest["model"]["args"] = {"api_key": "sk-abcdefgh12345678", "base_url": "https://me:secret99@host/v1"}
+    (output / "manifest.json").write_text(json.dumps(manifest))
+    run = unpacked(pack(output, tmp_path / "run.zip").path, tmp_path / "there")
+    text = (run / "manifest.json").read_text() + (run / "results.json").read_text()
+    assert "sk-abcdefgh" not in text and "secret99" not in text and str(tmp_path) not in text
+    assert "~/tasks" in text
+
+
+@pytest.mark.parametrize("place", ["results", "samples"])
+def test_the_value_of_a_secret_variable_is_never_packed(
+    place: str, tasks: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "my key is quite-secret-value" if place == "samples" else "2"
+    model = Scripted(generate=lambda prompt, params, repeat: said)
+    simple_evaluate(model, tasks=["sums"], include_path=str(tasks), include_defaults=False, output_path=str(output))
+    if place == "results":
+        found = run_world.results(output)
+        (output / "results.json").write_text(json.dumps({**found, "model_name": "quite-secret-value"}))
+    monkeypatch.setenv("MY_SERVICE_API_KEY", "quite-secret-value")
+    with pytest.raises(AssayError, match="holds the value of the environment variable MY_SERVICE_API_KEY"):
+        pack(output, tmp_path / "run.zip")
+    assert not (tmp_path / "run.zip").exists()
+
+
+def test_a_link_in_the_folder_is_not_followed(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    elsewhere = tmp_path / "elsewhere.parquet"
+    (output / "samples/sums.parquet").rename(elsewhere)
+    (output / "samples/sums.parquet").symlink_to(elsewhere)
+    assert "samples/sums.parquet" not in pack(output, tmp_path / "run.zip").files
+
+
+FEWSHOT = """
+    task: shots
+    dataset_path: json
+    dataset_kwargs: {data_files: {test: sums.jsonl, train: sums.jsonl}}
+    test_split: test
+    fewshot_split: train
+    num_fewshot: 2
+    doc_to_text: "{{q}}="
+    doc_to_target: " {{a}}!"
+    metric_list: [{metric: exact_match}]
+"""
+
+
+def test_right_answers_are_taken_out_where_they_are_known_to_stand(write: Write, output: Path, tmp_path: Path) -> None:
+    folder = write({**run_world.FILES, "shots.yaml": FEWSHOT})
+    model = Scripted(generate=lambda prompt, params, repeat: "who knows")
+    options = {"include_path": str(folder), "include_defaults": False, "output_path": str(output)}
+    simple_evaluate(model, tasks=["shots"], **options)
+    made = pack(output, tmp_path / "run.zip", no_gold=True)
+    assert made.removed == [
+        "target and gold (shots)", "the columns a of documents (shots)", "examples before the question (shots)",
+    ]  # fmt: skip
+    run = unpacked(made.path, tmp_path / "there")
+    rows = pq.read_table(run / "samples/shots.parquet").to_pylist()
+    assert [(row["target"], row["gold"]) for row in rows] == [("null", None)] * 5
+    assert [json.loads(row["doc"]) for row in rows] == [{"q": question[:-1]} for question in SUMS]
+    assert [(row["prefix"] + row["prompt"]).rpartition("\n\n")[2] for row in rows] == list(SUMS)
+    assert "!" not in json.dumps([row["prompt"] + row["prefix"] for row in rows])
+    assert [json.loads(row["responses"]) for row in rows] == [[["who knows"]]] * 5
+
+
+def test_what_has_no_right_answers_any_more_is_not_scored(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    run = unpacked(pack(output, tmp_path / "run.zip", no_gold=True).path, tmp_path / "there")
+    with pytest.raises(AssayError, match="the right answers were taken out"):
+        score(run)
+
+
+def row(**columns: Any) -> dict[str, Any]:
+    known = {"doc": {}, "target": "x", "requests": [[{}]], "answers": {}, "scores": {}, **columns}
+    written = {key: json.dumps(value) for key, value in known.items() if key not in ("prompt", "prefix")}
+    return {
+        "gold": None,
+        "prompt": "",
+        "prefix": "",
+        **written,
+        **{k: known[k] for k in ("prompt", "prefix") if k in known},
+    }
+
+
+def test_a_document_is_taken_out_whole_where_nobody_knows_its_right_answer() -> None:
+    removal = TaskRemoval({"doc_to_target": "!function utils.f"}, 0)
+    made = removal.row(row(doc={"question": "q", "hidden": 3}, target=3))
+    assert made["doc"] == "{}"
+    assert "whole documents: which column has the right answer is not known" in removal.told()
+
+
+def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:
+    removal = TaskRemoval({"doc_to_target": "word"}, 0)
+    made = removal.row(
+        row(doc={"word": "cat"}, target="cat", requests=[["cat"]], scores={"acc,none": 1, "f1,none": ["cat", "dog"]})
+    )
+    assert (made["requests"], made["scores"]) == ('[["[removed]"]]', '{"acc,none":1}')
+    choices = removal.row(row(doc={"word": "cat"}, requests=[["cat"], ["dog"]]))
+    assert json.loads(choices["requests"]) == [["cat"], ["dog"]]
+
+
+def test_what_a_graph_came_to_and_what_judges_said_may_hold_the_right_answer() -> None:
+    removal = TaskRemoval({"doc_to_target": "word"}, 0)
+    asked = [[{"temperature": 0}], ["Is it cat? They said: dog.", {"temperature": 0}]]
+    answers = {"none": [{"golden": "cat"}], "first": ["dog"], "both": [["dog", "cow"]]}
+    replies = [{"finish": "stop"}, {"verdict": "no, it is cat"}, {"verdict": 0.25}]
+    made = removal.row(row(doc={"word": "cat"}, target="cat", requests=asked, answers=answers, replies=replies))
+    assert json.loads(made["answers"]) == {**answers, "none": ["[removed]"]}
+    assert json.loads(made["replies"]) == [replies[0], {"verdict": "[removed]"}, replies[2]]
+    assert json.loads(made["requests"]) == [asked[0], ["[removed]", {"temperature": 0}]]
+    assert "cat" not in json.dumps(made)
+
+
+def test_columns_that_are_called_like_right_answers_go_too() -> None:
+    assert sounds_like_gold("AnswerKey", "A")
+    assert sounds_like_gold("mc2_targets", {"labels": [1]})
+    assert not sounds_like_gold("question", "what is the answer?")
+    assert template_columns("{{choices[answer]}}{% if x %}{{y}}{% endif %}") == {"choices", "answer", "x", "y"}
+    assert template_columns(3) == set()
+
+
+def test_the_command_says_what_it_took_out(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    ended = run_assay("pack", output, "--no_gold", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "run-no_gold.zip").is_file()
+    assert "removed: target and gold (sums, colours)" in ended.stderr
+    assert "answers and scores are still there" in ended.stderr

@@ -1,0 +1,298 @@
+"""Paired tests and intervals, against scipy and statsmodels, a published example, and by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from bench.paired import Cell, measured
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import NormalIndPower
+
+from assay.aggregate.paired import (
+    Contrast,
+    Values,
+    detectable,
+    documents_needed,
+    effect_found,
+    holm,
+    interval,
+    mcnemar,
+    recomputed,
+    sign_flips,
+    significance,
+)
+from assay.records import ScoreKey
+from assay.report.contrasts import Member, Part, contrast
+
+KEY = ScoreKey("x", "none")
+SCORES = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=40)
+
+
+def member(a: object, b: object, *, clusters: object = None, name: str = "t", source: str = "s") -> Member:
+    first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    rate = set(first.tolist()) | set(second.tolist()) <= {0.0, 1.0}
+    numbers = np.arange(len(first))
+    return Member(name, KEY, source, numbers, numbers, float(first.mean()), float(second.mean()), rate, 0, 0,
+                  None if clusters is None else np.asarray(clusters), first, second)  # fmt: skip
+
+
+def compared(a: object, b: object, clusters: object = None) -> Contrast:
+    one = member(a, b, clusters=clusters)
+    made = contrast([Part(one)], one.a, one.b)
+    assert made is not None
+    return made
+
+
+# --- McNemar's test ------------------------------------------------------------------------------------------------
+
+
+def test_mcnemar_on_a_published_example() -> None:
+    """Airway hyper-responsiveness of 21 children before and after a transplantation, 1 and 7 discordant: mid-p 10/256.
+    Fagerland, Lydersen and Laake 2013, BMC Medical Research Methodology 13:91, table 1 and its supplement."""
+    assert mcnemar(7, 1) == pytest.approx(10 / 256, rel=1e-12)
+    before, after = [1, 1] + [0] * 19, [1, 0] + [1] * 7 + [0] * 12
+    found = significance(compared(before, after))
+    assert (found.p, found.test) == (pytest.approx(0.0390625), "McNemar")
+
+
+@pytest.mark.parametrize(("wins", "losses"), [(0, 1), (3, 9), (40, 25), (150, 86), (1200, 1100)])
+def test_mcnemar_is_statsmodels_exact_p_less_the_probability_of_what_was_seen(wins: int, losses: int) -> None:
+    exact = their_mcnemar([[5, wins], [losses, 5]], exact=True).pvalue
+    seen = stats.binom.pmf(min(wins, losses), wins + losses, 0.5)
+    assert mcnemar(wins, losses) == pytest.approx(exact - seen, rel=1e-9)
+
+
+def test_as_many_wins_as_losses_are_no_evidence() -> None:
+    assert mcnemar(4, 4) == 1.0
+    assert significance(compared([0, 1, 1], [1, 0, 1])).p == 1.0
+
+
+# --- permutations --------------------------------------------------------------------------------------------------
+
+
+def test_few_documents_are_flipped_in_every_way() -> None:
+    """scipy takes all 2^8 as well; what was seen and its mirror image it counts whole, we by half."""
+    a, b = [0.1, 0.9, 0.4, 0.35, 0.8, 0.2, 0.55, 0.7], [0.3, 0.95, 0.33, 0.6, 0.97, 0.5, 0.54, 0.99]
+    theirs = stats.permutation_test(
+        (np.subtract(b, a),), np.mean, permutation_type="samples", n_resamples=np.inf, vectorized=False
+    ).pvalue
+    found = significance(compared(a, b))
+    assert (found.p, found.test) == (pytest.approx(theirs - 1 / 256), "permutation")
+
+
+def test_many_documents_are_flipped_at_random() -> None:
+    random = np.random.default_rng(3)
+    differences = random.exponential(1, 60) - random.exponential(1, 60) + 0.35
+    theirs = stats.permutation_test(
+        (differences,), lambda x, axis: np.mean(x, axis=axis), permutation_type="samples", n_resamples=20_000,
+        vectorized=True, rng=np.random.default_rng(0),
+    ).pvalue  # fmt: skip
+    found = significance(compared(np.zeros(60), differences))
+    assert found.p == pytest.approx(theirs, abs=0.006)
+    assert found.p == pytest.approx(stats.ttest_1samp(differences, 0).pvalue, abs=0.02)
+
+
+def test_equal_sizes_that_are_drawn_together_are_drawn_as_if_apart() -> None:
+    """4 documents of weight 2 and 20 of weight 1: by counting all sums of two binomials, by hand of scipy."""
+    sizes = np.array([2.0] * 4 + [1.0] * 20)
+    twos, ones = np.arange(5), np.arange(21)
+    sums = np.abs(2 * (2 * twos[:, None] - 4) + (2 * ones[None, :] - 20))
+    chances = stats.binom.pmf(twos, 4, 0.5)[:, None] * stats.binom.pmf(ones, 20, 0.5)[None, :]
+    expected = chances[sums > 10].sum() + chances[sums == 10].sum() / 2
+    assert sign_flips(sizes, 10.0) == pytest.approx(expected, abs=0.012)
+
+
+def test_of_very_many_documents_the_sum_is_normal() -> None:
+    random = np.random.default_rng(4)
+    a, b = random.normal(0, 1, 3000), random.normal(0.04, 1, 3000)
+    found = significance(compared(a, b))
+    assert (found.p, found.test) == (pytest.approx(stats.ttest_rel(b, a).pvalue, rel=5e-3), "normal")
+
+
+def test_clusters_are_flipped_as_a_whole() -> None:
+    """Three clusters that all win: the least p of 2^3 sign flips, ½ · 2/8; as nine documents it would be 1/512."""
+    a, b = np.zeros(9), [0.5, 0.6, 0.7, 0.2, 0.3, 0.4, 0.8, 0.9, 0.1]
+    assert significance(compared(a, b, np.repeat([1, 2, 3], 3))).p == pytest.approx(0.125)
+    assert significance(compared(a, b)).p == pytest.approx(1 / 512)
+
+
+# --- intervals -----------------------------------------------------------------------------------------------------
+
+
+def test_the_interval_of_scores_is_that_of_the_paired_t_test() -> None:
+    random = np.random.default_rng(5)
+    a, b = random.normal(0, 1, 25), random.normal(0.3, 1, 25)
+    theirs = stats.ttest_rel(b, a).confidence_interval(0.95)
+    assert interval(compared(a, b), 0.95) == pytest.approx((theirs.low, theirs.high), rel=1e-4)
+
+
+def test_clusters_give_the_error_of_statsmodels() -> None:
+    """OLS of the differences on 1 with clusters, without its correction (n - 1)/(n - k): CR1's G/(G - 1) alone."""
+    import statsmodels.api as sm
+
+    random = np.random.default_rng(6)
+    a, b, clusters = random.normal(0, 1, 30), random.normal(0.5, 1, 30), np.arange(30) // 4
+    theirs = sm.OLS(b - a, np.ones(30)).fit(cov_type="cluster", cov_kwds={"groups": clusters})
+    made = compared(a, b, clusters)
+    assert made.stderr == pytest.approx(float(theirs.bse[0]), rel=1e-9)
+    half = stats.t.ppf(0.975, 7) * float(theirs.bse[0])
+    assert interval(made, 0.95) == pytest.approx((made.difference - half, made.difference + half), rel=1e-3)
+
+
+def test_the_interval_of_rates_by_hand() -> None:
+    """100 documents, 10 won and 4 lost, half a document more on either side: 6/101 ± 1.96 · √(14 + 1 - ...)/101."""
+    a = [0] * 10 + [1] * 4 + [1] * 86
+    b = [1] * 10 + [0] * 4 + [1] * 86
+    spread = (14 - 36 / 100) * 100 / 99 / 100**2
+    half = 1.959964 * math.sqrt(spread + 1 / 100**2) * 100 / 101
+    assert interval(compared(a, b), 0.95) == pytest.approx((6 / 101 - half, 6 / 101 + half), rel=1e-6)
+
+
+def test_rates_that_agree_on_all_documents_have_an_interval_that_is_no_point() -> None:
+    """√1/101 · 1.96, to either side."""
+    made = compared([0, 1] * 50, [0, 1] * 50)
+    assert interval(made, 0.95) == pytest.approx((-0.019406, 0.019406), abs=1e-5)
+    assert significance(made).p == 1.0
+
+
+def test_scores_that_all_differ_alike_have_no_interval() -> None:
+    assert interval(compared([0.25, 0.5, 0.75], [0.5, 0.75, 1.0]), 0.95) is None
+
+
+@settings(deadline=None)
+@given(SCORES)
+def test_exchanging_the_runs_changes_the_sign_and_nothing_else(pairs: list[tuple[float, float]]) -> None:
+    a, b = zip(*pairs, strict=True)
+    one, other = compared(a, b), compared(b, a)
+    assert one.difference == pytest.approx(-other.difference, abs=1e-12)
+    assert significance(one).p == pytest.approx(significance(other).p, abs=1e-12)
+    ends, mirrored = interval(one, 0.9), interval(other, 0.9)
+    if ends is not None and mirrored is not None:
+        assert ends == pytest.approx((-mirrored[1], -mirrored[0]), abs=1e-9)
+
+
+@settings(deadline=None)
+@given(SCORES, st.randoms(use_true_random=False))
+def test_neither_the_order_of_documents_nor_a_constant_matters(
+    pairs: list[tuple[float, float]], random: object
+) -> None:
+    a, b = zip(*pairs, strict=True)
+    shuffled = list(pairs)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    c, d = zip(*shuffled, strict=True)
+    moved = compared(np.add(c, 16.0), np.add(d, 16.0))
+    made = compared(a, b)
+    assert made.difference == pytest.approx(moved.difference, abs=1e-9)
+    assert made.stderr == pytest.approx(moved.stderr, abs=1e-7)
+    assert significance(made).p == pytest.approx(significance(compared(c, d)).p, abs=1e-12)
+
+
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=30))
+def test_a_run_does_not_differ_from_itself(scores: list[float]) -> None:
+    made = compared(scores, scores)
+    assert (made.difference, made.variance, significance(made).p) == (0.0, 0.0, 1.0)
+
+
+@given(SCORES)
+def test_what_documents_contribute_adds_up_to_the_difference(pairs: list[tuple[float, float]]) -> None:
+    made = compared(*zip(*pairs, strict=True))
+    assert float(np.sum(made.contributions)) == pytest.approx(made.difference, abs=1e-9)
+
+
+# --- groups --------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_of_tasks_with_their_own_documents_adds_their_variances() -> None:
+    random = np.random.default_rng(8)
+    several = [member(random.normal(0, 1, n), random.normal(0, 1, n), source=f"s{n}") for n in (20, 50)]
+    parts = [Part(each, 0.5, 0.5) for each in several]
+    made = contrast(parts, sum(m.a for m in several) / 2, sum(m.b for m in several) / 2)
+    assert made is not None
+    expected = sum(np.var(m.influence_b - m.influence_a, ddof=1) / m.n / 4 for m in several)
+    assert made.variance == pytest.approx(expected, rel=1e-12)
+    assert float(made.contributions.sum()) == pytest.approx(made.difference)
+
+
+def test_documents_that_two_tasks_share_are_one_draw_of_the_group() -> None:
+    """The same task twice is the task once: the error of a group of independent ones would be 1/√2 of it."""
+    random = np.random.default_rng(9)
+    a, b = random.normal(0, 1, 40), random.normal(0, 1, 40)
+    one = member(a, b)
+    twice = contrast([Part(one, 0.5, 0.5), Part(member(a, b, name="u"), 0.5, 0.5)], one.a, one.b)
+    single = contrast([Part(one)], one.a, one.b)
+    assert twice is not None and single is not None
+    assert (twice.variance, twice.draws) == (pytest.approx(single.variance), 40)
+
+
+# --- numbers that are computed anew --------------------------------------------------------------------------------
+
+
+def test_a_mean_that_is_computed_anew_has_the_same_spread_and_p() -> None:
+    random = np.random.default_rng(10)
+    a, b = random.normal(0, 1, 60).tolist(), random.normal(0.3, 1, 60).tolist()
+    found = recomputed(lambda values: sum(values) / len(values), Values(a, b), 1000)
+    assert found is not None
+    made, tested = found
+    assert made.stderr == pytest.approx(compared(a, b).stderr, rel=0.08)
+    assert tested.p == pytest.approx(significance(compared(a, b)).p, abs=0.03)
+
+
+def test_a_function_that_takes_no_resample_has_no_spread() -> None:
+    def picky(values: object) -> float:
+        raise ValueError("not these")
+
+    assert recomputed(picky, Values([1.0, 2.0], [2.0, 3.0]), 10) is None
+
+
+# --- several tests, and power --------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_is_statsmodels(several: list[float]) -> None:
+    theirs = multipletests(several, method="holm")[1]
+    assert holm(several) == pytest.approx(theirs.tolist(), abs=1e-12)
+
+
+@pytest.mark.parametrize(("variance", "effect", "power", "alpha"), [(0.25, 0.05, 0.8, 0.05), (0.1, 0.01, 0.9, 0.01)])
+def test_documents_needed_are_those_of_statsmodels(variance: float, effect: float, power: float, alpha: float) -> None:
+    theirs = NormalIndPower().solve_power(effect / math.sqrt(variance), alpha=alpha, power=power, ratio=0)
+    assert documents_needed(variance, effect, power, alpha) == math.ceil(theirs)
+    assert effect_found(variance, math.ceil(theirs), power, alpha) == pytest.approx(effect, rel=2e-3)
+
+
+def test_the_detectable_difference_is_found_as_often_as_it_says() -> None:
+    """Differences of normal scores around it, simulated: significant in 80 % of 2,000 data sets."""
+    random = np.random.default_rng(11)
+    made = compared(np.zeros(200), random.normal(0, 1, 200))
+    least = detectable(made, 0.8)
+    assert least is not None
+    drawn = random.normal(least / made.stderr / math.sqrt(200), 1, (2000, 200))
+    p = stats.ttest_1samp(drawn, 0, axis=1).pvalue
+    assert float((p < 0.05).mean()) == pytest.approx(0.8, abs=0.03)
+
+
+# --- simulation (the whole grid: python -m bench paired) -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [Cell("rate", n, 0.5, d, 0.0) for n, d in ((100, 0.2), (300, 0.1), (1000, 0.1))],
+        [Cell("group by size", n, 0.85, 0.1, 0.0) for n in (50, 100, 300)],
+    ],
+    ids=["rates", "groups"],
+)
+def test_equally_good_runs_are_told_apart_in_one_of_twenty_cases(cells: list[Cell]) -> None:
+    found = [measured(cell, 1500) for cell in cells]
+    assert 0.04 <= np.mean([each.rejected for each in found]) <= 0.06
+    assert 0.94 <= np.mean([each.coverage for each in found]) <= 0.96
+
+
+def test_true_differences_are_in_nineteen_of_twenty_intervals() -> None:
+    cells = [Cell("rate", n, 0.5, 0.2, 0.5) for n in (50, 100, 300)] + [Cell("score", 100, 0.5, 1.0, 0.5)]
+    found = [measured(cell, 1500) for cell in cells]
+    assert 0.94 <= np.mean([each.coverage for each in found]) <= 0.96

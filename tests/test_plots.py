@@ -1,0 +1,103 @@
+"""Plots: what they say can be read off them, and no text in them is markup."""
+
+import re
+from xml.etree import ElementTree
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.report.drawing import END, START, Node, Way, draw_graph, graph_parts, layers_of
+from assay.report.plots import (
+    STYLE,
+    Bin,
+    Calibrated,
+    Interval,
+    bar_text,
+    calibration,
+    forest,
+    forest_text,
+    histogram,
+    histogram_text,
+    interval_bar,
+    slices,
+)
+
+HOSTILE = '"><script>alert(1)</script>&amp;'
+
+
+def rects(svg: str, kind: str) -> list[dict[str, str]]:
+    return [dict(each.attrib) for each in ElementTree.fromstring(svg).iter("rect") if each.get("class") == kind]
+
+
+def test_an_interval_bar_has_its_ends_where_they_belong() -> None:
+    [spread] = rects(interval_bar(Interval("acc", 0.5, 0.25, 0.75), width=206), "spread")
+    assert (spread["x"], spread["width"]) == ("53.0", "100.0")  # 3 + 200 × 0.25, 200 × 0.5
+    [mark] = rects(interval_bar(Interval("acc", 0.5, 0.25, 0.75), width=206), "mark")
+    assert mark["x"] == "101.5"
+
+
+def test_the_tallest_bar_of_a_histogram_has_the_most() -> None:
+    bars = rects(histogram([Bin(0, 0.5, 10), Bin(0.5, 1, 40)], height=132), "mark")
+    assert [bar["height"] for bar in bars] == ["25.0", "100.0"]
+    assert histogram_text([Bin(0, 1, 10), Bin(1, 2, 40), Bin(2, 3, 0)]) == "▂█ "
+
+
+def test_a_difference_that_does_not_touch_zero_stands_out() -> None:
+    drawn = forest([Interval("a", 0.2, 0.1, 0.3), Interval("b", -0.2, -0.3, -0.1), Interval("c", 0.1, -0.1, 0.3)])
+    assert (len(rects(drawn, "better")), len(rects(drawn, "worse")), len(rects(drawn, "mark"))) == (1, 1, 1)
+    assert forest_text([Interval("a", 0.2, 0.1, 0.3)]).startswith("a  ·")
+
+
+def test_calibration_draws_a_dot_for_every_bin() -> None:
+    root = ElementTree.fromstring(calibration([Calibrated(0.5, 1.0, 4), Calibrated(1.0, 0.0, 1)], size=220))
+    dots = [(each.get("cx"), each.get("cy")) for each in root.iter("circle")]
+    assert dots == [("124.0", "6.0"), ("214.0", "196.0")]  # 34 + 180 × 0.5, top; right end, floor
+
+
+@given(st.text(), st.floats(allow_nan=False, allow_infinity=False), st.floats(0, 1))
+def test_every_plot_is_well_formed_and_stays_within_its_frame(name: str, value: float, share: float) -> None:
+    name = "".join(sign for sign in name if sign.isprintable())
+    rows = [Interval(name, value, min(value, share), max(value, share), name)]
+    for drawn in (
+        interval_bar(rows[0]),
+        slices(rows),
+        forest(rows),
+        draw_graph([Node(name), Node(END)], [Way(START, name), Way(name, END)]),
+    ):
+        root = ElementTree.fromstring(drawn)
+        width = float(root.get("width") or 0)
+        assert all(-2 <= float(each.get("x") or 0) <= width for each in root.iter("rect"))
+
+
+@given(st.floats(0, 1), st.integers(3, 60))
+def test_the_text_of_a_bar_has_its_width_and_one_mark(value: float, width: int) -> None:
+    text = bar_text(Interval("x", value, value / 2, (1 + value) / 2), width=width)
+    assert len(text) == width
+    assert text.count("●") == 1
+
+
+def test_names_and_labels_are_text_and_never_markup() -> None:
+    rows = [Interval(HOSTILE, 0.5, 0.4, 0.6, HOSTILE)]
+    graph = draw_graph([Node(START), Node(HOSTILE, HOSTILE, HOSTILE), Node(END)], [Way(START, HOSTILE, HOSTILE)])
+    for drawn in (interval_bar(rows[0]), slices(rows), forest(rows), histogram([Bin(0, 1, 1)], label=HOSTILE), graph):
+        assert "<script" not in drawn
+        ElementTree.fromstring(drawn)
+
+
+def test_nothing_is_styled_in_place_so_that_a_page_may_forbid_it() -> None:
+    drawn = slices([Interval("a", 0.5, 0.4, 0.6)]) + draw_graph(*graph_parts({"nodes": {"a": {}}, "edges": []}))
+    assert "style=" not in drawn
+    classes = set(re.findall(r'class="([\w ]+)"', drawn))
+    assert all(f".{name}" in STYLE for several in classes for name in several.split() if name != "graph")
+
+
+def test_a_graph_is_layered_by_the_longest_way_and_ways_back_do_not_count() -> None:
+    ways = [Way(START, "a"), Way("a", "b"), Way("a", "c"), Way("b", "c"), Way("c", "a", "again"), Way("c", END, "done")]
+    assert layers_of([START, "a", "b", "c", END], ways) == [[START], ["a"], ["b"], ["c"], [END]]
+
+
+def test_conditions_become_ways_with_what_they_say() -> None:
+    edges = [{"from": "START", "to": "a"}, {"from": "a", "condition": "x", "path_map": {"yes": "END", "no": "a"}}]
+    nodes, ways = graph_parts({"nodes": {"a": {"node_type": "llm"}}, "edges": edges})
+    assert nodes == [Node(START), Node("a", "llm"), Node(END)]
+    assert ways == [Way(START, "a"), Way("a", END, "yes"), Way("a", "a", "no")]

@@ -1,0 +1,129 @@
+"""Reading a run for a page: what is there is told, what is not there is told as missing."""
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from assay.report.reading import RunReading, find_runs, worst_tasks
+from assay.runs.lease import progress
+from run_world import Asked, run
+
+RESULTS = {
+    "results": {
+        "g": {"alias": "The group", "name": "g", "acc,none": 0.5, "acc_stderr,none": 0.1, "sample_len": 10},
+        "a": {"alias": "a", "name": "a", "sample_len": 4, "acc,none": 0.25, "acc_stderr,none": "N/A"},
+        "b": {"alias": "b", "name": "b", "sample_len": 6, "perplexity,none": 3.0, "perplexity_stderr,none": 0.5},
+        "c": {"alias": "c", "name": "c", "sample_len": 6, "acc,none": 0.75, "acc_stderr,none": 0.5},
+    },
+    "group_subtasks": {"g": ["a", "b"]},
+    "n-samples": {name: {"original": 9, "effective": 5} for name in "abc"},
+    "n-shot": {"a": 3},
+    "versions": {"a": 1.0},
+    "higher_is_better": {"g": {"acc": True}, "a": {"acc": True}, "b": {"perplexity": False}, "c": {"acc": True}},
+    "config": {"model": "openai", "model_args": {"model": "m", "api_key": "sk-verysecret"}},
+    "assay": {
+        "failed": 2,
+        "tasks": {
+            "a": {"documents": 6, "failed": 2, "incomplete": True, "reasons": {"timeout": 2},
+                  "audit": {"failed": {"count": 2}}, "rows": {"acc,none": {"n": 4, "interval": [0.1, 0.5]}}},
+            "b": {"documents": 6, "failed": 0, "incomplete": False, "reasons": {}, "audit": {"failed": {"count": 0}}, "rows": {}},
+        },
+        "groups": {"g": {"rows": {"acc,none": {"value": 0.5, "n": 10, "interval": [0.3, 0.7]}}}},
+        "account": {"requests": 9, "failed": 0, "retries": 0, "tokens": {"in": 1, "out": 1}, "cost": 0.5},
+    },
+    "total_evaluation_time_seconds": "12.5",
+}  # fmt: skip
+
+
+def written(folder: Path, results: object = RESULTS, **manifest: object) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "samples").mkdir()
+    (folder / "results.json").write_text(json.dumps(results))
+    if manifest:
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_the_tree_is_read_as_rows_with_their_way(tmp_path: Path) -> None:
+    run = RunReading(written(tmp_path / "one"))
+    assert [(line.path, line.is_group) for line in run.lines] == [
+        (("g",), True), (("g", "a"), False), (("g", "b"), False), (("c",), False),
+    ]  # fmt: skip
+    number = run.lines[1].numbers[0]
+    assert (number.value, number.stderr, number.low, number.high, number.n) == (0.25, None, 0.1, 0.5, 4)
+    assert (run.lines[1].documents, run.lines[1].failed, run.lines[1].incomplete, run.lines[1].shots) == (6, 2, True, 3)
+    assert run.audit["failed"] == 2
+    assert run.troubles == ["incomplete: a: 2 of 6 documents failed (2× timeout)"]
+
+
+def test_the_head_has_what_a_list_of_runs_shows(tmp_path: Path) -> None:
+    head = RunReading(written(tmp_path / "one", created=5.0, status="incomplete")).head
+    assert (head.name, head.model, head.tasks, head.status) == ("one", "openai m", ["g", "c"], "incomplete")
+    assert head.headline is not None
+    assert (head.headline.value, head.headline.low, head.headline_of) == (0.5, 0.3, "The group")
+    assert (head.n, head.failed, head.cost, head.seconds, head.created) == (15, 2, 0.5, 12.5, 5.0)
+
+
+def test_worst_tasks_are_shares_of_which_more_is_better(tmp_path: Path) -> None:
+    run = RunReading(written(tmp_path / "one"))
+    assert [line.name for line in worst_tasks(run.lines)] == ["a", "c"]
+
+
+def test_runs_are_found_below_a_folder_and_scorings_behind_their_run(tmp_path: Path) -> None:
+    written(tmp_path / "deep/er/one", status="complete")
+    written(tmp_path / "deep/er/one/scored/001")
+    written(tmp_path / "deep/er/one/samples/no_run")
+    written(tmp_path / ".hidden/two", status="complete")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert list(find_runs(tmp_path)) == ["deep/er/one", "deep/er/one/scored/001"]
+    assert list(find_runs(tmp_path / "deep/er/one")) == ["one", "scored/001"]
+
+
+def test_a_run_that_goes_on_tells_how_far_it_is(tmp_path: Path) -> None:
+    folder = written(tmp_path / "one", status="running", tasks={"a": {"size": 8}, "b": {"size": 2}})
+    (folder / "results.json").unlink()
+    lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": {"a": 3}}
+    (folder / "run.lock").write_text(json.dumps(lock))
+    run = RunReading(folder)
+    assert (run.head.status, run.head.done, run.head.expected) == ("running", 3, 10)
+    assert [(line.name, line.done, line.documents) for line in run.lines] == [("a", 3, 8), ("b", 0, 2)]
+
+
+def test_a_run_whose_process_is_gone_has_stopped(tmp_path: Path) -> None:
+    folder = written(tmp_path / "one", status="running")
+    assert RunReading(folder).status == "stopped"
+    (folder / "run.lock").write_text(json.dumps({"host": "elsewhere", "pid": 1, "time": time.time() - 600}))
+    assert RunReading(folder).status == "stopped"
+
+
+def test_secrets_that_somebody_wrote_into_a_run_are_not_read_out(tmp_path: Path) -> None:
+    told = {"command": ["assay", "--model_args", "api_key=sk-verysecret"], "environment": {"token": "hf_verysecret"}}
+    configs = {"a": {"metadata": {"auth_token": "verysecret"}}}
+    run = RunReading(written(tmp_path / "one", {**RESULTS, "configs": configs}, status="complete", **told))
+    assert "verysecret" not in repr((run.provenance, run.model, run.head, run.config("a")))
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"results": 3}', b'{"results": {"a": 1}}', b"\xff\xfe", b'{"a"'])
+def test_a_damaged_run_is_listed_as_unreadable(tmp_path: Path, content: bytes) -> None:
+    folder = written(tmp_path / "one")
+    (folder / "results.json").write_bytes(content)
+    run = RunReading(folder)
+    assert run.head.status == "unreadable"
+    assert run.lines == []
+
+
+def test_a_run_says_in_its_lock_how_many_documents_are_answered(tasks: Path, output: Path) -> None:
+    seen: list[dict[str, int]] = []
+
+    def look(_: Asked) -> None:
+        time.sleep(0.5)
+        seen.append(progress(output))
+
+    run(Asked(first=look), tasks, output, tasks=["sums"])
+    assert {"sums": 0} in seen or {} in seen
+    assert max(each.get("sums", 0) for each in seen) >= 2
+    assert progress(output) == {}  # nobody works there any more

@@ -1,0 +1,400 @@
+"""Two backends asked the same: what `assay verify-backend` finds, against what was put there."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+from scipy import stats
+
+from assay.aggregate.drift import Drift, drift
+from assay.aggregate.functions import AGGREGATIONS
+from assay.errors import ConfigError
+from assay.evaluation.options import run_config
+from assay.evaluation.verify import verify
+from assay.models import Scripted
+from assay.models.embedded import BUNDLED
+from assay.report.compare import compare
+from assay.report.verification import (
+    PRECISIONS,
+    Found,
+    Likelihoods,
+    Row,
+    Tolerance,
+    Verification,
+    Where,
+    first_difference,
+    histogram,
+    judge,
+    verification,
+)
+from assay.report.verification_text import verification_json, verification_text
+from run_world import COLOURS, REQUESTS, SUMS, Asked, journal
+from serving import TRUTH, Servers
+
+FLOAT32 = PRECISIONS["float32"]
+Assay = Callable[..., Any]
+
+
+def compared(
+    folder: Path,
+    a: Any,
+    b: Any,
+    tolerance: Tolerance = FLOAT32,
+    tasks: tuple[str, ...] = ("sums", "colours"),
+    **options: Any,
+) -> Verification:
+    given = {"tasks": list(tasks), "include_path": str(folder), "include_defaults": False, **options}
+    return verification(verify(a, b, run_config(given)), tolerance)
+
+
+def answering(**changes: str) -> Scripted:
+    """The model of run_world, but for some answers."""
+    told = {**{question: said for question, (_, said) in SUMS.items()}, **changes}
+    likely = {
+        (thing, choice): value
+        for thing, (_, *values) in COLOURS.items()
+        for choice, value in zip(("green", "red"), values, strict=True)
+    }
+    return Scripted(
+        generate=lambda prompt, params, repeat: told[prompt],
+        loglikelihood=lambda context, choice: (likely[context.removesuffix(" is"), choice.strip()], False),
+        identity=f"scripted {changes}",
+    )
+
+
+# what is the same
+
+
+def test_a_model_is_the_same_as_itself(tasks: Path, run_assay: Assay) -> None:
+    ended = run_assay("verify-backend", "embedded", "embedded", "--tasks", "sums", "colours", "--include_path", tasks,
+                      "--no_defaults", "--format", "json")  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["verdict"] == "same"
+    assert found["requests"] == {
+        "generate": {"asked": 5, "compared": 5, "not_comparable": 0},
+        "loglikelihood": {"asked": 8, "compared": 8, "not_comparable": 0},
+    }
+    assert found["texts"] == {"compared": 5, "equal": 5, "divergences": []}
+    assert (found["likelihoods"]["per_token"]["max"], found["choices"]) == (0.0, {"questions": 4, "flips": []})
+    assert [row["drift"] for row in found["scores"]] == [0.0, 0.0]
+    assert "the same model by their identity" in found["remarks"][0]
+
+
+@pytest.fixture(scope="module")
+def truth() -> Iterator[str]:
+    servers = Servers()
+    yield servers(BUNDLED, script=TRUTH)
+    servers.end()
+
+
+def test_the_embedded_model_is_the_same_as_transformers_behind_a_server(truth: str) -> None:
+    tasks = ["first_steps_facts", "first_steps_cloze", "first_steps_reversing", "first_steps_stories"]
+    server = f"openai,model=embedded,base_url={truth},tokenizer={BUNDLED},max_length=1024"
+    found = verification(verify("embedded", server, run_config({"tasks": tasks, "limit": 6})), FLOAT32)
+    assert found.verdict == "same", verification_text(found)
+    told = verification_json(found)
+    assert {kind: row["compared"] for kind, row in told["requests"].items()} == {
+        "generate": 6, "loglikelihood": told["likelihoods"]["compared"] - 6, "rolling": 6,
+    }  # fmt: skip
+    assert 0 < told["likelihoods"]["per_token"]["max"] < 1e-4  # two implementations: not equal to the bit
+
+
+# what differs
+
+
+def perturbed(folder: Path, noise: float) -> Path:
+    """The embedded model with noise in its weights."""
+    shutil.copytree(BUNDLED, folder)
+    for file in folder.glob("*.safetensors"):
+        weights = load_file(file)
+        drawn = np.random.default_rng(1)
+        save_file(
+            {name: (w + noise * drawn.standard_normal(w.shape)).astype(w.dtype) for name, w in weights.items()}, file
+        )
+    return folder
+
+
+def test_noise_in_the_weights_is_found_and_its_drift_with_it(tmp_path: Path, run_assay: Assay) -> None:
+    other = perturbed(tmp_path / "noisy", 0.05)
+    ended = run_assay("verify-backend", "embedded", f"embedded,path={other}", "--tasks", "first_steps_stories",
+                      "first_steps_reversing", "first_steps_facts", "--limit", 20, "--format", "json")  # fmt: skip
+    assert ended.returncode == 1, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["verdict"] == "differ"
+    off = {row["metric"]: row["drift"] for row in found["scores"] if row["off"]}
+    assert off["bits_per_byte"] > 0  # noise makes texts less likely
+    assert found["likelihoods"]["per_token"]["median"] > 1e-4
+    assert found["texts"]["divergences"][0]["tokens"] is not None
+
+
+def test_a_little_noise_drifts_without_a_score_that_shows_it(tmp_path: Path, run_assay: Assay) -> None:
+    other = perturbed(tmp_path / "noisy", 0.0005)
+    command = ["verify-backend", "embedded", f"embedded,path={other}", "--tasks", "first_steps_facts", "--limit", "5"]
+    ended = run_assay(*command)
+    assert (ended.returncode, "verdict: drifts" in ended.stdout) == (1, True), ended.stdout
+    assert run_assay(*command, "--accept", "drifts").returncode == 0
+    assert run_assay(*command, "--tolerance", "0.5").returncode == 0
+
+
+def test_the_first_token_that_differs_is_told(tasks: Path) -> None:
+    a, b = answering(**{"2+3=": "five it is"}), answering(**{"2+3=": "five, yes"})
+    found = compared(tasks, a, b, tasks=("sums",))
+    [divergence] = found.found.divergences
+    assert (divergence.where, divergence.characters, divergence.tokens) == (Where("sums", 1, 0), 4, None)
+    assert found.verdict == "drifts"  # both are wrong: no score differs
+    text = verification_text(found)
+    assert "4 of 5 are equal" in text
+    assert "A 'five it is'" in text
+    assert "B 'five, yes'" in text
+
+
+def test_positions_are_counted_in_tokens_where_a_model_counts_them(tasks: Path) -> None:
+    class Counting(Scripted):
+        def count_tokens(self, text: str) -> int | None:
+            return len(text.split())
+
+    said = iter(["one two three four", "one two THREE four"])
+    models = [Counting(generate=lambda p, k, r, text=text: text, identity=text) for text in said]
+    found = compared(tasks, *models, tasks=("sums",))
+    assert {(each.tokens, each.characters) for each in found.found.divergences} == {(2, 8)}
+
+
+def test_score_drift_is_that_of_the_same_documents(tasks: Path) -> None:
+    """A has 3 of 5 right; B misses one of them, and gets one that A misses: no drift, two documents that changed."""
+    found = compared(tasks, answering(), answering(**{"1+1=": "3", "8/2=": "4"}), tasks=("sums",))
+    [row] = found.rows
+    assert (row.metric, row.drift.before, row.drift.after, row.drift.n) == ("exact_match", 0.6, 0.6, 5)
+    variance = (2 / 4) / 5  # differences -1, 0, 0, 0, 1
+    half = 1.959964 * math.sqrt(variance + 1 / 5**2) * 5 / 6  # half a document is added on either side
+    assert row.drift.interval == pytest.approx((-half, half), abs=1e-6)
+    assert found.verdict == "drifts"
+
+
+def test_choices_that_flip_are_told_and_log_likelihoods_counted_by_request(tasks: Path) -> None:
+    def otherwise(context: str, choice: str) -> tuple[float, bool]:
+        return (-0.5 if choice.strip() == "red" else -1.0, False)  # always red
+
+    found = compared(tasks, answering(), Scripted(loglikelihood=otherwise), tasks=("colours",))
+    assert [flip.where.doc_id for flip in found.found.flips] == [0, 2, 3]  # A chooses green, red, green, green
+    assert found.found.questions == 4
+    expected = sorted(
+        abs(value - other) for _, *values in COLOURS.values() for value, other in zip(values, (-1.0, -0.5), strict=True)
+    )
+    assert sorted(each.difference for each in found.found.likelihoods) == pytest.approx(expected)
+    assert "neither model counts tokens" in verification_text(found)
+
+
+# what cannot be compared
+
+
+def test_requests_that_one_cannot_answer_are_told_as_not_comparable(tasks: Path) -> None:
+    silent = Scripted(generate=lambda prompt, params, repeat: SUMS[prompt][1])
+    found = compared(tasks, silent, answering())
+    told = verification_json(found)
+    assert told["requests"]["loglikelihood"] == {"asked": 0, "compared": 0, "not_comparable": 8}
+    assert told["not_comparable"] == [
+        {"task": "colours", "reason": "A (scripted) cannot give log-likelihoods", "requests": {"loglikelihood": 8}}
+    ]
+    assert found.verdict == "same"
+    assert "(of what can be compared)" in verification_text(found)
+
+
+def test_where_nothing_can_be_compared_nothing_is_asked(tasks: Path) -> None:
+    asked = Asked()
+    with pytest.raises(ConfigError, match="cannot give log-likelihoods"):
+        compared(tasks, asked.model, Scripted(generate=lambda prompt, params, repeat: ""), tasks=("colours",))
+    assert asked.calls == []
+
+
+def test_a_request_that_one_of_the_two_fails_makes_them_differ(tasks: Path) -> None:
+    asked = Asked(failing={"2+3="})
+    found = compared(tasks, answering(), asked.model, tasks=("sums",))
+    assert found.verdict == "differ"
+    assert "B failed 1 requests:\n  1 × TimeoutError: no answer to 2+3=" in verification_text(found)
+    assert found.rows[0].drift.n == 4
+
+
+def test_what_both_fail_is_told_and_no_difference(tasks: Path) -> None:
+    found = compared(tasks, Asked(failing={"2+3="}).model, Asked(failing={"2+3="}).model, tasks=("sums",))
+    assert (found.verdict, len(found.found.failures), found.found.compared["generate"]) == ("same", 1, 4)
+
+
+def test_sampled_generations_are_compared_by_their_scores_alone(tasks: Path) -> None:
+    found = compared(
+        tasks,
+        answering(),
+        answering(**{"8/2=": "nothing"}),
+        tasks=("sums",),
+        gen_kwargs={"do_sample": True, "temperature": 1.0},
+    )
+    assert verification_json(found)["requests"] == {"sampled": {"asked": 5, "compared": 0, "not_comparable": 0}}
+    assert found.verdict == "same"
+    assert len(found.rows) == 1
+
+
+# runs
+
+
+def test_both_runs_are_kept_and_gone_on_with(tasks: Path, tmp_path: Path) -> None:
+    models = [Asked(), Asked()]
+    first = compared(tasks, models[0].model, models[1].model, output_path=str(tmp_path / "both"))
+    assert [len(each.calls) for each in models] == [REQUESTS, REQUESTS]
+    assert [len(journal(tmp_path / "both" / side)) for side in "ab"] == [REQUESTS, REQUESTS]
+    again = [Asked(), Asked()]
+    second = compared(tasks, again[0].model, again[1].model, output_path=str(tmp_path / "both"))
+    assert [each.calls for each in again] == [[], []]
+    assert verification_json(second) == verification_json(first)
+
+
+def test_the_second_model_is_asked_the_prompts_of_the_first(tasks: Path) -> None:
+    asked: list[str] = []
+    made: list[str] = []
+
+    def note(prompt: str, params: dict[str, object], repeat: int) -> str:
+        asked.append(prompt)
+        return "2"
+
+    def shout(messages: list[dict[str, str]], opened: bool) -> str:
+        made.append(messages[-1]["content"])
+        return made[-1].upper() + "!"
+
+    a = Scripted(generate=lambda prompt, params, repeat: "2", chat_template=shout)
+    b = Scripted(generate=note, chat_template=lambda messages, opened: "never used")
+    found = compared(tasks, a, b, tasks=("sums",), apply_chat_template=True)
+    assert asked == [f"{question}!" for question in SUMS]
+    assert made == list(SUMS)  # each once: what was made for A is sent to B
+    assert "prompts were made with A's chat template" in verification_text(found)
+
+
+def test_what_is_written_wrongly_is_refused(run_assay: Assay) -> None:
+    ended = run_assay("verify-backend", "embedded", "embeded", "--tasks", "first_steps_facts")
+    assert (ended.returncode, "did you mean 'embedded'" in ended.stderr) == (2, True), ended.stderr
+    ended = run_assay("verify-backend", "embedded", "embedded", "--tasks", "first_steps_facts", "--tolerance", "-1")
+    assert (ended.returncode, "must be at least 0" in ended.stderr) == (2, True)
+
+
+# the verdict
+
+
+def far(difference: float, tokens: int = 1) -> Likelihoods:
+    return Likelihoods(Where("t", 0, 0), -5.0, -5.0 - difference, tokens)
+
+
+def row(low: float, high: float) -> Row:
+    return Row("t", "acc", "none", Drift(0.5, 0.5, 10, (low, high)), (low, high))
+
+
+@pytest.mark.parametrize(
+    ("likelihoods", "rows", "expected"),
+    [
+        ([far(0.00009)], [row(-1, 1)], "same"),
+        ([far(0.00011)], [row(-1, 1)], "drifts"),
+        ([far(0.0004, tokens=5)], [row(-1, 1)], "same"),
+        ([far(0.0006, tokens=5)], [row(-1, 1)], "drifts"),
+        ([far(math.inf)], [row(-1, 1)], "drifts"),
+        ([far(0.1)], [row(0.01, 0.2)], "differ"),
+        ([far(0.1)], [row(-0.2, -0.01), row(-1, 1)], "differ"),
+        ([far(0.0)], [row(0.01, 0.2)], "same"),  # the same answers scored otherwise: not the backend's doing
+    ],
+)
+def test_the_verdict_follows_from_the_tolerance_and_the_intervals(
+    likelihoods: list[Likelihoods], rows: list[Row], expected: str
+) -> None:
+    assert judge(Found(likelihoods=likelihoods), rows, FLOAT32)[0] == expected
+
+
+def test_two_impossible_continuations_do_not_differ() -> None:
+    assert Likelihoods(Where("t", 0, 0), -math.inf, -math.inf, 1).difference == 0
+
+
+@given(st.text(), st.text())
+def test_texts_agree_up_to_where_they_part_and_no_further(a: str, b: str) -> None:
+    at = first_difference(a, b)
+    if at is None:
+        assert a == b
+    else:
+        assert a[:at] == b[:at]
+        assert a[at : at + 1] != b[at : at + 1]
+        assert first_difference(b, a) == at
+
+
+@given(st.lists(st.floats(0, 10)))
+def test_a_histogram_counts_everything_once(values: list[float]) -> None:
+    bars = histogram(values, (0.0, 0.5, 2.0, math.inf))
+    assert [count for _, count in bars] == [
+        sum(v == 0 for v in values),
+        sum(0 < v <= 0.5 for v in values),
+        sum(0.5 < v <= 2 for v in values),
+        sum(v > 2 for v in values),
+    ]
+
+
+# the drift of a number
+
+
+MEAN = AGGREGATIONS["mean"]
+numbers = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=30)
+
+
+def test_drifts_are_those_of_a_comparison_of_the_two_runs(tasks: Path, tmp_path: Path) -> None:
+    """`assay compare` reads what was stored: another way to the same numbers."""
+    output = tmp_path / "both"
+    found = compared(tasks, answering(), answering(**{"1+1=": "3", "7-4=": "3", "8/2=": "4"}), output_path=str(output))
+    rows = {(row.name, row.metric): row for row in compare([output / "a", output / "b"]).rows}
+    assert len(found.rows) == 2
+    for row in found.rows:
+        other = rows[row.task, row.metric]
+        assert other.interval is not None
+        assert (row.drift.value, row.drift.interval) == (pytest.approx(other.difference), pytest.approx(other.interval))
+
+
+@given(numbers)
+def test_means_have_the_interval_of_a_paired_t_test(pairs: list[tuple[float, float]]) -> None:
+    before, after = [a + 7 for a, _ in pairs], [b for _, b in pairs]  # never shares of 0 and 1
+    found = drift(MEAN, before, after)
+    differences = [b - a for a, b in zip(before, after, strict=True)]
+    half = float(stats.sem(differences)) * stats.t.ppf(0.975, len(pairs) - 1)
+    assert found.interval is not None
+    low, high = found.interval
+    assert (low + high) / 2 == pytest.approx(np.mean(differences), abs=1e-9)
+    assert (high - low) / 2 == pytest.approx(half, rel=5e-3, abs=1e-9)  # ours is Student's to three digits
+
+
+@given(numbers)
+def test_drift_the_other_way_is_the_same_with_the_other_sign(pairs: list[tuple[float, float]]) -> None:
+    before, after = ([pair[side] for pair in pairs] for side in (0, 1))
+    there, back = drift(MEAN, before, after), drift(MEAN, after, before)
+    assert there.value == pytest.approx(-back.value)
+    assert there.interval is not None
+    assert back.interval is not None
+    assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]))
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=40))
+def test_equal_answers_never_drift_and_their_interval_is_no_point(values: list[bool]) -> None:
+    found = drift(MEAN, values, values)
+    assert found.value == 0
+    assert found.interval is not None
+    assert found.interval[0] < 0 < found.interval[1]
+
+
+def test_a_number_without_influence_values_has_a_drift_and_no_interval() -> None:
+    found = drift(AGGREGATIONS["median"], [1, 2, 3], [2, 3, 4])
+    assert (found.value, found.interval, found.reason) == (1, None, "none is known for median")
+    assert math.isnan(drift(MEAN, [], []).value)
+
+
+def test_documents_of_one_cluster_are_one_draw() -> None:
+    """Two clusters that moved by 1 and 3 each, twice: as two draws of 1 and 3, whose mean 2 has the error 1."""
+    found = drift(MEAN, [0.5] * 4, [1.5, 1.5, 3.5, 3.5], clusters=[1, 1, 2, 2])
+    low, high = stats.t.interval(0.95, 1, loc=2, scale=1)
+    assert found.interval == pytest.approx((low, high), rel=1e-3)

@@ -1,0 +1,626 @@
+"""The viewer as HTTP has it: what pages say, and what cannot be had from it."""
+
+import http.client
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+from bench.big_run import samples as big_samples
+from bench.big_run import write_run
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.datastructures import QueryParams
+from tools.get_browser import find_browser
+
+from assay.records import FilterScores, Generate, Sample
+from assay.runs.folder import write_json
+from assay.runs.parquet import SampleWriter
+from assay.runs.samples import Kept
+from assay.viewer.asking import OPERATORS, Condition, Wish, read_wish
+from assay.viewer.differing import aligned
+from assay.viewer.distributions import calibrated, confidence, score_bins, slices_by
+from assay.viewer.graph_page import Visited, _visited
+from assay.viewer.guard import HEADERS, Guard, is_loopback, names_for
+from assay.viewer.sample_page import sample_view
+from assay.viewer.samples import Database, Samples
+from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_runs
+
+STATIC = Path(__file__).parent.parent / "src/assay/viewer/static"
+pytestmark = pytest.mark.xdist_group("viewer")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_runs(tmp_path_factory.mktemp("viewer"))
+
+
+@pytest.fixture(scope="module")
+def address(runs: Path) -> Iterator[str]:
+    with serving(runs) as at:
+        yield at
+
+
+@pytest.fixture(scope="module")
+def sums(runs: Path) -> Samples:
+    return the_samples(runs, "sums", "exact_match,strict")
+
+
+def the_samples(runs: Path, task: str, metric: str, run: str = "first") -> Samples:
+    database, path = Database(runs), runs / run / f"samples/{task}.parquet"
+    return Samples(database, path, metric, True, database.columns(path))
+
+
+def documents(samples: Samples, **wish: Any) -> list[int]:
+    return [row.doc_id for row in samples.page(Wish(**wish)).rows]
+
+
+def text_of(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
+
+
+WRONG = [a for a in range(SUMS) if a % 5 == 0]
+
+
+def test_runs_are_listed_with_headline_interval_and_counts(address: str) -> None:
+    status, page, _ = fetched(address)
+    assert status == 200
+    text = text_of(page)
+    assert "first scripted quiz exact_match 0.8000" in text
+    assert "second scripted quiz exact_match 0.6000" in text
+    assert "more/graphs embedded first_steps_graph_tries" in text
+    assert " 80 0 " in text  # documents, none failed
+
+
+def test_runs_are_filtered_by_words_and_sorted_by_columns(address: str) -> None:
+    _, page, _ = fetched(address, "/", q="scripted quiz", sort="score")
+    assert re.findall(r'href="/run\?run=([^"]+)"', page) == ["second", "first"]
+    _, page, _ = fetched(address, "/", q="scripted quiz", sort="score", desc="1")
+    assert re.findall(r'href="/run\?run=([^"]+)"', page) == ["first", "second"]
+    assert "No run has these words" in fetched(address, "/", q="nothing like that")[1]
+
+
+def test_a_run_shows_its_tree_and_closes_groups_by_its_address(address: str) -> None:
+    _, page, _ = fetched(address, "/run", run="first")
+    text = text_of(page)
+    assert "strict exact_match ↑ 0.8000 0.0521" in text  # √(0.8·0.2/59)
+    assert "colours 0 none acc ↑ 0.7500" in text
+    _, closed, _ = fetched(address, "/run", run="first", closed="quiz")
+    assert "colours 0 none acc" not in text_of(closed)
+    assert 'aria-expanded="false"' in closed
+
+
+def test_a_run_has_a_column_for_each_metric_where_asked(address: str) -> None:
+    _, page, _ = fetched(address, "/run", run="first", view="columns")
+    assert all(f"{metric}<br>" in page for metric in ("exact_match", "acc", "acc_norm"))
+
+
+def test_the_worst_come_first_in_the_samples_of_a_task(sums: Samples) -> None:
+    assert documents(sums)[: len(WRONG)] == WRONG
+    assert documents(sums, show="wrong") == WRONG
+    assert documents(sums, show="right") == [a for a in range(SUMS) if a % 5][:50]
+
+
+def test_samples_are_found_by_text_whatever_its_case_and_wherever_it_stands(sums: Samples) -> None:
+    assert documents(sums, text="17 + 1 =") == [17]
+    assert documents(sums, text=" 18") == [15, 17]  # wrong in 15, right in 17
+    assert documents(sums, text="nobody said this") == []
+    assert documents(sums, text="%") == documents(sums, text="_") == []  # signs, no wildcards
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (Condition("doc.level", "eq", "2"), [a for a in range(SUMS) if a % 3 == 2]),
+        (Condition("doc.level", "ne", "2"), [a for a in range(SUMS) if a % 3 != 2]),
+        (Condition("doc.a", "gt", "55"), [56, 57, 58, 59]),
+        (Condition("doc.a", "lt", "2.5"), [0, 1, 2]),
+        (Condition("answer.strict", "eq", "18"), [15, 17]),
+        (Condition("score.exact_match,strict", "lt", "1"), WRONG),
+        (Condition("target", "has", "60"), [59]),
+        (Condition("doc.nothing", "empty", ""), list(range(SUMS))),
+        (Condition("doc_id", "eq", "7"), [7]),
+        (Condition("doc.a", "gt", "no number"), []),
+        (Condition("nothing", "eq", "1"), []),
+        (Condition("score.no,such", "gt", "0"), []),
+    ],
+    ids=str,
+)
+def test_samples_are_filtered_by_columns(sums: Samples, condition: Condition, expected: list[int]) -> None:
+    found = sums.page(Wish(conditions=(condition,), sort="doc_id"))
+    assert (found.total, [row.doc_id for row in found.rows]) == (len(expected), expected[:50])
+
+
+def test_pages_follow_each_other_and_end(sums: Samples) -> None:
+    second = sums.page(Wish(page=2, sort="doc_id"))
+    assert ([row.doc_id for row in second.rows], second.pages) == (list(range(50, 60)), 2)
+    assert sums.page(Wish(page=10**9)).page == 2
+
+
+def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "big", 7000)
+    every = list(big_samples(7000))
+    database, path = Database(tmp_path), folder / "samples/big_sums.parquet"
+    samples = Samples(database, path, "exact_match,strict", True, database.columns(path))
+    told = {"level": "3", "subject": "law"}
+    conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in told.items())
+    expected = [k.sample.doc_id for k in every if all(str(k.sample.doc[name]) == value for name, value in told.items())]
+    found = samples.page(Wish(conditions=conditions, sort="doc_id"))
+    assert (found.total, [row.doc_id for row in found.rows]) == (len(expected), expected[:50])
+    wrong = [k.sample.doc_id for k in every if not k.failed and not k.scores[0].values["exact_match"]]
+    page = samples.page(Wish(show="wrong", page=20))
+    assert (page.total, [row.doc_id for row in page.rows]) == (len(wrong), wrong[950:1000])
+    failed = [k.sample.doc_id for k in every if k.failed]
+    assert documents(samples, show="failed") == failed
+    text = [k.sample.doc_id for k in every if "77 because" in str(k.responses)]
+    assert samples.count(Wish(text="77 BECAUSE")) == len(text) > 0
+
+
+def test_every_place_of_a_list_knows_its_neighbours(sums: Samples) -> None:
+    wish = Wish(show="wrong")
+    assert sums.around(wish, 0) == [-1, 0, 5]
+    assert sums.around(wish, 3) == [10, 15, 20]
+    assert sums.around(wish, len(WRONG) - 1) == [50, 55, -1]
+    assert sums.around(Wish(text="17 + 1 ="), 0) == [-1, 17, -1]
+
+
+@given(st.text(max_size=20), st.sampled_from(sorted(OPERATORS)), st.text(max_size=20))
+def test_no_text_in_a_filter_breaks_a_query(text: str, operator: str, value: str) -> None:
+    text = text.encode("utf-8", "replace").decode()
+    value = value.encode("utf-8", "replace").decode()
+    samples = the_samples_once()
+    samples.page(Wish(text=text, sort=text, audit=value, conditions=(Condition(f"doc.{text}", operator, value),)))
+    samples.page(Wish(conditions=(Condition(text, operator, value),)))
+
+
+KNOWN: list[Samples] = []
+
+
+def the_samples_once() -> Samples:
+    return KNOWN[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known(sums: Samples) -> None:
+    KNOWN[:] = [sums]
+
+
+@given(
+    st.text(max_size=30),
+    st.sampled_from(["all", "wrong"]),
+    st.integers(1, 10**6),
+    st.text("abc .,=", min_size=1, max_size=9),
+    st.text(max_size=9),
+)
+def test_an_address_says_all_that_is_wanted(text: str, show: str, page: int, column: str, value: str) -> None:
+    wish = Wish(text, show, "empty", (Condition(column, "has", value),), "doc_id", True, page, "level", "acc,none")
+    assert read_wish(QueryParams(wish.parameters)) == wish
+
+
+def test_an_address_that_means_nothing_is_taken_as_if_it_said_nothing() -> None:
+    assert read_wish(QueryParams("show=x&page=-3&f=a&f=a~b~c&desc=yes&page=" + "9" * 40)) == Wish()
+
+
+def test_scores_are_counted_and_parted_by_a_column(sums: Samples) -> None:
+    assert [(each.low, each.size) for each in score_bins(sums)] == [(0.0, 12), (1.0, 48)]
+    parts = slices_by(sums, "level")
+    assert [(part.name, part.value, part.note) for part in parts] == [
+        ("0", 0.8, "n 20"),
+        ("1", 0.8, "n 20"),
+        ("2", 0.8, "n 20"),
+    ]
+    assert [part.note for part in slices_by(sums, "a")] == ["n 12"] * 5  # too many values: fifths
+    assert slices_by(sums, "no such column") == []
+
+
+def test_calibration_is_by_confidence_how_often_the_likeliest_is_right(runs: Path) -> None:
+    [point] = calibrated(the_samples(runs, "colours", "acc,none"))
+    assert point.confidence == pytest.approx(0.7310586)  # 1 / (1 + e⁻¹)
+    assert (point.accuracy, point.size) == (0.75, COLOURS)
+    assert confidence([[[None, True]], [[-1.0, False]]], 2, 0) is None
+    assert confidence([["a"]], 1, 0) is None
+
+
+def test_a_task_shows_numbers_distribution_slices_and_samples(address: str) -> None:
+    _, page, _ = fetched(address, "/task", run="first", task="sums", slice="level", show="wrong")
+    text = text_of(page)
+    assert "Samples 12" in text
+    assert "doc.level" in text
+    assert page.count('class="plot"') == 2  # scores, slices
+    assert "Calibration" in fetched(address, "/task", run="first", task="colours")[1]
+
+
+def test_a_sample_shows_prompt_answer_filters_target_and_why_it_is_wrong(address: str) -> None:
+    _, page, _ = fetched(address, "/sample", run="first", task="sums", doc="5", at="1", show="wrong")
+    text = text_of(page)
+    assert "Wrong: of the answer '8' is left, '6' is right." in text
+    assert "2 parts before the question" in text
+    assert "100 + 1 = 101" in text
+    assert "Filter strict regex(regex_pattern=^ ?([0-9]+)$) → take_first" in text
+    assert "The same document in second" in text
+    assert "doc=0&amp;at=0" in page
+    assert "doc=10&amp;at=2" in page
+
+
+def test_a_sentence_says_what_is_wrong_and_what_only_in_part(sums: Samples) -> None:
+    row = sums.document(5)
+    assert row is not None
+
+    def why(scores: str) -> str:
+        return sample_view(row._replace(scores=scores), {}, {"exact_match": True}).why
+
+    assert why('{"exact_match,strict": 0.0}').startswith("Wrong: of the answer '8' is left")
+    assert why('{"exact_match,strict": 1.0}').startswith("Right: ")
+    assert why('{"exact_match,strict": 0.0, "exact_match,flexible": 1.0}').startswith(
+        "In part right (exact_match strict 0, exact_match flexible 1): "
+    )
+    assert why('{"perplexity,none": 3.0}') == ""
+
+
+def test_examples_are_folded_also_where_every_document_has_its_own(sums: Samples) -> None:
+    row = sums.document(5)
+    assert row is not None
+    alone = row._replace(prefix="", prompt="1 + 1 = 2\n\n2 + 1 = 3\n\n5 + 1 =")
+    view = sample_view(alone, {"num_fewshot": 2}, {})
+    assert (view.shots, view.prompt) == (["1 + 1 = 2\n\n", "2 + 1 = 3\n\n"], "5 + 1 =")
+    in_doubt = sample_view(alone, {"num_fewshot": 1}, {})
+    assert (in_doubt.shots, in_doubt.prompt) == ([], alone.prompt)
+
+
+def test_a_wrong_answer_is_marked_against_the_target(sums: Samples) -> None:
+    row = sums.document(15)
+    assert row is not None
+    marked = sample_view(
+        row._replace(answers='{"strict": ["a x c"]}', target='"a b c"'), {}, {"exact_match": True}
+    ).marked
+    assert marked is not None
+    assert [piece.text for piece in marked[1] if not piece.is_shared] == ["b"]
+    assert sample_view(row, {}, {"exact_match": True}).marked is None  # 18 and 16 share nothing
+
+
+def test_a_choice_has_its_log_likelihoods_and_what_metrics_make_of_them(address: str) -> None:
+    _, page, _ = fetched(address, "/sample", run="first", task="colours", doc="0")
+    text = text_of(page)
+    assert "Wrong: 'red' is the likeliest, 'green' is right." in text
+    assert "right green -2.0000 -0.4000 -0.4000 0.2689" in text  # by 5 characters, 5 bytes; e⁻² / (e⁻¹ + e⁻²)
+    assert "chosen red -1.0000 -0.3333 -0.3333 0.7311" in text
+
+
+def test_a_graph_is_drawn_with_what_happened_at_each_node(address: str, runs: Path) -> None:
+    _, page, _ = fetched(address, "/graph", run="more/graphs", task="first_steps_graph_tries")
+    text = text_of(page)
+    assert "begin lambda 6 6 0" in text
+    assert "verdict lambda 6 6 0" in text
+    _, sample, _ = fetched(address, "/sample", run="more/graphs", task="first_steps_graph_tries", doc="0")
+    assert "Way through the graph" in sample
+    assert fetched(address, "/graph", run="first", task="sums")[0] == 404
+
+
+def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
+    writer = SampleWriter(tmp_path, "t")
+    ways = [
+        ([["a", [0]], ["b", [1, 2]]], "", 0.5),
+        ([["a", [0]], ["b", [1]], ["a", [2]], ["b", []]], "", 0.25),
+        ([["a", [0]]], "the node 'a' raised", 0.0),
+    ]
+    for number, (trace, failed, seconds) in enumerate(ways):
+        usage = {"usage": [1, 1, seconds, 1, 0, 0]}
+        told = [usage, usage, usage, {"trace": trace}]
+        writer.add(Kept(Sample(number, {}, (), None, None), [["x"]] * 3, (), failed=failed, replies=told))
+    writer.end()
+    writer.place()
+    database = Database(tmp_path)
+    known, visited = _visited(
+        Samples(database, tmp_path / "t.parquet", "", True, database.columns(tmp_path / "t.parquet")), database
+    )
+    assert known == 3
+    assert visited == {
+        "a": Visited("a", "", visits=4, records=3, requests=4, failed=1, seconds=1.0),  # 0.5 + 2 × 0.25
+        "b": Visited("b", "", visits=3, records=2, requests=3, failed=0, seconds=1.25),  # 2 × 0.5 + 0.25
+    }
+
+
+def test_values_that_json_has_no_word_for_are_shown_filtered_and_parted(tmp_path: Path) -> None:
+    folder = tmp_path / "runs/odd"
+    odd = [{"x": float("nan"), "big": 2**70}, {"x": "\ud800", "big": 1}, {"x": [1, {"y": None}], "big": True}]
+    writer = SampleWriter(folder / "samples", "t")
+    for number, doc in enumerate(odd):
+        sample = Sample(number, doc, [Generate("q", {})], 2**70, 2**70)
+        writer.add(Kept(sample, [["a"]], [FilterScores("none", ["a"], {"m": float(number)})]))
+    writer.end()
+    writer.place()
+    empty = SampleWriter(folder / "samples", "none")
+    empty.end()
+    empty.place()
+    write_json(folder / "manifest.json", {"status": "complete", "tasks": {"t": {"size": 3}, "none": {"size": 0}}})
+    with serving(tmp_path / "runs") as at:
+        for query in ({}, {"slice": "x"}, {"slice": "big"}, {"f": "doc.x~has~y"}, {"f": "doc.big~gt~0"}, {"q": "a"}):
+            assert fetched(at, "/task", run="odd", task="t", **query)[0] == 200, query
+        assert str(2**70) in fetched(at, "/sample", run="odd", task="t", doc="0")[1]
+        assert "\\ud800" in fetched(at, "/sample", run="odd", task="t", doc="1")[1]
+        assert "No sample is like this" in fetched(at, "/task", run="odd", task="none")[1]
+
+
+def test_two_runs_are_compared_as_in_the_terminal(address: str) -> None:
+    _, page, _ = fetched(address, "/compare?run=first&run=second")
+    text = text_of(page)
+    assert "The runs begin to differ at: model" in text
+    assert "0.8000 0.6000 -0.2000" in text
+    assert " 60 0 12 48 " in text  # n, wins, losses, ties
+    assert "<del>" in page
+    assert "<ins>" in page
+
+
+@given(st.text(alphabet="ab \n.", max_size=40), st.text(alphabet="ab \n.", max_size=40))
+def test_aligned_texts_are_whole_and_share_the_same_pieces(one: str, two: str) -> None:
+    left, right = aligned(one, two)
+    assert ("".join(piece.text for piece in left), "".join(piece.text for piece in right)) == (one, two)
+    assert [piece.text for piece in left if piece.is_shared] == [piece.text for piece in right if piece.is_shared]
+
+
+def test_what_does_not_exist_is_told(address: str) -> None:
+    for page, query in (("/run", {"run": "x"}), ("/task", {"run": "first", "task": "x"}), ("/nothing", {}),
+                        ("/sample", {"run": "first", "task": "sums", "doc": "99999"}), ("/sample", {"run": "first", "task": "sums", "doc": "x"})):  # fmt: skip
+        status, text, _ = fetched(address, page, **query)
+        assert (status, "That cannot be shown" in text) == (404, True)
+
+
+def test_a_damaged_file_of_samples_is_told_and_the_server_goes_on(runs: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(runs / "first", tmp_path / "runs/first")
+    (tmp_path / "runs/first/samples/sums.parquet").write_bytes(b"PAR1 this is none PAR1")
+    with serving(tmp_path / "runs") as at:
+        status, text, headers = fetched(at, "/task", run="first", task="sums")
+        assert status == 500
+        assert "the samples cannot be read" in text
+        assert headers["x-content-type-options"] == "nosniff"
+        assert fetched(at, "/task", run="first", task="colours")[0] == 200
+
+
+# ---- what cannot be had
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../app.py", "/static/..%2fapp.py", "/static/%2e%2e/app.py", "/static//etc/passwd", "/static/..%5capp.py",
+     "/../../etc/passwd", "/run?run=../../../etc", "/run?run=%2fetc", "/run?run=first%2f..%2f..", "/task?run=first&task=../manifest",
+     "/task?run=first&task=%2fetc%2fpasswd", "/sample?run=first&task=..%2fresults.json&doc=0", "/run?run=first%00"],
+)  # fmt: skip
+def test_no_address_leads_out_of_the_runs(address: str, path: str) -> None:
+    at = urlsplit(address)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port)
+    connection.putrequest("GET", path, skip_host=False)
+    connection.endheaders()
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    assert answer.status == 404
+    assert "root:" not in body
+    assert "def make_app" not in body
+    connection.close()
+
+
+def test_the_database_reads_below_the_folder_and_nowhere_else(runs: Path, tmp_path: Path) -> None:
+    import duckdb
+
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    database = Database(runs)
+    for query in ("select * from read_csv('/etc/passwd')", f"select * from read_csv('{tmp_path}/x.csv')",
+                  "set enable_external_access=true", "install httpfs", "copy (select 1) to '/tmp/x.csv'"):  # fmt: skip
+        with pytest.raises(duckdb.Error):
+            database.rows(query)
+
+
+def test_a_link_out_of_the_folder_is_not_followed(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/link").symlink_to(runs / "first")
+    with serving(tmp_path / "runs") as at:
+        assert fetched(at, "/run", run="link")[0] == 404
+
+
+def pages_of(address: str) -> list[str]:
+    """Every page of every run, and the files they load."""
+    _, start, _ = fetched(address)
+    seen, todo = set(), ["/", *re.findall(r'(?:href|src)="(/[^"]*)"', start)]
+    while todo:
+        page = unescape(todo.pop())
+        if page not in seen and len(seen) < 150:
+            seen.add(page)
+            todo += re.findall(r'(?:href|src)="(/[^"]*)"', fetched(address, page)[1])
+    return sorted(seen)
+
+
+def test_every_page_forbids_what_is_not_ours_and_no_page_breaks(address: str) -> None:
+    pages = pages_of(address)
+    assert len(pages) > 100
+    for page in pages:
+        status, text, headers = fetched(address, page)
+        assert status in (200, 404), page
+        assert {name: headers.get(name) for name in HEADERS} == HEADERS
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert "unsafe-inline" not in headers["content-security-policy"]
+        if headers["content-type"].startswith("text/html"):
+            assert not re.search(r"<script(?! src=\"/static/view.js\">)", text)
+            assert not re.search(r"<[^>]*\s(?:on\w+|style)\s*=", re.sub(r'"[^"]*"', '""', text)), page
+            assert not re.search(
+                r"""(?:src|href|action)=["']?(?:https?:|//|javascript:|data:)""", re.sub(r">[^<]*<", "><", text)
+            ), page
+
+
+def test_hostile_texts_are_shown_as_they_are(address: str) -> None:
+    name = "<img src=x onerror=alert(0)>"
+    for number, text in enumerate(HOSTILE):
+        _, page, _ = fetched(address, "/sample", run=name, task=HOSTILE[0], doc=str(number))
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+        assert "Verdicts" in page
+        shown = unescape(page).replace("\r\n", "\n")
+        assert text.replace("\r\n", "\n") in shown
+
+
+def test_nothing_can_be_written(address: str) -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"):
+        for page in ("/", "/run", "/filter", "/static/view.css"):
+            status, _, headers = fetched(address, page, method=method)
+            assert (status, headers["allow"]) == (405, "GET, HEAD")
+    assert fetched(address, "/", method="HEAD")[:2] == (200, "")
+
+
+def test_looking_changes_nothing(address: str, runs: Path) -> None:
+    def state() -> dict[str, tuple[int, int]]:
+        return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(runs.rglob("*"))}
+
+    before = state()
+    pages_of(address)
+    assert state() == before
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "",
+        "0.0.0.0",
+        "[::ffff:1.2.3.4]",
+    ],
+)
+def test_a_name_that_is_not_its_own_is_refused(address: str, host: str) -> None:
+    status, text, _ = fetched(address, "/", headers={"Host": host})
+    assert status in (400, 421)
+    assert "first" not in text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "LOCALHOST:8777", "[::1]:8777", "[::1]"])
+def test_its_own_names_are_let_in(host: str) -> None:
+    assert Guard(None, names_for("127.0.0.1")).is_ours(host)  # type: ignore[arg-type]
+
+
+def test_a_server_that_is_open_to_others_takes_addresses_and_its_own_name_only() -> None:
+    guard = Guard(None, names_for("0.0.0.0"))  # type: ignore[arg-type]
+    assert guard.is_ours("192.168.7.7:8777")
+    assert guard.is_ours(f"{socket.gethostname()}:8777")
+    assert not guard.is_ours("evil.example:8777")
+    assert not Guard(None, names_for("127.0.0.1")).is_ours("192.168.7.7")  # type: ignore[arg-type]
+
+
+def test_other_machines_are_let_in_only_when_that_is_said(runs: Path, tmp_path: Path) -> None:
+    assert not is_loopback("0.0.0.0")
+    command = [sys.executable, "-m", "assay", "view", str(runs), "--host", "0.0.0.0", "--port", "0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert "other machines could read everything" in ended.stderr
+    with serving(runs, "--host", "0.0.0.0", "--allow_remote") as at:
+        assert at.startswith("http://0.0.0.0:")
+
+
+def test_keys_are_shown_nowhere(address: str) -> None:
+    name = "<img src=x onerror=alert(0)>"
+    shown = 0
+    for page in pages_of(address):
+        text = fetched(address, page)[1]
+        shown += "***" in text
+        assert SECRET not in text, page
+    assert shown
+    for number in range(len(HOSTILE)):
+        _, text, _ = fetched(address, "/sample", run=name, task=HOSTILE[0], doc=str(number))
+        assert SECRET not in text
+
+
+def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_told(runs: Path, tmp_path: Path, address: str) -> None:
+    def ended(*arguments: str) -> str:
+        command = [sys.executable, "-m", "assay", "view", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        return done.stderr
+
+    assert "there is no such folder" in ended(str(tmp_path / "nowhere"))
+    assert "cannot listen" in ended(str(runs), "--port", address.rpartition(":")[2])
+
+
+def test_a_folder_whose_name_has_signs_of_patterns_is_read_as_it_is(runs: Path, tmp_path: Path) -> None:
+    import shutil
+
+    for name in ("a[1]", "b*", "c'd", 'e"f', "g%20h", "i j"):
+        shutil.copytree(runs / "first", tmp_path / "r[s]" / name)
+    with serving(tmp_path / "r[s]") as at:
+        for name in ("a[1]", "b*", "c'd", 'e"f', "g%20h", "i j"):
+            assert "Samples 12" in text_of(fetched(at, f"/task?run={quote(name)}&task=sums&show=wrong")[1])
+
+
+# ---- how it looks
+
+
+def palette() -> dict[str, tuple[str, str]]:
+    found = re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", (STATIC / "view.css").read_text())
+    return {name: (light, dark) for name, light, dark in found}
+
+
+def contrast(one: str, two: str) -> float:
+    """By WCAG 2.2: the relative luminances of two colours."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted((luminance(one), luminance(two)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_the_contrast_of_black_and_white_is_21() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)  # just not enough, as is well known
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_every_text_has_the_contrast_of_wcag_aa(theme: int) -> None:
+    colours = {name: both[theme] for name, both in palette().items()}
+    pairs = [
+        (text, ground)
+        for ground in ("page", "panel", "chosen")
+        for text in ("ink", "faint", "link", "good", "bad", "accent")
+    ]
+    pairs += [("ink", "added"), ("ink", "gone"), ("page", "ink")]
+    low = {pair: round(contrast(colours[pair[0]], colours[pair[1]]), 2) for pair in pairs}
+    assert {pair: value for pair, value in low.items() if value < 4.5} == {}
+    marks = {
+        (mark, ground): contrast(colours[mark], colours[ground])
+        for mark in ("accent", "edge")
+        for ground in ("page", "panel")
+    }
+    assert all(value >= 3 for value in marks.values())
+
+
+def test_one_short_stylesheet_and_every_colour_in_it_by_name() -> None:
+    text = (STATIC / "view.css").read_text()
+    assert text.count("\n") <= 400
+    rest = text.partition(":root[data-theme")[2]
+    assert set(re.findall(r"#[0-9a-f]{3,8}\b", rest)) <= {"#0008"}  # the shade behind a dialog
+    assert "http" not in text + (STATIC / "view.js").read_text()
+
+
+def test_every_kind_of_page_has_a_screenshot_that_is_small_enough_for_a_document() -> None:
+    shots = {path.stem: path.stat().st_size for path in (STATIC.parents[3] / "docs/screenshots").glob("*.png")}
+    assert {"runs", "run", "task", "sample", "compare", "graph"} <= set(shots)
+    assert max(shots.values()) < 150_000
+
+
+def test_a_browser_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_BROWSER", "/somewhere/chromium")
+    assert find_browser() == "/somewhere/chromium"
+
+
+def test_values_that_are_no_json_are_shown_as_they_are(sums: Samples) -> None:
+    row = sums.document(3)
+    assert row is not None
+    view = sample_view(row._replace(doc="{", scores="x", responses="[", replies="{"), {}, {})
+    assert view.prompt.endswith("3 + 1 =")

@@ -1,0 +1,363 @@
+"""The viewer in a real browser: every page, filters, folding, comparing, keys, a run that goes on, and texts that attack.
+
+Every page is watched: an error in the console, a dialog, or a request to another machine fails the test.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from tools.get_browser import NONE, find_browser
+
+from viewer_world import HOSTILE, SUMS, serving, write_runs, write_tasks
+
+playwright = pytest.importorskip("playwright.sync_api")
+BROWSER = find_browser()
+pytestmark = [pytest.mark.skipif(BROWSER is None, reason=NONE), pytest.mark.xdist_group("viewer")]
+WRONG = len(range(0, SUMS, 5))
+SLOW = """
+import sys, time
+sys.path.insert(0, {tests!r})
+from assay import simple_evaluate
+from assay.models import Scripted
+
+def generate(prompt, params, repeat):
+    time.sleep(0.12)
+    return " 1"
+
+def likelihood(context, continuation):
+    return (-1.0, False)
+
+model = Scripted(generate=generate, loglikelihood=likelihood, identity="slow")
+simple_evaluate(model, tasks=["colours", "sums"], include_path={tasks!r}, include_defaults=False, output_path={out!r})
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_runs(tmp_path_factory.mktemp("viewer"))
+
+
+@pytest.fixture(scope="module")
+def address(runs: Path) -> Iterator[str]:
+    with serving(runs) as at:
+        yield at
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    with playwright.sync_playwright() as started:
+        made = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield made
+        made.close()
+
+
+Open = Callable[..., playwright.Page]
+
+
+@pytest.fixture
+def open_page(browser: playwright.Browser, address: str) -> Iterator[Open]:
+    """Opens pages of the server, and sees to it at the end that nothing was amiss in any of them."""
+    amiss: list[str] = []
+    contexts: list[playwright.BrowserContext] = []
+
+    def asked(request: playwright.Request) -> None:
+        if urlsplit(request.url).hostname != "127.0.0.1":
+            amiss.append(f"asked for {request.url}")
+
+    def opened(path: str = "/", at: str = address, missing: bool = False, **options: object) -> playwright.Page:
+        context = browser.new_context(permissions=["clipboard-read", "clipboard-write"], **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", asked)
+        page.on("pageerror", lambda error: amiss.append(f"error: {error}"))
+        page.on(
+            "console", lambda said: amiss.append(f"console: {said.text}") if said.type in ("error", "warning") else None
+        )
+        page.on("dialog", lambda dialog: (amiss.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        answer = page.goto(at + path)
+        assert answer is not None
+        assert answer.ok
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert amiss == []
+
+
+def until(page: playwright.Page, condition: str, seconds: float = 20.0) -> None:
+    """Wait until something holds in a page. Playwright's own way needs `eval`, which our pages forbid."""
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < deadline, f"it did not come to pass: {condition}"
+        time.sleep(0.05)
+
+
+def has_rows(page: playwright.Page, table: str, count: int) -> None:
+    playwright.expect(page.locator(f"#{table} tbody tr")).to_have_count(count)
+
+
+def named(page: str, **query: str) -> str:
+    return f"/{page}?{urlencode(query)}"
+
+
+def test_every_page_opens_and_has_one_heading_and_a_title(open_page: Open) -> None:
+    page = open_page("/")
+    for path in (
+        "/",
+        named("run", run="first"),
+        named("run", run="first", view="columns"),
+        named("task", run="first", task="sums", slice="level"),
+        named("task", run="first", task="colours"),
+        named("sample", run="first", task="sums", doc="5"),
+        named("sample", run="first", task="colours", doc="0"),
+        named("sample", run="more/graphs", task="first_steps_graph_tries", doc="0"),
+        named("graph", run="more/graphs", task="first_steps_graph_tries"),
+        "/compare",
+        "/compare?run=first&run=second",
+    ):
+        page.goto(page.url.partition("/")[0] + "//" + urlsplit(page.url).netloc + path)
+        assert page.locator("h1").count() == 1, path
+        assert page.title().endswith("assay")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than the window"
+
+
+def test_from_the_runs_to_a_wrong_sample_by_clicking(open_page: Open) -> None:
+    page = open_page("/")
+    page.get_by_role("link", name="first", exact=True).click()
+    page.get_by_role("link", name="wrong samples").nth(1).click()
+    has_rows(page, "samples", WRONG)
+    page.locator("#samples tbody tr").nth(1).get_by_role("link").click()
+    playwright.expect(page.locator(".verdict")).to_have_text("Wrong: of the answer '8' is left, '6' is right.")
+    page.get_by_text("2 parts before the question").click()
+    playwright.expect(page.locator("details.shots pre").first).to_be_visible()
+    assert page.locator("details.shots pre").all_inner_texts() == ["100 + 1 = 101\n\n", "200 + 1 = 201\n\n"]
+
+
+def test_samples_are_filtered_in_the_page_and_the_address_says_so(open_page: Open) -> None:
+    page = open_page(named("task", run="first", task="sums"))
+    page.get_by_label("Search samples").fill("17 + 1")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=17*")
+    has_rows(page, "samples", 1)
+    page.get_by_label("Search samples").fill("")
+    page.keyboard.press("Enter")
+    page.get_by_label("Column").select_option("doc.level")
+    page.get_by_label("Value").fill("2")
+    page.get_by_role("button", name="Add filter").click()
+    page.wait_for_url("**f=doc.level*")
+    playwright.expect(page.locator("h2", has_text="Samples")).to_have_text("Samples 20")
+    page.get_by_role("link", name="wrong", exact=True).click()
+    query = parse_qs(urlsplit(page.url).query)
+    assert (query["f"], query["show"]) == (["doc.level~eq~2"], ["wrong"])
+    has_rows(page, "samples", 4)  # 5, 20, 35, 50
+    page.locator(".chip", has_text="doc.level").click()
+    has_rows(page, "samples", WRONG)
+
+
+def test_a_deep_link_shows_the_same_to_somebody_else(open_page: Open) -> None:
+    path = named("task", run="first", task="sums", show="wrong", sort="doc_id", desc="1", q="5")
+    rows = open_page(path).locator("#samples tbody tr td:first-child").all_inner_texts()
+    assert rows == ["55", "50", "45", "35", "25", "15", "5"]
+    assert open_page(path).locator("#samples tbody tr td:first-child").all_inner_texts() == rows
+
+
+def test_groups_are_closed_and_opened_in_place(open_page: Open) -> None:
+    page = open_page(named("run", run="first"))
+    every = page.locator("#results tbody tr").count()
+    page.evaluate("window.stillHere = true")
+    page.get_by_role("link", name="close quiz", exact=True).click()
+    page.wait_for_url("**closed=quiz*")
+    has_rows(page, "results", 1)
+    page.get_by_role("link", name="open quiz", exact=True).click()
+    until(page, "document.querySelectorAll('#results tbody tr').length > 1")
+    has_rows(page, "results", every)
+    page.go_back()
+    until(page, "document.querySelectorAll('#results tbody tr').length === 1")
+    assert page.evaluate("window.stillHere")  # no page was loaded anew
+
+
+def test_runs_that_are_chosen_are_compared_with_their_flips_side_by_side(open_page: Open) -> None:
+    page = open_page("/?sort=name")
+    page.get_by_label("compare first").check()
+    page.get_by_label("compare second").check()
+    page.get_by_role("button", name="Compare the chosen runs").click()
+    playwright.expect(page.locator("h1")).to_contain_text("first against second")
+    row = page.locator("#differences1 tbody tr", has_text="sums").first
+    playwright.expect(row).to_contain_text("-0.2000")
+    flip = page.locator("details.flip").first
+    flip.locator("summary").click()
+    assert (flip.locator("del").inner_text(), flip.locator("ins").inner_text()) == ("2", "4")  # 1 + 1
+    page.get_by_role("link", name="the other way round").click()
+    playwright.expect(page.locator("#differences1 tbody tr", has_text="sums").first).to_contain_text("+0.2000")
+
+
+def test_keys_lead_through_rows_pages_and_samples(open_page: Open) -> None:
+    page = open_page("/?sort=name&q=scripted+quiz")
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("Escape")
+    for key in ("j", "j", "k", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url("**/run?run=first")
+    page.keyboard.press("g")
+    page.keyboard.press("w")
+    page.wait_for_url("**view=worst*")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/task?**sums*")
+    page.keyboard.press("/")
+    page.keyboard.type("17 + 1")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=17*")
+    page.keyboard.press("Escape")
+    page.goto(page.url.replace("q=17+%2B+1", "show=wrong"))
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**doc=0*")
+    page.keyboard.press("j")
+    page.wait_for_url("**doc=5*")
+    page.keyboard.press("k")
+    page.wait_for_url("**doc=0*")
+    page.keyboard.press("u")
+    page.wait_for_url("**/task?**show=wrong*")
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    page.wait_for_url(f"{urlsplit(page.url).scheme}://{urlsplit(page.url).netloc}/")
+
+
+def test_tables_are_copied_as_markdown_and_as_csv(open_page: Open) -> None:
+    page = open_page(named("run", run="first"))
+    page.get_by_role("button", name="markdown").click()
+    until(page, "document.querySelector('#said').textContent === 'copied'")
+    lines = page.evaluate("navigator.clipboard.readText()").splitlines()
+    assert lines[0].startswith("| Task | n-shot | Filter | Metric |")
+    assert any("| strict | exact_match | ↑ | 0.8000 | 0.0521 |" in line for line in lines)
+    assert len({line.count("|") for line in lines}) == 1
+    page.get_by_role("button", name="CSV").click()
+    until(page, "navigator.clipboard.readText().then((text) => text.startsWith('Task,'))")
+
+
+def test_cells_that_a_spreadsheet_would_run_are_copied_as_text(open_page: Open) -> None:
+    page = open_page("/")
+    made = page.evaluate("MAKERS.csv([['=1+1', '-0.5', '-cmd', '@x', 'a,\"b\"']])")
+    assert made == '\'=1+1,-0.5,\'-cmd,\'@x,"a,""b"""\n'
+
+
+def test_dark_and_light_by_the_system_by_the_button_and_kept(open_page: Open) -> None:
+    def ground(page: playwright.Page) -> str:
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    page = open_page("/", color_scheme="dark")
+    dark = ground(page)
+    page.keyboard.press("d")
+    light = ground(page)
+    assert light != dark
+    page.reload()
+    assert ground(page) == light
+    page.get_by_role("button", name="Dark").click()
+    assert ground(page) == dark
+
+
+def test_a_narrow_screen_scrolls_tables_and_not_the_page(open_page: Open) -> None:
+    for path in ("/", named("run", run="first"), named("task", run="first", task="sums"), named("sample", run="first", task="colours", doc="1"),
+                 "/compare?run=first&run=second"):  # fmt: skip
+        page = open_page(path, viewport={"width": 360, "height": 700})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_pages_work_without_javascript(open_page: Open) -> None:
+    page = open_page(named("run", run="first"), java_script_enabled=False)
+    page.get_by_role("link", name="close quiz", exact=True).click()
+    has_rows(page, "results", 1)
+    page.goto(page.url.partition("/run")[0] + named("task", run="first", task="sums"))
+    page.get_by_label("Column").select_option("doc.level")
+    page.get_by_label("Value").fill("2")
+    page.get_by_role("button", name="Add filter").click()
+    playwright.expect(page.locator("h2", has_text="Samples")).to_have_text("Samples 20")
+
+
+def test_a_run_is_followed_while_it_goes_on(open_page: Open, tmp_path: Path) -> None:
+    tasks, out = write_tasks(tmp_path / "tasks"), tmp_path / "runs/slow"
+    (tmp_path / "runs").mkdir()
+    script = SLOW.format(tests=str(Path(__file__).parent), tasks=str(tasks), out=str(out))
+    with serving(tmp_path / "runs") as at:
+        working = subprocess.Popen(
+            [sys.executable, "-c", script], env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            deadline = time.monotonic() + 60
+            while not (out / "run.lock").exists() or "sums" not in (out / "run.lock").read_text():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            page = open_page(named("run", run="slow"), at=at)
+            page.evaluate("window.stillHere = true")
+            assert "running" in page.locator("h1").inner_text()
+            until(page, "document.querySelectorAll('progress')[0].value > 20", 30)  # all colours, some sums
+            task = open_page(named("task", run="slow", task="colours"), at=at)
+            has_rows(task, "samples", 20)  # a task that has ended can be looked at
+            until(page, "document.querySelector('h1').textContent.includes('complete')", 60)
+            playwright.expect(page.locator("#results")).to_contain_text("exact_match")
+            assert page.evaluate("window.stillHere")
+            for each in (page, task):
+                each.close()  # before the server is gone, which they would ask once more
+        finally:
+            working.wait(timeout=60)
+    assert json.loads((out / "manifest.json").read_text())["status"] == "complete"
+
+
+def test_texts_that_attack_do_nothing(open_page: Open) -> None:
+    name = "<img src=x onerror=alert(0)>"
+    page = open_page("/")
+    base = page.url.rstrip("/")
+    paths = [
+        "/",
+        named("run", run=name),
+        named("run", run=name, view="columns"),
+        f"/compare?{urlencode([('run', name), ('run', 'first')])}",
+    ]
+    for task in HOSTILE[:3]:
+        paths += [named("task", run=name, task=task, slice="level", q=task), named("task", run=name, task=task, f=f"doc.{task}~has~{task}"),
+                  named("task", run=name, task=task), named("graph", run=name, task=task)]  # fmt: skip
+        paths += [
+            named("sample", run=name, task=task, doc=str(number), at=str(number)) for number in range(len(HOSTILE))
+        ]
+    for path in paths:
+        page.goto(base + path)
+        assert page.locator("h1").count() == 1, path
+        assert (
+            page.evaluate(
+                "document.querySelectorAll('iframe, img, script:not([src=\"/static/view.js\"]), [onerror], [onload]').length"
+            )
+            == 0
+        )
+        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        assert page.evaluate("[...document.links].every((link) => link.href.startsWith(location.origin))")
+    page.goto(base + named("task", run=name, task=HOSTILE[0]))
+    assert HOSTILE[0] in page.locator("#samples").inner_text()
+
+
+def test_an_attack_in_the_page_itself_would_have_been_stopped(
+    open_page: Open, browser: playwright.Browser, address: str
+) -> None:
+    """What the policy forbids does not run even where markup would get through: so the tests above can fail."""
+    page = browser.new_page()
+    page.goto(address)
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 1\">')")
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.ran = 2'}))"
+    )
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), {src: 'http://evil.example/x.js'}))"
+    )
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.ran") is None
+    page.close()
