@@ -205,6 +205,8 @@ def _given(options: argparse.Namespace) -> dict[str, object]:
         given["include_defaults"] = False
     if isinstance(given.get("batch_size"), str):
         given["batch_size"] = parse_value(str(given["batch_size"]))
+    if str(given.get("apply_chat_template")).lower() in ("true", "false"):
+        given["apply_chat_template"] = parse_value(str(given["apply_chat_template"]))
     if isinstance(given.get("seed"), str):
         given["seed"] = [parse_value(part) for part in str(given["seed"]).split(",")]
     if isinstance(given.get("samples"), str):
