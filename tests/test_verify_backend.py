@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from scipy import stats
 
-from assay.aggregate.drift import Drift, drift
+from assay.aggregate.drift import drift
 from assay.aggregate.functions import AGGREGATIONS
 from assay.errors import ConfigError
 from assay.evaluation.options import run_config
@@ -24,15 +24,12 @@ from assay.models.embedded import BUNDLED
 from assay.report.compare import compare
 from assay.report.verification import (
     PRECISIONS,
-    Found,
     Likelihoods,
-    Row,
     Tolerance,
     Verification,
     Where,
     first_difference,
     histogram,
-    judge,
     verification,
 )
 from assay.report.verification_text import verification_json, verification_text
@@ -282,34 +279,7 @@ def test_what_is_written_wrongly_is_refused(run_assay: Assay) -> None:
     assert (ended.returncode, "must be at least 0" in ended.stderr) == (2, True)
 
 
-# the verdict
-
-
-def far(difference: float, tokens: int = 1) -> Likelihoods:
-    return Likelihoods(Where("t", 0, 0), -5.0, -5.0 - difference, tokens)
-
-
-def row(low: float, high: float) -> Row:
-    return Row("t", "acc", "none", Drift(0.5, 0.5, 10, (low, high)), (low, high))
-
-
-@pytest.mark.parametrize(
-    ("likelihoods", "rows", "expected"),
-    [
-        ([far(0.00009)], [row(-1, 1)], "same"),
-        ([far(0.00011)], [row(-1, 1)], "drifts"),
-        ([far(0.0004, tokens=5)], [row(-1, 1)], "same"),
-        ([far(0.0006, tokens=5)], [row(-1, 1)], "drifts"),
-        ([far(math.inf)], [row(-1, 1)], "drifts"),
-        ([far(0.1)], [row(0.01, 0.2)], "differ"),
-        ([far(0.1)], [row(-0.2, -0.01), row(-1, 1)], "differ"),
-        ([far(0.0)], [row(0.01, 0.2)], "same"),  # the same answers scored otherwise: not the backend's doing
-    ],
-)
-def test_the_verdict_follows_from_the_tolerance_and_the_intervals(
-    likelihoods: list[Likelihoods], rows: list[Row], expected: str
-) -> None:
-    assert judge(Found(likelihoods=likelihoods), rows, FLOAT32)[0] == expected
+# parts
 
 
 def test_two_impossible_continuations_do_not_differ() -> None:
