@@ -154,15 +154,41 @@ def test_the_first_token_that_differs_is_told(tasks: Path) -> None:
     assert "B 'five, yes'" in text
 
 
-def test_positions_are_counted_in_tokens_where_a_model_counts_them(tasks: Path) -> None:
-    class Counting(Scripted):
-        def count_tokens(self, text: str) -> int | None:
-            return len(text.split())
+class Counting(Scripted):
+    """A script that counts words as tokens, and puts a token before every text, as many tokenizers do."""
 
+    def count_tokens(self, text: str) -> int | None:
+        return 1 + len(text.split())
+
+
+def test_positions_are_counted_in_tokens_where_a_model_counts_them(tasks: Path) -> None:
     said = iter(["one two three four", "one two THREE four"])
     models = [Counting(generate=lambda p, k, r, text=text: text, identity=text) for text in said]
     found = compared(tasks, *models, tasks=("sums",))
     assert {(each.tokens, each.characters) for each in found.found.divergences} == {(2, 8)}
+
+
+def test_a_difference_is_divided_by_the_tokens_of_the_continuation_and_no_others(tasks: Path) -> None:
+    models = [Counting(loglikelihood=lambda _, choice, by=by: (-1.0 - by, False)) for by in (0.0, 0.00018)]
+    found = compared(tasks, *models, tasks=("colours",))
+    assert {(each.tokens, round(each.per_token, 6)) for each in found.found.likelihoods} == {(1, 0.00018)}
+    assert found.verdict == "drifts"  # half of it would have been within the tolerance
+
+
+def test_a_whole_text_is_of_its_own_tokens(write: Callable[..., Path]) -> None:
+    task = """
+        task: story
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: story.jsonl}}
+        test_split: test
+        output_type: loglikelihood_rolling
+        doc_to_target: "{{text}}"
+        metric_list: [{metric: bits_per_byte}]
+    """
+    folder = write({"story.yaml": task, "story.jsonl": json.dumps({"text": "one two three"}) + "\n"})
+    models = [Counting(loglikelihood_rolling=lambda _, by=by: -1.0 - by) for by in (0.0, 0.3)]
+    [found] = compared(folder, *models, tasks=("story",)).found.likelihoods
+    assert (found.tokens, found.per_token) == (3, pytest.approx(0.1))
 
 
 def test_score_drift_is_that_of_the_same_documents(tasks: Path) -> None:

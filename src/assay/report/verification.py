@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from assay.aggregate.board import Board
@@ -143,8 +144,9 @@ class Verification:
 def verification(of: Verified, tolerance: Tolerance) -> Verification:
     """Two models compared: request by request, question by question, number by number."""
     found = Found()
+    count = lru_cache(maxsize=64)(of.count_tokens) if of.count_tokens is not None else None  # choices share a context
     for asked in of.asked:
-        _compare(asked, found, of.count_tokens)
+        _compare(asked, found, count)
     found.scored_alone = _scored_alone(of.scores, found)
     rows = score_rows(of.scores)
     verdict, because = judge(found, rows, tolerance)
@@ -176,7 +178,7 @@ def _said(text: Text) -> tuple[str, list[Mapping[str, Any]]]:
 def _parted(where: Where, a: str, b: str, count: Callable[[str], int] | None) -> Iterator[Divergence]:
     at = first_difference(a, b)
     if at is not None:
-        yield Divergence(where, at, count(a[:at]) if count is not None else None, a, b)
+        yield Divergence(where, at, _added("", a[:at], count) if count is not None else None, a, b)
 
 
 def first_difference(a: str, b: str) -> int | None:
@@ -194,7 +196,14 @@ def _tokens(request: Request, count: Callable[[str], int] | None) -> int:
     """How many tokens a log-likelihood is of; one where nobody counts, so that no difference is made smaller than it is."""
     if count is None:
         return 1
-    return max(count(request.continuation if isinstance(request, Loglikelihood) else str(request[0])), 1)
+    if isinstance(request, Loglikelihood):
+        return max(_added(request.context, request.continuation, count), 1)
+    return max(_added("", str(request[0]), count), 1)
+
+
+def _added(before: str, text: str, count: Callable[[str], int]) -> int:
+    """How many tokens a text adds to what stands before it: what a tokenizer begins every text with is none of it."""
+    return count(before + text) - count(before)
 
 
 def _choose(asked: Asked, found: Found) -> None:
