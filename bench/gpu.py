@@ -68,6 +68,12 @@ def ask(model, requests):
     return answers, seconds, asked, asked - sum(each.usage.stored for each in answers)
 
 
+def anew(model, requests):
+    """Our answers by a model that has kept nothing of what it was asked before."""
+    model._asker.reader.forget()
+    return ask(model, requests)
+
+
 def operations(model, requests, computed):
     """Those that cannot be left out: the matrices for every token computed, attention, and the vocabulary where it is read."""
     config = model.config
@@ -133,7 +139,7 @@ def score(size, model, tokenizer, batches, rate):
             mine = ours(model, tokenizer, compiled)
             ask(mine, [Loglikelihood(*each) for each in made[size](1)])
             warm = time.perf_counter() - began
-            found, seconds, tokens, computed = min((ask(mine, asked) for _ in range(3)), key=lambda each: each[1])
+            found, seconds, tokens, computed = min((anew(mine, asked) for _ in range(3)), key=lambda each: each[1])
             far = [abs(mine.value - other[0]) for mine, other in zip(found, answers[best], strict=True)]
             done = operations(model, requests, computed)
             print(

@@ -42,10 +42,10 @@ class HF:
 
         wanted = Wanted(
             pretrained, tokenizer, revision, subfolder, dtype, device, backend, peft, parallelize, attn_implementation,
-            trust_remote_code, allow_pickle, gguf_file, use_fast_tokenizer,
+            trust_remote_code, allow_pickle, gguf_file, use_fast_tokenizer, add_bos_token,
         )  # fmt: skip
         self._loaded: Loaded = load(wanted)
-        self._words = Words(self._loaded.tokenizer, add_bos_token, prefix_token_id)
+        self._words = Words(self._loaded.tokenizer, add_bos_token, prefix_token_id, ends=self._loaded.is_seq2seq)
         self.max_length: int | None = max_length or self._loaded.max_length()
         self.cuts = over_length == "truncate"
         has_chat = bool(self._loaded.tokenizer.chat_template)
@@ -57,7 +57,7 @@ class HF:
         self._told = {
             "add_bos_token": add_bos_token, "prefix_token_id": prefix_token_id, "max_length": max_length,
             "think_end_token": think_end_token, "backend": None if backend == "default" else backend,
-            "use_fast_tokenizer": None if use_fast_tokenizer else False,
+            "use_fast_tokenizer": None if use_fast_tokenizer else False, "gguf_file": gguf_file,
         }  # fmt: skip
         self._threads = self._loaded.threads(threads)
         most = batch_size if isinstance(batch_size, int) else max_batch_size
@@ -69,7 +69,8 @@ class HF:
     def identity(self) -> str:
         """The content of weights, configuration and tokenizer, in which numbers they are computed, and what was said."""
         told = "".join(f" {key}={value}" for key, value in self._told.items() if value is not None)
-        return f"hf {self._loaded.identity} {self._loaded.model.dtype}{told}" + (" of cut prompts" if self.cuts else "")
+        cut = " of cut prompts" if self.cuts else ""
+        return f"hf {self._loaded.model.dtype}{told}{cut} {self._loaded.identity}"
 
     def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
         self._words.check_template(self._template)
@@ -95,7 +96,7 @@ class HF:
 
     def _score(self, requests: Sequence[tuple[int, Request]]) -> Iterator[list[tuple[int, Response]]]:
         assert self.max_length is not None
-        windows = Windows(self._words.encode, self._words.pair, self._words.prefix, self.max_length, self.cuts)
+        windows = Windows(self._words.encode_whole, self._words.pair, self._words.prefix, self.max_length, self.cuts)
         known: list[tuple[int, Response]] = []
         for found in self._asker.read(self._chunks(requests, windows, known)):
             landed = (

@@ -1,6 +1,6 @@
 """How a model of transformers is asked: by pieces that share what they have in common, where it can; else plainly."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -47,15 +47,14 @@ def asker(loaded: Loaded, words: Words, most: int | None, *, share_prefixes: boo
         return plain
     if compiled:
         compile_layers(loaded.model)
-    return PackedAsker(net, plain, words, ends_of(loaded, words), most)
+    return PackedAsker(net, words, ends_of(loaded, words), most)
 
 
 class PackedAsker:
-    """Asks by pieces. What is longer than a window that slides in the model is asked plainly."""
+    """Asks by pieces."""
 
-    def __init__(self, net: Net, plain: Any, words: Words, ends: frozenset[int], most: int | None) -> None:
+    def __init__(self, net: Net, words: Words, ends: frozenset[int], most: int | None) -> None:
         self.remarks: dict[str, str] = {}
-        self._plain = plain
         self.reader = PackedReader(net, most * ROW_TOKENS if most else None)
         self.writer = SlotWriter(net, ends, words.decode, most_slots=most)
 
@@ -66,6 +65,7 @@ class PackedAsker:
         return self.reader.read(chunks)
 
     def write(self, wanted: Sequence[Writing]) -> Iterator[list[Writing]]:
+        self.reader.forget()  # slots are to have the memory
         return self.writer.write(wanted, self.reader.memory.tokens)
 
 
@@ -88,9 +88,9 @@ def compile_layers(model: Any) -> None:
 def _packed(loaded: Loaded) -> tuple[Net | None, str]:
     """The model with our attention in it, if it then says what it said before; else why not."""
     model = loaded.model
-    slides = _sliding(model)
-    if slides:
-        return None, slides
+    why = _sliding(model) or _stretching(model)
+    if why:
+        return None, why
     before = model.config._attn_implementation
     tokens = torch.arange(3, 19, device=model.device) % model.config.get_text_config().vocab_size
     with torch.inference_mode():
@@ -113,16 +113,18 @@ def _packed(loaded: Loaded) -> tuple[Net | None, str]:
 
 
 def _try_pieces(net: Net, tokens: torch.Tensor) -> torch.Tensor:
-    """The logits of the last tokens of a text that is read in three pieces."""
+    """The logits of the last tokens of a text that is read in three pieces, with others between them that it does not see."""
     row = Row()
     listed = tokens.tolist()
     first = row.add(listed[:7], [])
+    row.add(listed[9:13], [first])
     second = row.add(listed[7:12], [first])
-    row.add(listed[12:], [first, second])
+    row.add(listed[1:4], [first, second])
+    last = row.add(listed[12:], [first, second])
     sight = Pieces.of(row, net.device, flash=net.flash)
     with torch.inference_mode(), looking(sight):
-        positions = torch.from_numpy(row.positions()).to(net.device)
-        return net.logits(tokens, positions, torch.arange(len(listed) - 4, len(listed), device=net.device)).float()
+        read = torch.tensor(row.tokens, device=net.device), torch.from_numpy(row.positions()).to(net.device)
+        return net.logits(*read, torch.arange(*last, device=net.device)).float()
 
 
 def _sliding(model: Any) -> str:
@@ -134,6 +136,23 @@ def _sliding(model: Any) -> str:
         return f"its attention slides over {window} tokens"
     others = set(kinds or ()) - {"full_attention", "sliding_attention"}
     return f"it has layers of {', '.join(sorted(others))}" if others else ""
+
+
+def stretches_beyond(model: Any) -> int | None:
+    """The length from which on the positions of a text depend on how long the longest beside it is."""
+    config = model.config.get_text_config()
+    told = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    kinds = [told, *(each for each in told.values() if isinstance(each, Mapping))]
+    found = next((each for each in kinds if each.get("rope_type", each.get("type")) in ("dynamic", "longrope")), None)
+    if found is None:
+        return None
+    first = found.get("original_max_position_embeddings") or getattr(config, "original_max_position_embeddings", None)
+    return int(first or config.max_position_embeddings)
+
+
+def _stretching(model: Any) -> str:
+    length = stretches_beyond(model)
+    return f"its positions stretch with the longest text, beyond {length} tokens" if length is not None else ""
 
 
 def _is_flash(model: Any) -> bool:

@@ -34,6 +34,7 @@ class Wanted:
     allow_pickle: bool = False
     gguf_file: str | None = None
     use_fast_tokenizer: bool = True
+    add_bos_token: bool | None = None
 
 
 @dataclass
@@ -107,7 +108,9 @@ def load(wanted: Wanted) -> Loaded:
     if not wanted.parallelize:
         model = _moved(model, device)
     of_words = wanted.tokenizer or wanted.pretrained
-    tokenizer = _found(transformers.AutoTokenizer, of_words, common | {"use_fast": wanted.use_fast_tokenizer})
+    begins = {} if wanted.add_bos_token is None else {"add_bos_token": wanted.add_bos_token}
+    of_tokenizer = common | {"use_fast": wanted.use_fast_tokenizer} | begins
+    tokenizer = _found(transformers.AutoTokenizer, of_words, of_tokenizer)
     return Loaded(wanted, model.eval(), tokenizer, is_seq2seq)
 
 
@@ -198,7 +201,8 @@ def _with_peft(model: Any, wanted: Wanted) -> Any:
 def _folder(name: str, wanted: Wanted) -> Path:
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return folder / wanted.subfolder if name == wanted.pretrained else folder
+        inside = folder / wanted.subfolder if name != wanted.peft else folder
+        return inside if inside.is_dir() else folder
     from huggingface_hub import snapshot_download
 
     return Path(snapshot_download(name, revision=wanted.revision, local_files_only=True)) / wanted.subfolder
@@ -211,7 +215,9 @@ def _identity_of_object(model: Any, tokenizer: Any) -> str:
     import torch
 
     made = hashlib.blake2b(digest_size=16)
-    made.update(repr(model.config.to_dict()).encode() + repr(sorted(tokenizer.get_vocab().items())).encode())
+    is_fast = getattr(tokenizer, "is_fast", False)
+    words = tokenizer.backend_tokenizer.to_str() if is_fast else repr(sorted(tokenizer.get_vocab().items()))
+    made.update(repr(model.config.to_dict()).encode() + words.encode())
     for name, weights in model.state_dict().items():
         made.update(name.encode() + weights.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return made.hexdigest()

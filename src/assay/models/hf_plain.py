@@ -11,7 +11,7 @@ from assay.models.hf_loading import Loaded
 from assay.models.hf_words import Words
 from assay.models.memory import short_of_memory
 from assay.models.reading import Found
-from assay.models.slots import BLOCK, Draw
+from assay.models.slots import BLOCK, Draw, is_bad
 from assay.models.windows import Pair, Windows
 from assay.models.writing import NO_TOKEN, NOT_NUMBERS, Writing
 from assay.records import Loglikelihood, Request, Response
@@ -19,6 +19,10 @@ from assay.records import Loglikelihood, Request, Response
 ROWS = 64
 TOKENS = 16_384
 """Of a batch, padding included."""
+LOGITS = 1 << 29
+"""Numbers of a batch that logits may be: every token has one for every word of the vocabulary."""
+SAME = 1e-2
+"""How far, in units of their spread, logits behind padding may be from those without."""
 
 Question = tuple[tuple[int, ...], tuple[int, ...]]
 """A context, and a continuation without its last token."""
@@ -28,11 +32,15 @@ class PlainAsker:
     """Asks a model that goes on from a text. The same context with the same beginning of a continuation is read once."""
 
     def __init__(self, loaded: Loaded, words: Words, most: int | None) -> None:
-        from assay.models.hf_asking import ends_of
+        from assay.models.hf_asking import ends_of, stretches_beyond
 
         self.remarks: dict[str, str] = {}
         self._model, self._words, self._ends = loaded.model, words, ends_of(loaded, words)
         self._rows, self._length = most or ROWS, loaded.max_length()
+        words_known = getattr(loaded.model.config.get_text_config(), "vocab_size", 0) or 1
+        self._tokens = max(512, min(TOKENS, LOGITS // words_known))
+        self._alone_beyond = stretches_beyond(loaded.model)
+        self._pads = loaded.is_seq2seq or _ignores_padding(loaded.model)
 
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
         return windows.pairs(number, request)
@@ -58,7 +66,9 @@ class PlainAsker:
 
     def _some(self, lengths: Sequence[int]) -> int:
         """How many of these go into the next batch."""
-        return max(1, min(len(lengths), self._rows, TOKENS // max(lengths[0], 1)))
+        if self._alone_beyond is not None and lengths[0] > self._alone_beyond:
+            return 1
+        return max(1, min(len(lengths), self._rows, self._tokens // max(lengths[0], 1)))
 
     def _read(self, questions: Sequence[Question], pairs: Sequence[Sequence[Pair]]) -> list[Found]:
         began = time.perf_counter()
@@ -97,9 +107,11 @@ class PlainAsker:
     # texts
 
     def write(self, wanted: Sequence[Writing]) -> Iterator[list[Writing]]:
-        waiting = sorted(wanted, key=lambda each: -len(each.tokens))
+        waiting = sorted(wanted, key=lambda each: (-each.size, -len(each.tokens)))
         while waiting:
             some = self._some([each.size for each in waiting])
+            if not self._pads:
+                some = next((n for n in range(some) if len(waiting[n].tokens) != len(waiting[0].tokens)), some)
             try:
                 self._write(waiting[:some])
             except torch.OutOfMemoryError:
@@ -162,7 +174,7 @@ class _Text:
             made = self._model(**self._asked(tokens), **self._given, use_cache=True)
         self._kept = getattr(made, "past_key_values", None)
         self.logits = made.logits[:, -1]
-        self.is_bad |= self.logits.isnan().any(-1)
+        self.is_bad |= is_bad(self.logits)
 
     def _asked(self, tokens: torch.Tensor) -> dict[str, Any]:
         positions = (self._mask.cumsum(-1) - 1).clamp(0, self._length - 1)[:, -tokens.shape[1] :]
@@ -207,8 +219,25 @@ class Seq2SeqAsker(PlainAsker):
         return _Answer(self._model, first, torch.ones_like(first), self._length, **given)
 
 
+def _ignores_padding(model: Any) -> bool:
+    """Whether what stands before a text, and is not to be seen, changes nothing."""
+    tokens = torch.arange(3, 9, device=model.device) % model.config.get_text_config().vocab_size
+    padded = torch.cat([tokens.new_zeros(5), tokens])
+    mask = torch.cat([tokens.new_zeros(5), torch.ones_like(tokens)])
+    places = (mask.cumsum(-1) - 1).clamp(min=0)
+    with torch.inference_mode():
+        alone = model(input_ids=tokens[None], use_cache=False).logits[0, -1].float()
+        behind = model(
+            input_ids=padded[None], attention_mask=mask[None], position_ids=places[None], use_cache=False
+        ).logits[0, -1].float()  # fmt: skip
+    coarse = SAME if model.dtype == torch.float32 else 20 * SAME
+    return bool((alone - behind).abs().max() <= coarse * alone.std())
+
+
 def _likelihood(logits: torch.Tensor, continuation: Sequence[int]) -> tuple[float, bool]:
     scores = logits.float().log_softmax(-1)
+    if not bool((logits.amax(-1) < torch.inf).all()):
+        return float("nan"), False
     wanted = torch.tensor(continuation, device=logits.device)
     value = scores.gather(-1, wanted[:, None]).sum()
     return float(value), bool((scores.argmax(-1) == wanted).all())

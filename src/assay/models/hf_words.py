@@ -11,9 +11,12 @@ from assay.models.tokens import encode_pair, joined
 
 
 class Words:
-    """A tokenizer. `add_bos` says whether texts get what begins and ends them; nothing said, it is as the tokenizer likes."""
+    """A tokenizer. `add_bos` says whether texts get what begins and ends them; nothing said, it is as the tokenizer likes.
+    What ends a text is left out, since something follows it; but for texts that are read before another is written."""
 
-    def __init__(self, tokenizer: Any, add_bos: bool | None = None, prefix_token: int | None = None) -> None:
+    def __init__(
+        self, tokenizer: Any, add_bos: bool | None = None, prefix_token: int | None = None, *, ends: bool = False
+    ) -> None:
         self._tokenizer, self._add_bos = tokenizer, add_bos
         self.is_fast = bool(getattr(tokenizer, "is_fast", False))
         if self.is_fast:
@@ -21,7 +24,11 @@ class Words:
             tokenizer.backend_tokenizer.no_padding()
         self.end: int | None = tokenizer.eos_token_id
         self.prefix = _first(prefix_token, tokenizer.bos_token_id, tokenizer.eos_token_id, 0)
-        self._beginning = tokenizer.decode([self.prefix]) if self.prefix is not None else ""
+        self._begin: int | None = tokenizer.bos_token_id
+        self._beginning = tokenizer.decode([self._begin]) if self._begin is not None else ""
+        self._cuts_end = False
+        if not ends and self.end is not None:
+            self._cuts_end = self._encoded(["a"], True)[0][-1:] == [self.end]
         self._splits_words = self.is_fast and splits_words(tokenizer.backend_tokenizer)
         self._specials = {str(tokenizer.decode([number])): number for number in tokenizer.all_special_ids}
         self._shown: int | None = None
@@ -73,6 +80,11 @@ class Words:
         if known is None:
             [known] = self._encoded([text], self._is_special(text))
         return known
+
+    def encode_whole(self, text: str) -> list[int]:
+        """Without what begins a text: it is asked about from its first token on."""
+        made = self.encode(text)
+        return made[1:] if made and made[0] == self._begin else made
 
     def encode_bare(self, text: str) -> list[int]:
         """Without anything that begins or ends a text."""
@@ -143,8 +155,10 @@ class Words:
             return []
         if self.is_fast:  # without the offsets of each token, which nobody reads
             made = self._tokenizer.backend_tokenizer.encode_batch_fast(list(texts), add_special_tokens=special)
-            return [each.ids for each in made]
-        return [self._tokenizer.encode(text, add_special_tokens=special) for text in texts]
+            found = [each.ids for each in made]
+        else:
+            found = [self._tokenizer.encode(text, add_special_tokens=special) for text in texts]
+        return [tokens[:-1] for tokens in found] if special and self._cuts_end else found
 
 
 def _first(*tokens: int | None) -> int:

@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,8 +23,8 @@ FIRST_TOKENS = 8_192
 """Of the first pass, from which the memory of the others is told."""
 LOOKED_UP = 16
 """Looking up so many tokens takes about the memory of computing one."""
-KEPT = 8
-"""So many prefixes are kept for later passes."""
+KEPT, KEPT_TOKENS = 8, 32_768
+"""So many prefixes are kept for later passes, and so many tokens of them."""
 ROWS = 8_192
 """So many positions of a pass are read out at most: each has a number for every word of the vocabulary."""
 SOFTMAX_ROWS = 1_024
@@ -91,6 +92,11 @@ class Memory:
             torch.cuda.empty_cache()
 
 
+def at_work(device: torch.device) -> AbstractContextManager[Any]:
+    """Streams, events and recordings are those of a device, where there are several."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
 class Kept(NamedTuple):
     """A prefix whose keys and values are there."""
 
@@ -120,8 +126,9 @@ class Launched(NamedTuple):
     made: Pass
     picked: torch.Tensor
     greedy: torch.Tensor
-    began: float
+    seconds: float
     events: tuple[Any, Any] | None
+    """Where a device works on by itself, they tell the time."""
 
 
 class PackedReader:
@@ -134,6 +141,10 @@ class PackedReader:
             self.memory.tokens = self.memory.most = most_tokens
         self._kept: OrderedDict[int, Kept] = OrderedDict()
         self._count = 0
+
+    def forget(self) -> None:
+        """Let go of the prefixes that are kept."""
+        self._kept.clear()
 
     def read(self, chunks: Iterable[Sequence[Pair]]) -> Iterator[list[Found]]:
         under_way: deque[Launched] = deque()
@@ -160,8 +171,9 @@ class PackedReader:
             try:
                 launched = self._forward(made)
             except torch.OutOfMemoryError:
-                self._kept.clear()
-                if taken == 1 and len(waiting[0][1].branches) == 1 and not made.kept:
+                is_alone = not self._kept
+                self.forget()
+                if taken == 1 and len(waiting[0][1].branches) == 1 and is_alone:
                     return _given_up(waiting.popleft()[1], pairs)
                 if taken == 1 and len(waiting[0][1].branches) > 1:
                     family, bunch = waiting.popleft()
@@ -243,8 +255,9 @@ class PackedReader:
         before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
         if device.type == "cuda" and not self.memory.is_learned:
             torch.cuda.reset_peak_memory_stats(device)
-        began, events = time.perf_counter(), _events(device)
-        with torch.inference_mode():
+        began = time.perf_counter()
+        with at_work(device), torch.inference_mode():
+            events = _events(device)
             sight = Pieces.of(
                 made.row,
                 device,
@@ -256,27 +269,27 @@ class PackedReader:
             with looking(sight):
                 logits = net.logits(*(on_device(each, device) for each in (tokens, made.row.positions(), rows)))
             picked, greedy = _likelihoods(logits, *(on_device(targets[:, part], device) for part in (0, 1)))
-        if events is not None:
-            events[1].record()
+            if events is not None:
+                events[1].record()
         self.memory.learn(len(made.row.tokens) + made.row.sight // LOOKED_UP, before)
         for (beginning, _), layers in zip(made.wanted, sight.kept, strict=True):
             self._keep(beginning, layers)
-        return Launched(made, picked, greedy, began, events)
+        return Launched(made, picked, greedy, time.perf_counter() - began, events)
 
     def _keep(self, beginning: Sequence[int], layers: Layers) -> None:
         self._count += 1
         self._kept[self._count] = Kept(beginning, layers)
-        while len(self._kept) > KEPT:
+        while len(self._kept) > KEPT or (
+            len(self._kept) > 1 and sum(len(each.tokens) for each in self._kept.values()) > KEPT_TOKENS
+        ):
             self._kept.popitem(last=False)
 
     def _land(self, launched: Launched) -> list[Found]:
         """What a pass came to, when it has ended."""
         made = launched.made
         picked, greedy = launched.picked.cpu().double().numpy(), launched.greedy.cpu().numpy()
-        if launched.events is not None:
-            seconds = launched.events[0].elapsed_time(launched.events[1]) / 1000
-        else:
-            seconds = time.perf_counter() - launched.began
+        events = launched.events
+        seconds = launched.seconds if events is None else events[0].elapsed_time(events[1]) / 1000
         values: dict[int, float] = dict.fromkeys(made.read, 0.0)
         is_greedy = dict.fromkeys(made.read, True)
         for (_, _, name), value, same in zip(made.targets, picked.tolist(), greedy.tolist(), strict=True):
@@ -306,7 +319,9 @@ def _likelihoods(logits: torch.Tensor, at: torch.Tensor, token: torch.Tensor) ->
         some = logits[start : start + SOFTMAX_ROWS].float()
         whole.append(some.logsumexp(-1))
         best.append(some.argmax(-1))
-    return logits[at, token].float() - torch.cat(whole)[at], torch.cat(best)[at] == token
+    wholes = torch.cat(whole)
+    wholes = wholes.masked_fill(wholes == torch.inf, torch.nan)  # beyond all numbers there is no likelihood
+    return logits[at, token].float() - wholes[at], torch.cat(best)[at] == token
 
 
 def _why(value: float) -> str:

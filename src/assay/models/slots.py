@@ -12,7 +12,7 @@ import torch
 from assay.models.attention import Pieces, looking, on_device
 from assay.models.packing import Row, Span
 from assay.models.prefix import MIN_SHARED, families
-from assay.models.reading import Net
+from assay.models.reading import Net, at_work
 from assay.models.writing import NO_TOKEN, Decode, Writing
 
 BLOCK = 16
@@ -120,6 +120,8 @@ class SlotWriter:
                 return
             except torch.OutOfMemoryError:
                 again = board.drop()
+            finally:
+                board.end()
             del board
             for each in again:
                 each.restart()
@@ -132,11 +134,11 @@ class SlotWriter:
 
     def _fill(self, board: "_Board", waiting: deque[Writing], tokens: int) -> Iterator[list[Writing]]:
         while waiting or board.is_busy:
+            began = time.perf_counter()
             free = board.free
             if waiting and free and (not board.is_busy or len(free) * REFILL >= board.slots.count):
                 board.begin([waiting.popleft() for _ in range(min(len(free), len(waiting)))], tokens)
-            began = time.perf_counter()
-            block = board.go_on(BLOCK)
+            block = board.go_on(min(BLOCK, board.ahead))
             seconds = (time.perf_counter() - began) / max(board.busy, 1)
             yield board.settle(block, self._ends, self._decode, seconds)
 
@@ -180,6 +182,15 @@ class _Board:
     def is_busy(self) -> bool:
         return any(who is not None for who in self._who)
 
+    @property
+    def ahead(self) -> int:
+        """The most tokens that anybody may still write."""
+        return max(who.left for who in self._who if who is not None)
+
+    def end(self) -> None:
+        """Let go of what was recorded, which holds the slots."""
+        self._played.clear()
+
     def drop(self) -> list[Writing]:
         """Those that have not ended, in the order they began in."""
         return list(dict.fromkeys((*(who for who in self._who if who is not None), *self._coming)))
@@ -218,13 +229,13 @@ class _Board:
                 source.append(np.arange(looked, looked + len(prompt)))
                 place.append(np.arange(len(prompt)) + slot * self.slots.length)
                 self._who[slot] = who
-                who.stored = shared if seen and who is not members[0][0] else (len(prompt) if index else 0)
+                who.stored = len(prompt) if index else shared if same is not members[0] else 0
             looked += len(prompt)
         self._read(row, last, slots, np.concatenate(source), np.concatenate(place))
 
     def _read(self, row: Row, last: Sequence[int], slots: Sequence[int], source: Any, place: Any) -> None:
         device = self._net.device
-        with torch.inference_mode():
+        with at_work(device), torch.inference_mode():
             sight = Beginning.of(row, device, flash=self._net.flash)
             sight.slots = self.slots
             sight.source, sight.place = (on_device(each, device) for each in (source, place))
@@ -234,7 +245,7 @@ class _Board:
             at = on_device(np.asarray(slots), device)
             who = [each for slot in slots if (each := self._who[slot]) is not None]
             self._draw.set(at, who)
-            self._is_bad[at] = logits.isnan().any(-1)
+            self._is_bad[at] = is_bad(logits)
             self._next[at] = self._draw.first(logits, at, who)
             self.slots.lengths[at] = on_device(np.asarray([len(each.tokens) for each in who]), device)
 
@@ -244,12 +255,13 @@ class _Board:
         if is_drawn:
             self._draw.prepare(self._who, steps)
         self._at.zero_()
-        play = self._played.get(is_drawn)
-        if play is None:
-            play = self._played[is_drawn] = self._recorded(is_drawn)
-        for _ in range(steps):
-            play()
-        return self._history.cpu().numpy()
+        with at_work(self._net.device):
+            play = self._played.get(is_drawn)
+            if play is None:
+                play = self._played[is_drawn] = self._recorded(is_drawn)
+            for _ in range(steps):
+                play()
+        return self._history[:steps].cpu().numpy()
 
     def _step(self, is_drawn: bool) -> None:
         self._history.index_copy_(0, self._at, torch.where(self._is_bad, NO_TOKEN, self._next)[None])
@@ -257,7 +269,7 @@ class _Board:
             logits = self._net.logits(self._next, self.slots.lengths, self._all)
         uniform = self._draw.uniforms.index_select(0, self._at)[0]
         highest, likeliest = logits.max(-1)
-        self._is_bad |= highest.isnan()
+        self._is_bad |= ~(highest < torch.inf)
         self._next.copy_(self._draw.choose(logits, self._all, uniform) if is_drawn else likeliest)
         self.slots.lengths.add_(1).clamp_(max=self._last)
         self._at.add_(1).clamp_(max=BLOCK - 1)
@@ -271,7 +283,8 @@ class _Board:
 
         if self._net.device.type != "cuda":
             return step
-        held = [each.clone() for each in (self._next, self.slots.lengths, self._history, self._at)]
+        mine = (self._next, self.slots.lengths, self._history, self._at, self._is_bad)
+        held = [each.clone() for each in mine]
         stream = torch.cuda.Stream(self._net.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self._net.device))
         with torch.cuda.stream(stream):
@@ -281,8 +294,8 @@ class _Board:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             step()
-        for mine, was in zip((self._next, self.slots.lengths, self._history, self._at), held, strict=True):
-            mine.copy_(was)
+        for each, was in zip(mine, held, strict=True):
+            each.copy_(was)
         return graph.replay
 
     def settle(self, block: Any, ends: frozenset[int], decode: Decode, seconds: float) -> list[Writing]:
@@ -296,6 +309,11 @@ class _Board:
                     ended.append(who)
                     self._who[slot] = None
         return ended
+
+
+def is_bad(logits: torch.Tensor) -> torch.Tensor:
+    """Which rows hold what is no number, or is beyond all of them."""
+    return ~(logits.amax(-1) < torch.inf)
 
 
 class Draw:
@@ -321,7 +339,7 @@ class Draw:
     def prepare(self, who: Sequence[Writing | None], steps: int) -> None:
         nothing = [0.0] * steps
         drawn = [each.uniforms(steps) if each is not None and each.temperature > 0 else nothing for each in who]
-        self.uniforms.copy_(torch.tensor(drawn).T)
+        self.uniforms[:steps].copy_(torch.tensor(drawn).T)
 
     def choose(self, logits: torch.Tensor, slots: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
         """The token of each row: where its probabilities, summed from the likeliest on, pass a number from 0 to 1."""

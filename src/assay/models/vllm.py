@@ -64,7 +64,8 @@ class VLLM:
         }
         words = tokenizer_of(tokenizer or str(self.folder), {**of_words, "use_fast": tokenizer_mode != "slow"})
         self._words = Words(words, add_bos_token, prefix_token_id)
-        self.can, self.cuts = Can(chat=bool(words.chat_template)), over_length == "truncate"
+        has_chat = bool(words.chat_template)
+        self.can, self.cuts = Can(chat=has_chat, named_templates=has_chat), over_length == "truncate"
         self._tags = (START, think_end_token) if think_end_token else None
         thinks = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
         self._template, self._template_args = chat_template, {**(chat_template_args or {}), **thinks}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-CONTENT = (".json", ".safetensors", ".bin", ".pt", ".model", ".txt", ".jinja", ".py", ".gguf")
+CONTENT = (".json", ".safetensors", ".bin", ".pt", ".model", ".txt", ".jinja", ".py", ".gguf", ".spm", ".tiktoken")
 BLOCK = 1 << 22
 TRAINING = ("optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "scaler")
 """How the names of files begin that training goes on from: a model is the same without them."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from assay.models.tokens import Encode, rolling_windows
+from assay.models.writing import NOT_NUMBERS
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Rolling, Usage
 
 Pair = tuple[int, Sequence[int], Sequence[int]]
@@ -78,6 +79,8 @@ class Windows:
         opened = self._of_pair.pop(pair)
         if opened.windows <= 0:
             return []
+        if value != value:
+            problem = problem or NOT_NUMBERS
         if problem:
             opened.windows = 0
             return [(opened.number, Failed(problem))]
