@@ -182,7 +182,8 @@ def test_a_whole_text_is_of_its_own_tokens(write: Callable[..., Path]) -> None:
         dataset_kwargs: {data_files: {test: story.jsonl}}
         test_split: test
         output_type: loglikelihood_rolling
-        doc_to_target: "{{text}}"
+        doc_to_text: ""
+        doc_to_target: text
         metric_list: [{metric: bits_per_byte}]
     """
     folder = write({"story.yaml": task, "story.jsonl": json.dumps({"text": "one two three"}) + "\n"})
