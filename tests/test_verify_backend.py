@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
-from scipy import stats
 
-from assay.aggregate.drift import drift
-from assay.aggregate.functions import AGGREGATIONS
 from assay.errors import ConfigError
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
@@ -299,11 +297,35 @@ def test_the_second_model_is_asked_the_prompts_of_the_first(tasks: Path) -> None
     assert "prompts were made with A's chat template" in verification_text(found)
 
 
+def test_a_template_that_is_named_is_one_of_the_first_model_alone(tasks: Path) -> None:
+    class Named(Scripted):
+        def use_template(self, name: str) -> None:
+            used.append(name)
+
+    used: list[str] = []
+    a = Named(generate=lambda prompt, params, repeat: "2", chat_template=lambda messages, opened: "a prompt")
+    a.can = replace(a.can, named_templates=True)
+    found = compared(tasks, a, "dummy", tasks=("sums",), apply_chat_template="tool_use")
+    assert (used, found.found.compared["generate"]) == (["tool_use"], 5)
+
+
 def test_what_is_written_wrongly_is_refused(run_assay: Assay) -> None:
     ended = run_assay("verify-backend", "embedded", "embeded", "--tasks", "first_steps_facts")
     assert (ended.returncode, "did you mean 'embedded'" in ended.stderr) == (2, True), ended.stderr
     ended = run_assay("verify-backend", "embedded", "embedded", "--tasks", "first_steps_facts", "--tolerance", "-1")
     assert (ended.returncode, "must be at least 0" in ended.stderr) == (2, True)
+
+
+def test_drifts_are_those_of_a_comparison_of_the_two_runs(tasks: Path, tmp_path: Path) -> None:
+    """`assay compare` reads what was stored: another way to the same numbers."""
+    output = tmp_path / "both"
+    found = compared(tasks, answering(), answering(**{"1+1=": "3", "7-4=": "3", "8/2=": "4"}), output_path=str(output))
+    rows = {(row.name, row.metric): row for row in compare([output / "a", output / "b"]).rows}
+    assert len(found.rows) == 2
+    for row in found.rows:
+        other = rows[row.task, row.metric]
+        assert other.interval is not None
+        assert (row.drift.value, row.drift.interval) == (pytest.approx(other.difference), pytest.approx(other.interval))
 
 
 # parts
@@ -333,65 +355,3 @@ def test_a_histogram_counts_everything_once(values: list[float]) -> None:
         sum(0.5 < v <= 2 for v in values),
         sum(v > 2 for v in values),
     ]
-
-
-# the drift of a number
-
-
-MEAN = AGGREGATIONS["mean"]
-numbers = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=30)
-
-
-def test_drifts_are_those_of_a_comparison_of_the_two_runs(tasks: Path, tmp_path: Path) -> None:
-    """`assay compare` reads what was stored: another way to the same numbers."""
-    output = tmp_path / "both"
-    found = compared(tasks, answering(), answering(**{"1+1=": "3", "7-4=": "3", "8/2=": "4"}), output_path=str(output))
-    rows = {(row.name, row.metric): row for row in compare([output / "a", output / "b"]).rows}
-    assert len(found.rows) == 2
-    for row in found.rows:
-        other = rows[row.task, row.metric]
-        assert other.interval is not None
-        assert (row.drift.value, row.drift.interval) == (pytest.approx(other.difference), pytest.approx(other.interval))
-
-
-@given(numbers)
-def test_means_have_the_interval_of_a_paired_t_test(pairs: list[tuple[float, float]]) -> None:
-    before, after = [a + 7 for a, _ in pairs], [b for _, b in pairs]  # never shares of 0 and 1
-    found = drift(MEAN, before, after)
-    differences = [b - a for a, b in zip(before, after, strict=True)]
-    half = float(stats.sem(differences)) * stats.t.ppf(0.975, len(pairs) - 1)
-    assert found.interval is not None
-    low, high = found.interval
-    assert (low + high) / 2 == pytest.approx(np.mean(differences), abs=1e-9)
-    assert (high - low) / 2 == pytest.approx(half, rel=5e-3, abs=1e-9)  # ours is Student's to three digits
-
-
-@given(numbers)
-def test_drift_the_other_way_is_the_same_with_the_other_sign(pairs: list[tuple[float, float]]) -> None:
-    before, after = ([pair[side] for pair in pairs] for side in (0, 1))
-    there, back = drift(MEAN, before, after), drift(MEAN, after, before)
-    assert there.value == pytest.approx(-back.value)
-    assert there.interval is not None
-    assert back.interval is not None
-    assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]))
-
-
-@given(st.lists(st.booleans(), min_size=2, max_size=40))
-def test_equal_answers_never_drift_and_their_interval_is_no_point(values: list[bool]) -> None:
-    found = drift(MEAN, values, values)
-    assert found.value == 0
-    assert found.interval is not None
-    assert found.interval[0] < 0 < found.interval[1]
-
-
-def test_a_number_without_influence_values_has_a_drift_and_no_interval() -> None:
-    found = drift(AGGREGATIONS["median"], [1, 2, 3], [2, 3, 4])
-    assert (found.value, found.interval, found.reason) == (1, None, "none is known for median")
-    assert math.isnan(drift(MEAN, [], []).value)
-
-
-def test_documents_of_one_cluster_are_one_draw() -> None:
-    """Two clusters that moved by 1 and 3 each, twice: as two draws of 1 and 3, whose mean 2 has the error 1."""
-    found = drift(MEAN, [0.5] * 4, [1.5, 1.5, 3.5, 3.5], clusters=[1, 1, 2, 2])
-    low, high = stats.t.interval(0.95, 1, loc=2, scale=1)
-    assert found.interval == pytest.approx((low, high), rel=1e-3)
