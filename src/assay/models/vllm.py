@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from assay.config.source import digest
-from assay.models.hf_words import Words
-from assay.models.protocol import Answered, Can, Message
+from assay.models.hf_words import Spoken, Words
+from assay.models.protocol import Answered, Can
 from assay.models.reasoning import START, Draft
 from assay.models.tokens import stops_of
 from assay.models.vllm_loading import folder_of, library, refuse, start, tokenizer_of
@@ -32,7 +32,7 @@ class _Wanted(NamedTuple):
     cut: int
 
 
-class VLLM:
+class VLLM(Spoken):
     """A model in vLLM's engine (`pip install 'assay[vllm]'`).
 
     One-token choices are read off the next token, with the prefix they share computed once; longer ones are read off the
@@ -95,18 +95,6 @@ class VLLM:
         others = [self._own_words, Path(self._lora) if self._lora else None]
         content = identity_of_folder(self.folder, *(folder for folder in others if folder is not None))
         return f"vllm {content} {digest(repr((told, self._told_words, self.cuts)).encode())}"
-
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
-        self._words.check_template(self._template)
-        return self._words.chat_template(messages, add_generation_prompt, self._template, **self._template_args)
-
-    def use_template(self, name: str) -> None:
-        """Take one of the tokenizer's templates by its name."""
-        self._words.check_template(name)
-        self._template = name
-
-    def count_tokens(self, text: str) -> int | None:
-        return len(self._words.encode(text))
 
     # the engine
 
