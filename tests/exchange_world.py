@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import simple_evaluate
+from assay.exchange.inspect_file import read_log
 from assay.models import Scripted
 
 HERE = Path(__file__).parent
@@ -66,3 +67,11 @@ def run_harm(folder: Path, output: Path, *, right: bool = False) -> dict[str, An
     model = Scripted(generate=lambda prompt, params, repeat: prompt if right else f"no: {prompt}")
     options = {"include_path": str(folder), "include_defaults": False, "output_path": str(output)}
     return simple_evaluate(model, tasks=["harm"], **options)
+
+
+def as_json(source: Path, target: Path) -> Path:
+    """A log of Inspect's as its other format has it: one JSON text."""
+    log = read_log(source)
+    samples = [epoch for epochs in log.samples() for epoch in epochs]
+    target.write_text(json.dumps({**log.header, "samples": samples, "reductions": log.reductions}))
+    return target

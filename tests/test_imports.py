@@ -18,10 +18,10 @@ from assay import Wanted, score
 from assay.errors import AssayError
 from assay.exchange.archive import write_archive
 from assay.exchange.formats import export, import_runs
-from assay.exchange.inspect_file import member, read_log, with_attachments
+from assay.exchange.inspect_file import member, with_attachments
 from assay.report.compare import compare
 from conftest import Write
-from exchange_world import HERE, INSPECT, LOGGED, TASKS
+from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json
 from run_world import ACC, EXACT_MATCH, Asked
 
 
@@ -122,14 +122,6 @@ def test_epochs_that_are_put_together_in_two_ways_have_two_numbers(tmp_path: Pat
     samples = run_world.samples(tmp_path / "run", "talks")
     assert samples[0]["prompt"] == "[system]\nBe brief.\n\n[user]\n1+1="
     assert json.loads(samples[1]["target"]) == ["4", "four"]
-
-
-def as_json(source: Path, target: Path) -> Path:
-    """The log as Inspect's other format has it: one JSON text."""
-    log = read_log(source)
-    samples = [epoch for epochs in log.samples() for epoch in epochs]
-    target.write_text(json.dumps({**log.header, "samples": samples, "reductions": log.reductions}))
-    return target
 
 
 def test_a_log_is_read_however_it_is_packed(tmp_path: Path) -> None:

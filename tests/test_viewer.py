@@ -1,6 +1,7 @@
 """The viewer as HTTP has it: what pages say, and what cannot be had from it."""
 
 import http.client
+import json
 import re
 import socket
 import subprocess
@@ -30,7 +31,7 @@ from assay.viewer.graph_page import Visited, _visited
 from assay.viewer.guard import HEADERS, Guard, is_loopback, names_for
 from assay.viewer.sample_page import sample_view
 from assay.viewer.samples import Database, Samples
-from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_runs
+from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs
 
 STATIC = Path(__file__).parent.parent / "src/assay/viewer/static"
 pytestmark = pytest.mark.xdist_group("viewer")
@@ -522,7 +523,7 @@ def test_other_machines_are_let_in_only_when_that_is_said(runs: Path, tmp_path: 
         assert at.startswith("http://0.0.0.0:")
 
 
-def test_keys_are_shown_nowhere(address: str) -> None:
+def test_keys_are_shown_nowhere(address: str, tmp_path: Path) -> None:
     name = "<img src=x onerror=alert(0)>"
     shown = 0
     for page in pages_of(address):
@@ -533,6 +534,14 @@ def test_keys_are_shown_nowhere(address: str) -> None:
     for number in range(len(HOSTILE)):
         _, text, _ = fetched(address, "/sample", run=name, task=HOSTILE[0], doc=str(number))
         assert SECRET not in text
+    for other in ("one", "two"):
+        write_hostile_run(tmp_path / other)
+        told = json.loads((tmp_path / other / "manifest.json").read_text())
+        write_json(tmp_path / other / "manifest.json", {**told, "spec": {"model": other}})
+    with serving(tmp_path) as at:
+        status, text, _ = fetched(at, "/compare?run=one&run=two")
+    assert status == 200
+    assert "api_key=***" in text and SECRET not in text
 
 
 def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_told(runs: Path, tmp_path: Path, address: str) -> None:

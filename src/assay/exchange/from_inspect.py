@@ -12,6 +12,7 @@ import orjson
 from assay.exchange.brought import Brought, BroughtTask, Told, is_number
 from assay.exchange.inspect_file import InspectLog, read_log
 from assay.records import FilterScores, Generate, Request, Sample, ScoreKey
+from assay.runs.redact import redacted, redacted_text
 from assay.runs.samples import Kept
 from assay.runs.stored import Row, as_kept
 
@@ -49,7 +50,7 @@ def from_inspect(path: Path) -> Brought:
 def _config(header: Mapping[str, Any]) -> dict[str, Any]:
     """What is told of how the task was made."""
     about, steps = header["eval"], (header.get("plan") or {}).get("steps") or ()
-    told = {key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")}
+    told = redacted({key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")})
     return {**told, "doc_to_target": "target", "solver": [step.get("solver") for step in steps]}
 
 
@@ -153,7 +154,7 @@ def _gold(target: Any, choices: Sequence[str] | None) -> Any:
 
 def _error(sample: Mapping[str, Any]) -> str:
     error = sample.get("error")
-    return str(error.get("message") if isinstance(error, Mapping) else error) or "failed"
+    return redacted_text(str(error.get("message") if isinstance(error, Mapping) else error)) or "failed"
 
 
 def _scores(epochs: Sequence[Mapping[str, Any]], names: Names, reduced: Reduced) -> list[FilterScores]:

@@ -15,10 +15,9 @@ import assay
 from assay.errors import Place, Problem
 from assay.exchange.archive import write_archive
 from assay.exchange.golds import GoldRemoval
-from assay.exchange.opened import Opened, opened, read_json
+from assay.exchange.opened import Opened, opened, read_json, without_secrets
 from assay.runs.folder import MANIFEST, RESULTS, RunError
 from assay.runs.parquet import file_name
-from assay.runs.redact import redacted
 from assay.runs.versions import NAME as SCORED
 from assay.runs.versions import versions
 
@@ -87,9 +86,7 @@ def _folder(run: Opened, before: str, golds: GoldRemoval | None) -> Iterator[Mem
 
 def _clean(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a file says without secrets, and without the name of anybody's folder of their own."""
-    configs = {"configs": redacted(value["configs"], texts=False)} if "configs" in value else {}
-    rest = redacted({key: each for key, each in value.items() if key != "configs"})
-    found: Mapping[str, Any] = _without_home({key: configs.get(key, rest.get(key)) for key in value}, str(Path.home()))
+    found: Mapping[str, Any] = _without_home(without_secrets(value), str(Path.home()))
     return found
 
 
