@@ -21,7 +21,7 @@ from assay.exchange.formats import export, import_runs
 from assay.exchange.inspect_file import member, with_attachments
 from assay.report.compare import compare
 from conftest import Write
-from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json
+from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log
 from run_world import ACC, EXACT_MATCH, Asked
 
 
@@ -133,6 +133,68 @@ def test_a_log_is_read_however_it_is_packed(tmp_path: Path) -> None:
     first = import_runs([INSPECT / "sums.eval"], tmp_path / "a")
     for name in ("sums.eval", "sums.json"):
         assert import_runs([tmp_path / name], tmp_path / f"run-{name}")["assay"] == first["assay"]
+
+
+def cancelled(name: str, value: Any) -> Any:
+    """A log of three colours that was cancelled after the first and the third."""
+    if name == "header.json":
+        value |= {"status": "cancelled", "results": None, "error": {"message": "interrupted"}}
+    return None if name == "reductions.json" or name.startswith("samples/2_") else value
+
+
+@pytest.mark.parametrize("packed", ["eval", "json"])
+def test_a_log_that_was_cancelled_is_an_incomplete_run(packed: str, tmp_path: Path, run_assay: Any) -> None:
+    log = changed_log(INSPECT / "colours.eval", tmp_path / "x.eval", cancelled)
+    log = log if packed == "eval" else as_json(log, tmp_path / "x.json")
+    ended = run_assay("import", log, "-o", tmp_path / "run")
+    assert (ended.returncode, "ended early: colours: cancelled: interrupted\n" in ended.stderr) == (1, True)
+    account = json.loads((tmp_path / "run/results.json").read_text())["assay"]
+    told = {"the sample is not in the log, which ended with cancelled: interrupted": 1}
+    assert (account["status"], account["tasks"]["colours"]["reasons"]) == ("incomplete", told)
+    assert (account["tasks"]["colours"]["documents"], account["tasks"]["colours"]["scored"]) == (3, 2)
+    rows = pq.read_table(tmp_path / "run/samples/colours.parquet").to_pylist()
+    assert [(row["doc_id"], json.loads(row["doc"])["id"]) for row in rows] == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize(("limit", "lacking"), [(None, 3), (5, 2), ([2, 6], 1), (2, 0)])
+def test_samples_whose_ids_are_not_told_are_missed_by_their_number(limit: Any, lacking: int, tmp_path: Path) -> None:
+    """Three samples are there: of a data set of 6, or of what a limit leaves of it."""
+
+    def without_ids(name: str, value: Any) -> Any:
+        if name == "header.json":
+            value["eval"]["dataset"] = {"samples": 6}
+            value["eval"]["config"]["limit"] = limit
+        return value
+
+    log = changed_log(INSPECT / "colours.eval", tmp_path / "x.eval", without_ids)
+    account = import_runs([log], tmp_path / "run")["assay"]
+    assert account["tasks"]["colours"].get("not_asked", 0) == lacking
+    assert account["status"] == ("incomplete" if lacking else "complete")
+
+
+def test_an_error_at_the_end_of_a_log_is_told_though_all_samples_are_there(tmp_path: Path) -> None:
+    def failed(name: str, value: Any) -> Any:
+        if name == "header.json":
+            value["status"] = "error"
+        return value if name != "samples/3_epoch_1.json" else {**value, "scores": None}
+
+    account = import_runs([changed_log(INSPECT / "colours.eval", tmp_path / "x.eval", failed)], tmp_path / "run")[
+        "assay"
+    ]
+    assert (account["status"], account["ended"]) == ("incomplete", "colours: error")
+    assert account["incomplete"] == ["colours"]
+    assert account["tasks"]["colours"]["reasons"] == {"not scored: error": 1}
+
+
+def test_what_was_not_asked_in_a_run_is_missing_where_it_is_brought_to(
+    tasks: Path, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(Asked(), tasks, output, tasks=["sums"])
+    told = json.loads((output / "results.json").read_text())
+    told["assay"]["tasks"]["sums"] |= {"documents": 5, "not_asked": 2}
+    (output / "results.json").write_text(json.dumps(told))
+    found = import_runs([output], tmp_path / "brought")
+    assert (found["assay"]["status"], found["assay"]["tasks"]["sums"]["not_asked"]) == ("incomplete", 2)
 
 
 def test_texts_that_stand_apart_in_a_log_are_put_in_their_place() -> None:

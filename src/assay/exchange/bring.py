@@ -91,11 +91,26 @@ def _fill(folder: RunFolder, runs: Sequence[Brought], into: Into) -> dict[str, A
     found = {each.result.name: each.result for each in landed}
     told = _told_groups(runs, found)
     groups = [*told, *joined_groups(into.groups, found, told)]
-    account = accounts(list(found.values()), groups, {}, MAX_FAILED, interval)
+    ended = {task.name: task.ended for run in runs for task in run.tasks if task.ended}
+    account = _marked(accounts(list(found.values()), groups, {}, MAX_FAILED, interval), ended)
     account["imported"] = sorted({run.format for run in runs})
     results = {**lm_eval_results(list(found.values()), groups), **_run_facts(runs), "assay": account}
     folder.finish(results, account["status"], {})
     return results
+
+
+def _marked(account: Mapping[str, Any], ended: Mapping[str, str]) -> dict[str, Any]:
+    """The account of a run with tasks marked as incomplete that came to no good end, whatever samples they have."""
+    if not ended:
+        return dict(account)
+    tasks = {name: {**own, "incomplete": own["incomplete"] or name in ended} for name, own in account["tasks"].items()}
+    return {
+        **account,
+        "status": "incomplete",
+        "ended": "; ".join(f"{name}: {why}" for name, why in ended.items()),
+        "incomplete": [name for name, own in tasks.items() if own["incomplete"]],
+        "tasks": tasks,
+    }
 
 
 def _refuse_doubled(tasks: Sequence[BroughtTask]) -> None:
@@ -143,7 +158,7 @@ def _bring_task(task: BroughtTask, folder: Path) -> Landed:
         rows=_with_told(rows, counts, task),
         scored=max(counts.values(), default=0),
         documents=board.documents,
-        expected=board.documents,
+        expected=max(task.expected, board.documents),
         failed=board.failed,
         noticed={},
         original=original,

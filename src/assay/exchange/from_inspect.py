@@ -40,11 +40,30 @@ def from_inspect(path: Path) -> Brought:
             alias=str(about.get("task_display_name") or about["task"]),
             repeats=repeats,
             original=(about.get("dataset") or {}).get("samples"),
+            expected=_expected(about),
+            ended=_ended(log.header),
             version=about.get("task_version", "N/A"),
             higher_is_better={row.metric: True for row in names.values()},
             config=_config(log.header),
         )
     return Brought(format="inspect", tasks=[task], facts=_facts(log.header), files=[path])
+
+
+def _expected(about: Mapping[str, Any]) -> int:
+    """How many samples were to be asked about, by the data set and the limit; where their ids are told, those tell it."""
+    dataset, config = about.get("dataset") or {}, about.get("config") or {}
+    size, limit = dataset.get("samples"), config.get("limit")
+    if not isinstance(size, int) or dataset.get("sample_ids") or config.get("sample_id"):
+        return 0
+    start, stop = limit if isinstance(limit, list) else (0, limit or size)
+    return max(min(int(stop), size) - int(start), 0)
+
+
+def _ended(header: Mapping[str, Any]) -> str:
+    """How an evaluation ended that was no success: `cancelled`, `error: …`."""
+    status = header.get("status") or "success"
+    told = _error(header) if header.get("error") else ""
+    return "" if status == "success" else ": ".join(filter(None, (str(status), told)))
 
 
 def _config(header: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,9 +131,23 @@ def _told(log: InspectLog, names: Names) -> dict[ScoreKey, Told]:
 
 
 def _samples(log: InspectLog, names: Names, repeats: int) -> Iterator[Kept]:
-    reduced = _reduced(log)
+    reduced, ids, ended = _reduced(log), log.wanted, _ended(log.header)
     for doc_id, epochs in enumerate(log.samples()):
-        yield _kept(doc_id, epochs, names, repeats, reduced)
+        if epochs:
+            yield _kept(doc_id, _said_unscored(epochs, ended), names, repeats, reduced)
+        else:
+            failed = "the sample is not in the log" + (f", which ended with {ended}" if ended else "")
+            yield Kept(
+                Sample(doc_id, {"id": ids[doc_id]}, [], None, None), (), (), repeats, failed, [{"failed": failed}]
+            )
+
+
+def _said_unscored(epochs: Sequence[Mapping[str, Any]], ended: str) -> Sequence[Mapping[str, Any]]:
+    """The epochs of a sample; where an evaluation ended before one was scored, that is an error of the epoch."""
+    return [
+        each if each.get("error") or each.get("scores") or not ended else {**each, "error": f"not scored: {ended}"}
+        for each in epochs
+    ]
 
 
 Reduced = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -267,7 +300,8 @@ def _our_own(log: InspectLog, ours: Mapping[str, Any], repeats: int) -> BroughtT
         for epochs in log.samples():
             yield as_kept(Row(**(epochs[0].get("store") or {})[KEPT]), repeats)
 
-    return BroughtTask(samples=samples, told=known, repeats=repeats, **ours["task"])
+    expected = _expected(log.header["eval"])
+    return BroughtTask(samples=samples, told=known, repeats=repeats, expected=expected, **ours["task"])
 
 
 def written(row: Row) -> dict[str, Any]:
