@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,35 @@ def test_a_run_goes_to_inspect_and_back_without_a_loss(write: Write, output: Pat
         assert run_world.samples(tmp_path / "back", task) == run_world.samples(output, task)
     again = score(tmp_path / "back", Wanted(include_path=[str(folder)]))
     assert again.results["assay"]["scored"]["changed"] == {}
+
+
+def set_to_nothing(kind: str, name: str, value: Any) -> Any:
+    """A log that somebody scored again, to 0: in its header, or in one of its samples."""
+    if kind == "header" and name == "header.json":
+        for score in value["results"]["scores"]:
+            score["metrics"]["exact_match"]["value"] = 0.0
+    if kind == "sample" and name == "samples/0_epoch_1.json":
+        value["scores"]["exact_match"]["value"] = 0.0
+    if kind == "further" and name == "samples/0_epoch_1.json":
+        value["scores"]["another"] = {"value": 0.0}
+    return None if name == "reductions.json" else value
+
+
+@pytest.mark.parametrize("kind", ["header", "sample", "further", "none"])
+def test_a_log_of_ours_that_was_scored_again_has_the_new_numbers(
+    kind: str, tasks: Path, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(Asked(), tasks, output, tasks=["sums"])
+    [log] = export(output, "inspect", tmp_path / "logs")
+    scored = changed_log(Path(log), tmp_path / "again.eval", partial(set_to_nothing, kind))
+    import_runs([scored], tmp_path / "back")
+    row = json.loads((tmp_path / "back/results.json").read_text())["results"]["sums"]
+    first = json.loads(pq.read_table(tmp_path / "back/samples/sums.parquet").to_pylist()[0]["scores"])
+    [told] = [value for key, value in row.items() if key.startswith("exact_match,")]
+    [of_first] = [value for key, value in first.items() if key.startswith("exact_match,")]
+    assert told == (0.0 if kind == "header" else EXACT_MATCH)
+    assert of_first == (0.0 if kind == "sample" else 1.0)
+    assert ("another,another" in first) is (kind == "further")
 
 
 def test_an_imported_run_is_compared_with_one_of_ours(tasks: Path, output: Path, tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def _bring_task(task: BroughtTask, folder: Path) -> Landed:
     return Landed(
         result,
         {
-            "size": board.documents,
+            "size": result.expected,
             "original": original,
             "repeats": task.repeats,
             "num_fewshot": task.num_fewshot,

@@ -7,32 +7,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from assay.exchange.brought import Brought, BroughtTask, Told, is_number
 from assay.exchange.inspect_file import InspectLog, read_log
+from assay.exchange.inspect_own import own_task
 from assay.records import FilterScores, Generate, Request, Sample, ScoreKey
 from assay.runs.redact import redacted, redacted_text
 from assay.runs.samples import Kept
-from assay.runs.stored import Row, as_kept
 
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """What Inspect's scorers say of an answer: correct, partly, incorrect, none given."""
 WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-KEPT = "assay"
-"""Where our own logs keep a sample as it was, so that nothing is lost on the way there and back."""
 
 
 def from_inspect(path: Path) -> Brought:
     """The task of a log. A scorer is a filter with us, and each of its values a metric: `accuracy,match`."""
     log = read_log(path)
     about = log.header["eval"]
-    ours = (about.get("metadata") or {}).get(KEPT)
-    names = _names(log)
     repeats = int((about.get("config") or {}).get("epochs") or 1)
-    if isinstance(ours, Mapping):
-        task = _our_own(log, ours, repeats)
-    else:
+    task = own_task(log, repeats, _expected(about))
+    if task is None:
+        names = _names(log)
         task = BroughtTask(
             name=str(about["task"]).rpartition("/")[2],
             samples=partial(_samples, log, names, repeats),
@@ -290,21 +284,3 @@ def _moment(text: Any) -> float | None:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
         return None
-
-
-def _our_own(log: InspectLog, ours: Mapping[str, Any], repeats: int) -> BroughtTask:
-    """A task that we wrote ourselves: as it was."""
-    known = {ScoreKey(*key): Told(*told) for key, told in ours["rows"]}
-
-    def samples() -> Iterator[Kept]:
-        for epochs in log.samples():
-            yield as_kept(Row(**(epochs[0].get("store") or {})[KEPT]), repeats)
-
-    expected = _expected(log.header["eval"])
-    return BroughtTask(samples=samples, told=known, repeats=repeats, expected=expected, **ours["task"])
-
-
-def written(row: Row) -> dict[str, Any]:
-    """A row as our logs keep it."""
-    found: dict[str, Any] = orjson.loads(orjson.dumps(row._asdict()))
-    return found
