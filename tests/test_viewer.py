@@ -20,13 +20,18 @@ from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 from tools.get_browser import find_browser
 
+import compared_world
+from assay import simple_evaluate
+from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
+from assay.report.comparison import Flip
 from assay.runs.folder import write_json
 from assay.runs.parquet import SampleWriter
 from assay.runs.samples import Kept
 from assay.viewer.asking import OPERATORS, Condition, Wish, read_wish
 from assay.viewer.differing import aligned
 from assay.viewer.distributions import calibrated, confidence, score_bins, slices_by
+from assay.viewer.flips_page import in_turn
 from assay.viewer.graph_page import Visited, _visited
 from assay.viewer.guard import HEADERS, Guard, is_loopback, names_for
 from assay.viewer.sample_page import sample_view
@@ -356,6 +361,71 @@ def test_two_runs_are_compared_as_in_the_terminal(address: str) -> None:
     assert " 60 0 12 48 " in text  # n, wins, losses, ties
     assert "<del>" in page
     assert "<ins>" in page
+
+
+LONG_ANSWERS, CHANGED = 6, 40
+"""Tasks, and documents of each: the first run has all of them right and the second none, in 300 words."""
+
+
+@pytest.fixture(scope="module")
+def talkative(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A viewer over two runs whose answers are long."""
+    folder = tmp_path_factory.mktemp("talkative")
+    tasks = compared_world.write_tasks(folder / "tasks", {f"q{n}": [{}] * CHANGED for n in range(LONG_ANSWERS)})
+    (tasks / "helper.py").write_text("def values(doc, results):\n    return {'x': float(results[0].split()[0])}\n")
+    for run, value in (("a", "1"), ("b", "0")):
+
+        def answer(prompt: str, params: dict[str, object], repeat: int, run: str = run, value: str = value) -> str:
+            return f"{value} " + " ".join(f"word{n}" for n in range(299)) + f" {run}"
+
+        options = {
+            "tasks": [f"q{n}" for n in range(LONG_ANSWERS)],
+            "include_path": str(tasks),
+            "include_defaults": False,
+        }
+        simple_evaluate(Scripted(generate=answer, identity=run), output_path=str(folder / "runs" / run), **options)
+    with serving(folder / "runs") as at:
+        yield at
+
+
+def test_a_comparison_shows_some_flips_of_every_task_and_the_beginnings_of_their_answers(talkative: str) -> None:
+    _, page, _ = fetched(talkative, "/compare?run=a&run=b")
+    listed = re.findall(r'<details class="flip">.*?</details>', page, re.DOTALL)
+    assert len(listed) == 5 * LONG_ANSWERS <= 40
+    texts = [re.sub(r"<.*?>", "", each) for one in listed for each in re.findall(r"<pre.*?</pre>", one, re.DOTALL)]
+    assert {len(unescape(text)) for text in texts} == {401}  # and the sign that there is more
+    more = re.findall(r'<a href="(/flips[^"]*)"><bdi>(q\d)</bdi></a> <span class="faint">40<', page)
+    assert [name for _, name in more] == [f"q{n}" for n in range(LONG_ANSWERS)]
+
+
+def test_all_flips_of_a_task_and_one_with_its_whole_answers_have_pages_of_their_own(talkative: str) -> None:
+    _, page, _ = fetched(talkative, "/flips?run=a&run=b&task=q3")
+    assert page.count('<details class="flip">') == 30
+    [whole, *_] = re.findall(r'<a href="(/flips[^"]*)">the whole answers side by side</a>', page)
+    _, page, _ = fetched(talkative, unescape(whole))
+    left, right = re.findall(r'<pre class="answer">(.*?)</pre>', page, re.DOTALL)
+    assert (len(re.sub("<.*?>", "", left).split()), len(re.sub("<.*?>", "", right).split())) == (301, 301)
+    assert (re.findall("<del>(.*?)<", left), re.findall("<ins>(.*?)<", right)) == (["1", "a"], ["0", "b"])
+    for query in ("run=a&task=q3", "run=a&run=b&task=none", "run=a&run=b&task=q3&doc=999"):
+        assert fetched(talkative, f"/flips?{query}")[0] == 404, query
+
+
+def flip(run: int, task: str, doc_id: int) -> Flip:
+    return Flip(task, doc_id, "x", "none", run, 1.0, 0.0, "", "", "", "", True)
+
+
+@given(st.lists(st.tuples(st.integers(1, 2), st.sampled_from("abc")), max_size=30), st.integers(0, 12))
+def test_flips_are_taken_from_all_tasks_in_turn(several: list[tuple[int, str]], most: int) -> None:
+    flips = [flip(run, task, number) for number, (run, task) in enumerate(several)]
+    taken = in_turn(flips, most)
+    assert len(taken) == min(most, len(flips))
+    assert [each.doc_id for each in taken] == sorted(each.doc_id for each in taken)
+    for one in set(several):
+        own = [each for each in flips if (each.run, each.task) == one]
+        count = sum(each in taken for each in own)
+        assert [each for each in own if each in taken] == own[:count]
+        others = [sum((each.run, each.task) == other for each in taken) for other in set(several)]
+        assert count == len(own) or count + 1 >= max(others)
 
 
 @given(st.text(alphabet="ab \n.", max_size=40), st.text(alphabet="ab \n.", max_size=40))

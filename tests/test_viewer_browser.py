@@ -122,6 +122,8 @@ def test_every_page_opens_and_has_one_heading_and_a_title(open_page: Open) -> No
         named("graph", run="more/graphs", task="first_steps_graph_tries"),
         "/compare",
         "/compare?run=first&run=second",
+        "/flips?run=first&run=second&task=sums",
+        "/flips?run=first&run=second&task=sums&doc=1",
     ):
         page.goto(page.url.partition("/")[0] + "//" + urlsplit(page.url).netloc + path)
         assert page.locator("h1").count() == 1, path
