@@ -104,6 +104,31 @@ def test_a_link_in_the_folder_is_not_followed(tasks: Path, output: Path, tmp_pat
     assert "samples/sums.parquet" not in pack(output, tmp_path / "run.zip").files
 
 
+@pytest.mark.parametrize("name", ["samples", "scored", "results.json", "manifest.json"])
+def test_a_link_for_a_whole_folder_or_for_numbers_is_not_followed(
+    name: str, tasks: Path, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(Asked(), tasks, output)
+    score(output, Wanted(include_path=[str(tasks)]))
+    (output / name).rename(tmp_path / "elsewhere")
+    (output / name).symlink_to(tmp_path / "elsewhere")
+    if name.endswith(".json"):
+        with pytest.raises(AssayError, match=f"{name}: is a link that leads out"):
+            pack(output, tmp_path / "run.zip")
+        assert not (tmp_path / "run.zip").exists()
+    else:
+        files = pack(output, tmp_path / "run.zip").files
+        assert any(file.startswith("results") for file in files)
+        assert [file for file in files if file.startswith(f"{name}/")] == []
+
+
+def test_a_link_inside_of_the_folder_is_as_good_as_the_file(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    (output / "results.json").rename(output / "latest.json")
+    (output / "results.json").symlink_to("latest.json")
+    assert "results.json" in pack(output, tmp_path / "run.zip").files
+
+
 FEWSHOT = """
     task: shots
     dataset_path: json

@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -495,6 +496,24 @@ def test_a_link_out_of_the_folder_is_not_followed(runs: Path, tmp_path: Path) ->
         assert fetched(at, "/run", run="link")[0] == 404
 
 
+@pytest.mark.parametrize("name", ["results.json", "manifest.json", "samples", "samples/sums.parquet"])
+def test_a_run_of_which_something_lies_elsewhere_is_not_shown(name: str, runs: Path, tmp_path: Path) -> None:
+    for run in ("first", "second"):
+        shutil.copytree(runs / run, tmp_path / "runs" / run)
+    (tmp_path / "runs/first" / name).rename(tmp_path / "elsewhere")
+    (tmp_path / "runs/first" / name).symlink_to(tmp_path / "elsewhere")
+    with serving(tmp_path / "runs") as at:
+        _, page, _ = fetched(at, "/run", run="first")
+        assert f"{name} is a link that leads out of the folder of the run" in text_of(page)
+        assert "exact_match" not in page
+        assert "exact_match" in fetched(at, "/run", run="second")[1]
+        for address in ("/task?run=first&task=sums", "/sample?run=first&task=sums&doc=0", "/graph?run=first&task=sums"):
+            assert fetched(at, address)[0] == 404
+        _, page, _ = fetched(at, "/compare?run=first&run=second")
+        assert "is a link that leads out" in page and "differences1" not in page
+        assert fetched(at, "/compare?run=second&run=first")[1].count("is a link that leads out") == 1
+
+
 def pages_of(address: str) -> list[str]:
     """Every page of every run, and the files they load."""
     _, start, _ = fetched(address)
@@ -626,8 +645,6 @@ def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_told(runs: Path
 
 
 def test_a_folder_whose_name_has_signs_of_patterns_is_read_as_it_is(runs: Path, tmp_path: Path) -> None:
-    import shutil
-
     for name in ("a[1]", "b*", "c'd", 'e"f', "g%20h", "i j"):
         shutil.copytree(runs / "first", tmp_path / "r[s]" / name)
     with serving(tmp_path / "r[s]") as at:

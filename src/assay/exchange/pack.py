@@ -17,6 +17,7 @@ from assay.exchange.archive import write_archive
 from assay.exchange.golds import GoldRemoval
 from assay.exchange.opened import Opened, opened, read_json, without_secrets
 from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.links import LEADS_OUT, leads_out
 from assay.runs.parquet import file_name
 from assay.runs.versions import NAME as SCORED
 from assay.runs.versions import versions
@@ -69,17 +70,21 @@ Member = tuple[str, bytes | Path, Path | None]
 def _members(run: Opened, golds: GoldRemoval | None) -> Iterator[Member]:
     yield from _folder(run, "", golds)
     for version in versions(run.folder):
+        if leads_out(run.folder, version):
+            continue
         yield from _folder(opened(version), f"{SCORED}/{version.name}/", golds)
 
 
 def _folder(run: Opened, before: str, golds: GoldRemoval | None) -> Iterator[Member]:
-    """What is taken of one folder: nothing that is a link, lest it lead elsewhere."""
+    """What is taken of one folder: nothing that lies elsewhere, and is there by a link."""
     for file in (RESULTS, MANIFEST):
+        if leads_out(run.folder, run.folder / file):
+            raise RunError([Problem(Place(str(run.folder / file)), LEADS_OUT, "put the file itself there")])
         known = _clean(read_json(run.folder / file))
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.folder / file
     for task, path in run.tasks.items():
-        if path.is_file() and not path.is_symlink():
+        if path.is_file() and not leads_out(run.folder, path):
             inner = f"{before}samples/{file_name(task)}.parquet"
             yield inner, path if golds is None else golds.rewritten(run, task, inner), path
 

@@ -14,6 +14,7 @@ import orjson
 
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES
 from assay.runs.lease import is_held, progress
+from assay.runs.links import LEADS_OUT, strays
 from assay.runs.redact import redacted
 from assay.runs.results import troubles
 from assay.runs.stored import Row, SampleFile, sample_file
@@ -109,10 +110,12 @@ class Head:
 class RunReading:
     """A run that was read; `results` are empty while it is going on."""
 
-    def __init__(self, path: Path, name: str = "") -> None:
+    def __init__(self, path: Path, name: str = "", *, follow_links: bool = True) -> None:
         self.path, self.name = path, name or path.resolve().name
-        self.manifest, found = read_json(path / MANIFEST), read_json(path / RESULTS)
+        stray = [] if follow_links else strays(path)
+        self.manifest, found = (None, None) if stray else (read_json(path / MANIFEST), read_json(path / RESULTS))
         self.problem = "" if self.manifest is not None or found is not None else "there is neither manifest nor results"
+        self.problem = f"{stray[0]} {LEADS_OUT}" if stray else self.problem
         if found is not None and not _is_results(found):
             self.problem, found = f"{RESULTS} is not in the layout of results", None
         self.manifest = self.manifest or {}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from assay.errors import AssayError
 from assay.report.compare import Comparison, Flip, compare
+from assay.runs.links import refuse_strays
+from assay.runs.versions import NAME as SCORED
 from assay.viewer.library import stamp_of
 
 OF_EACH, OF_ONE = 5, 30
@@ -38,6 +40,7 @@ class Comparisons:
         with self._lock:
             known = self._known.pop(key, None)
             if known is None:
+                _refuse_links(paths)
                 known = compare(
                     paths,
                     tasks=[task] if task else (),
@@ -49,3 +52,11 @@ class Comparisons:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = known
             return known
+
+
+def _refuse_links(paths: Sequence[Path]) -> None:
+    """See to it that runs are read from their folders only; a scoring is told more by the run that it lies in."""
+    for path in paths:
+        refuse_strays(path)
+        if path.parent.name == SCORED:
+            refuse_strays(path.parent.parent)
