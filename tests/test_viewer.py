@@ -22,7 +22,7 @@ from starlette.datastructures import QueryParams
 from tools.get_browser import find_browser
 
 import compared_world
-from assay import simple_evaluate
+from assay import Wanted, score, simple_evaluate
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
 from assay.report.comparison import Flip
@@ -434,6 +434,18 @@ def test_aligned_texts_are_whole_and_share_the_same_pieces(one: str, two: str) -
     left, right = aligned(one, two)
     assert ("".join(piece.text for piece in left), "".join(piece.text for piece in right)) == (one, two)
     assert [piece.text for piece in left if piece.is_shared] == [piece.text for piece in right if piece.is_shared]
+
+
+def test_the_same_document_is_looked_for_in_runs_of_the_same_data_only(tmp_path: Path) -> None:
+    """Two runs and a scoring of the same data; one of other documents under the same names and numbers."""
+    for run, data in (("a", "one"), ("b", "one"), ("c", "other")):
+        tasks = compared_world.write_tasks(tmp_path / data, {"t": [{"k": data}] * 3})
+        compared_world.make_run(tasks, tmp_path / "runs" / run, {"t": [1, 0, 1]})
+    score(tmp_path / "runs/b", Wanted(include_path=[str(tmp_path / "one")]))
+    with serving(tmp_path / "runs") as at:
+        _, page, _ = fetched(at, "/sample", run="a", task="t", doc="1")
+        assert "The same document in b , b/scored/001 Raw" in text_of(page)
+        assert "The same document in" not in fetched(at, "/sample", run="c", task="t", doc="1")[1]
 
 
 def test_what_does_not_exist_is_told(address: str) -> None:

@@ -267,6 +267,11 @@ class RunReading:
         """The settings of a task, without secrets."""
         return dict(redacted(_mapping(_mapping(self.results.get("configs")).get(task)), texts=False))
 
+    def source(self, task: str) -> str:
+        """A name for the documents of a task: of one source and number is one document. Empty where none is noted."""
+        of = self.manifest if "scored" not in self.manifest else read_json(self.path.resolve().parent.parent / MANIFEST)
+        return str(_mapping(_mapping(_mapping(of).get("tasks")).get(task)).get("source") or "")
+
     def graph(self, task: str) -> Mapping[str, Any]:
         """Nodes and edges of a task that is a graph; nothing for others."""
         return _mapping(self.config(task).get("graph_config"))
