@@ -216,6 +216,32 @@ def test_columns_that_are_called_like_right_answers_go_too() -> None:
     assert template_columns(3) == set()
 
 
+@pytest.mark.parametrize(
+    ("prompt", "left"),
+    [
+        ("Q1 A1\n\nQ2 A2\n\nQ3", "Q3"),
+        ("<u>Intro\n\nQ1<a>GOLD1<u>Q2<a>GOLD2<u>Q3<a>", "[removed]"),
+        ("Instructions\n\nQ1 A1\n\nQ2 A2\n\nQ3", "[removed]"),
+        ("Q1 GOLD1 Q2 GOLD2 Q3", "[removed]"),
+    ],
+)
+def test_a_question_is_kept_only_where_it_is_known_where_the_examples_end(prompt: str, left: str) -> None:
+    made = TaskRemoval({"doc_to_target": "a"}, 2).row(row(doc={"a": "x"}, prompt=prompt))
+    assert made["prompt"] == left
+    chat = TaskRemoval({"doc_to_target": "a"}, 2, is_chat=True).row(row(doc={"a": "x"}, prompt=prompt))
+    assert chat["prompt"] == "[removed]"
+
+
+def test_columns_that_tell_or_explain_the_right_answer_go_too() -> None:
+    doc = {
+        "q": "Which city?", "a": "Paris", "answer_idx": 2, "explanation": "see the map", "worked_solution": "s", "Rationale": "r",
+        "note": "everybody knows that PARIS is", "more": {"hints": ["It is Paris"]}, "aliases": ["Paris", "Paris, France"],
+        "options": ["Rome", "Paris"], "comparison": "no",
+    }  # fmt: skip
+    made = TaskRemoval({"doc_to_target": "a"}, 0).row(row(doc=doc, target=["Paris", "B"]))
+    assert json.loads(made["doc"]) == {"q": "Which city?", "options": ["Rome", "Paris"], "comparison": "no"}
+
+
 def test_the_command_says_what_it_took_out(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(Asked(), tasks, output)
     ended = run_assay("pack", output, "--no_gold", cwd=tmp_path)

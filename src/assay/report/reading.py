@@ -269,7 +269,8 @@ class RunReading:
 
     def source(self, task: str) -> str:
         """A name for the documents of a task: of one source and number is one document. Empty where none is noted."""
-        of = self.manifest if "scored" not in self.manifest else read_json(self.path.resolve().parent.parent / MANIFEST)
+        own = self.manifest or {}
+        of = read_json(self.path.resolve().parent.parent / MANIFEST) if "scored" in own else own
         return str(_mapping(_mapping(_mapping(of).get("tasks")).get(task)).get("source") or "")
 
     def graph(self, task: str) -> Mapping[str, Any]:
