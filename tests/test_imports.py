@@ -376,6 +376,24 @@ def test_a_member_that_is_larger_than_it_says_is_not_unpacked(tmp_path: Path) ->
         import_runs([tmp_path / "big.eval"], tmp_path / "run")
 
 
+@pytest.mark.parametrize("name", ["header.json", "samples/1_epoch_1.json"])
+@pytest.mark.parametrize("packed", ["zstd", "deflate"])
+def test_a_damaged_member_is_told_and_leaves_nothing_behind(name: str, packed: str, tmp_path: Path) -> None:
+    source = INSPECT / "colours.eval"  # as Inspect packs it, and as we do
+    if packed == "deflate":
+        source = changed_log(source, tmp_path / "x.eval", lambda _, value: value)
+    with zipfile.ZipFile(source) as file:
+        known = file.getinfo(name)
+    content = bytearray(source.read_bytes())
+    start = known.header_offset + 30 + len(name)
+    for place in range(start + 20, start + 30):
+        content[place] ^= 0xFF
+    (tmp_path / "damaged.eval").write_bytes(content)
+    with pytest.raises(AssayError, match=f"damaged.eval: {name} is damaged"):
+        import_runs([tmp_path / "damaged.eval"], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "again.eval").write_bytes((INSPECT / "sums.eval").read_bytes())
     with pytest.raises(AssayError, match="several files hold a task of the same name: sums"):

@@ -96,6 +96,22 @@ def test_the_value_of_a_secret_variable_is_never_packed(
     assert not (tmp_path / "run.zip").exists()
 
 
+@pytest.mark.parametrize("secret", ['with "quotes" in it', "back\\slash\\es", "ümläuts-and-more", "two\nlines-of-it"])
+@pytest.mark.parametrize("place", ["answer", "document", "results"])
+def test_a_secret_is_found_though_json_writes_it_otherwise(
+    secret: str, place: str, write: Write, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = write({**run_world.FILES, "sums.jsonl": json.dumps({"q": "1+1", "a": json.dumps([secret])}) + "\n"})
+    model = Scripted(generate=lambda prompt, params, repeat: secret if place == "answer" else "2")
+    simple_evaluate(model, tasks=["sums"], include_path=str(tasks), include_defaults=False, output_path=str(output))
+    if place == "results":
+        found = run_world.results(output)
+        (output / "results.json").write_text(json.dumps({**found, "model_name": secret}))
+    monkeypatch.setenv("MY_SERVICE_API_KEY", secret)
+    with pytest.raises(AssayError, match="holds the value of the environment variable MY_SERVICE_API_KEY"):
+        pack(output, tmp_path / "run.zip")
+
+
 def test_a_link_in_the_folder_is_not_followed(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(Asked(), tasks, output)
     elsewhere = tmp_path / "elsewhere.parquet"

@@ -26,6 +26,8 @@ from assay import Wanted, score, simple_evaluate
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
 from assay.report.comparison import Flip
+from assay.report.document import Wanted as Asked
+from assay.report.document import document
 from assay.runs.folder import write_json
 from assay.runs.parquet import SampleWriter
 from assay.runs.samples import Kept
@@ -232,6 +234,26 @@ def test_calibration_is_by_confidence_how_often_the_likeliest_is_right(runs: Pat
     assert (point.accuracy, point.size) == (0.75, COLOURS)
     assert confidence([[[None, True]], [[-1.0, False]]], 2, 0) is None
     assert confidence([["a"]], 1, 0) is None
+
+
+def test_a_part_of_the_samples_has_one_interval_in_the_viewer_and_in_a_report(tmp_path: Path) -> None:
+    """Of shares Wilson's, of others Student's: 2, 4 and 6 have the mean 4 and the error 2/√3, and 4.303 of those on either side."""
+    scores = {"rate": [1.0, 0.0, 0.0, 1.0, 1.0], "other": [2.0, 4.0, 6.0, 0.5, 0.5]}
+    kinds = [{"kind": "many"}] * 3 + [{"kind": "few"}] + [{"kind": "single"}]
+    tasks = compared_world.write_tasks(tmp_path / "tasks", dict.fromkeys(scores, kinds))
+    compared_world.make_run(tasks, tmp_path / "run", scores)
+    reported = {each.task: {part.name: part for part in each.parts} for each in
+                document([tmp_path / "run"], Asked(columns=["kind"])).runs[0].slices}  # fmt: skip
+    for task in scores:
+        shown = {part.name: part for part in slices_by(the_samples(tmp_path, task, "x,none", "run"), "kind")}
+        assert shown.keys() == {"many", "few", "single"}
+        for name, part in shown.items():
+            assert part.value == pytest.approx(reported[task][name].value)
+            assert (part.low, part.high) == pytest.approx((reported[task][name].low, reported[task][name].high))
+    assert (shown["many"].low, shown["many"].high) == pytest.approx(
+        (4 - 4.303 * 2 / 3**0.5, 4 + 4.303 * 2 / 3**0.5), abs=2e-3
+    )
+    assert (shown["few"].low, shown["few"].high) == (None, None)  # one document has no spread
 
 
 def test_a_task_shows_numbers_distribution_slices_and_samples(address: str) -> None:

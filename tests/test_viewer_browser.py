@@ -250,6 +250,10 @@ def test_tables_are_copied_as_markdown_and_as_csv(open_page: Open) -> None:
 
 def test_cells_that_a_spreadsheet_would_run_are_copied_as_text(open_page: Open) -> None:
     page = open_page("/")
+    odd = page.evaluate(
+        "MAKERS.csv([['-2+3+cmd|x', '+1', '+0.25', '-1e-5', '-1,234.5', '+1 … +2', '--1', '+', '-.5', '-5 x']])"
+    )
+    assert odd == "'-2+3+cmd|x,+1,+0.25,-1e-5,\"-1,234.5\",'+1 … +2,'--1,'+,-.5,'-5 x\n"
     made = page.evaluate("MAKERS.csv([['=1+1', '-0.5', '-cmd', '@x', 'a,\"b\"']])")
     assert made == '\'=1+1,-0.5,\'-cmd,\'@x,"a,""b"""\n'
 

@@ -3,6 +3,7 @@
 import io
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,8 +78,23 @@ def member(file: zipfile.ZipFile, name: str) -> bytes:
     if known.file_size > LARGEST:
         what = f"{name} is of {known.file_size:,} bytes, which no sample is"
         raise RunError([Problem(Place(str(file.filename)), what, FIX)])
-    if known.compress_type != ZSTD:
-        return file.read(name)
+    try:
+        return file.read(name) if known.compress_type != ZSTD else _unpacked(file, known)
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        EOFError,
+        OSError,
+        NotImplementedError,
+        RuntimeError,
+    ) as error:
+        what = f"{name} is damaged, or packed as nothing here can read: {error}"  # RuntimeError: it needs a password
+        raise RunError([Problem(Place(str(file.filename)), what, FIX)]) from None
+
+
+def _unpacked(file: zipfile.ZipFile, known: zipfile.ZipInfo) -> bytes:
+    """A member that is packed with zstd."""
     import pyarrow as pa
 
     assert file.fp is not None
@@ -87,7 +103,10 @@ def member(file: zipfile.ZipFile, name: str) -> bytes:
     file.fp.seek(known.header_offset + 30 + name_length + extra_length)
     packed = file.fp.read(known.compress_size)
     with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-        return bytes(stream.read(known.file_size))  # and not more, whatever is packed there
+        found = bytes(stream.read(known.file_size))  # and not more, whatever is packed there
+    if zlib.crc32(found) != known.CRC:
+        raise zipfile.BadZipFile("its checksum is another")
+    return found
 
 
 def with_attachments(sample: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """One file of a run to hand on: what a reader needs, without secrets, the same bytes every time."""
 
+import json
 import os
 import re
 import tempfile
@@ -105,7 +106,8 @@ def _without_home(value: Any, home: str) -> Any:
 
 def _refuse_secrets(members: Sequence[Member]) -> None:
     """See to it that no secret of this environment is in the archive: not in numbers, not in samples."""
-    secrets = {value: name for name, value in os.environ.items() if SECRET.search(name) and len(value) >= LEAST}
+    variables = {name: value for name, value in os.environ.items() if SECRET.search(name) and len(value) >= LEAST}
+    secrets = {form: name for name, value in variables.items() for form in _forms(value)}
     for inner, content, source in members if secrets else ():
         for text in _texts(content):
             found = next((name for value, name in secrets.items() if value in text), None)
@@ -114,6 +116,14 @@ def _refuse_secrets(members: Sequence[Member]) -> None:
                 raise RunError(
                     [Problem(Place(str(source or inner)), what, "take it out of the run before you hand it on")]
                 )
+
+
+def _forms(value: str) -> set[str]:
+    """How a value may be written: as it is, and inside of JSON, of which some stands inside of other JSON."""
+    forms = {value}
+    for _ in range(2):
+        forms |= {json.dumps(form, ensure_ascii=plain)[1:-1] for form in forms for plain in (False, True)}
+    return forms
 
 
 def _texts(content: bytes | Path) -> Iterator[str]:
