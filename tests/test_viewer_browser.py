@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 from tools.get_browser import NONE, find_browser
 
+from assay import simple_evaluate
 from viewer_world import HOSTILE, SUMS, serving, write_runs, write_tasks
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -141,6 +142,29 @@ def test_from_the_runs_to_a_wrong_sample_by_clicking(open_page: Open) -> None:
     page.get_by_text("2 parts before the question").click()
     playwright.expect(page.locator("details.shots pre").first).to_be_visible()
     assert page.locator("details.shots pre").all_inner_texts() == ["100 + 1 = 101\n\n", "200 + 1 = 201\n\n"]
+
+
+def test_from_the_demo_to_a_wrong_sample_and_why_in_under_a_minute(open_page: Open, tmp_path: Path) -> None:
+    """The way that docs/viewing.md describes, on the run that `make demo` makes."""
+    words = " ".join((Path(__file__).parent.parent / "docs/viewing.md").read_text().split())
+    lowest, why = ["sequences", "reversing", "opposites"], "Wrong: 'small' is the likeliest, 'false' is right."
+    assert f"the three tasks with the lowest numbers: {', '.join(lowest)}." in words and f"`{why}`" in words
+    simple_evaluate("embedded", tasks=["first_steps"], output_path=str(tmp_path / ".demo-run"))
+    with serving(tmp_path / ".demo-run") as at:
+        begun = time.monotonic()
+        page = open_page("/", at=at)
+        page.get_by_role("link", name=".demo-run", exact=True).click()
+        card = page.locator(".card", has=page.get_by_role("heading", name="Lowest"))
+        assert [name.strip() for name in card.locator("tr td:first-child").all_inner_texts()] == lowest
+        card.locator("tr", has_text="opposites").get_by_role("link", name="wrong samples").click()
+        page.locator("#samples tbody tr").first.get_by_role("link").click()
+        playwright.expect(page.locator(".verdict")).to_have_text(why)
+        playwright.expect(page.locator("pre.prompt")).to_contain_text("The opposite of true is")
+        playwright.expect(page.locator("#choices tbody tr", has_text="false").first).to_contain_text("right")
+        page.keyboard.press("j")
+        page.wait_for_url("**at=1*")
+        assert time.monotonic() - begun < 60
+        page.close()
 
 
 def test_samples_are_filtered_in_the_page_and_the_address_says_so(open_page: Open) -> None:
