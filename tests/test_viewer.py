@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -39,6 +40,7 @@ from assay.viewer.graph_page import Visited, _visited
 from assay.viewer.guard import HEADERS, Guard, is_loopback, names_for
 from assay.viewer.sample_page import sample_view
 from assay.viewer.samples import Database, Samples
+from graph_world import write_graph
 from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs
 
 STATIC = Path(__file__).parent.parent / "src/assay/viewer/static"
@@ -456,6 +458,39 @@ def test_aligned_texts_are_whole_and_share_the_same_pieces(one: str, two: str) -
     left, right = aligned(one, two)
     assert ("".join(piece.text for piece in left), "".join(piece.text for piece in right)) == (one, two)
     assert [piece.text for piece in left if piece.is_shared] == [piece.text for piece in right if piece.is_shared]
+
+
+FAILING = """
+    data_config: {source: {type: disk, file_path: records.jsonl}}
+    graph_config:
+      nodes:
+        first: {node_type: llm, prompt: [{user: "one {x}"}], output_keys: said, model: {name: m}}
+        second: {node_type: llm, prompt: [{user: "two {said}"}], output_keys: more, model: {name: m}}
+        bad: {node_type: lambda, lambda: code.bad}
+      edges: [{from: START, to: first}, {from: first, to: second}, {from: second, to: bad}, {from: bad, to: END}]
+"""
+
+
+def test_a_graphs_record_that_failed_shows_its_way_and_where_and_why_it_ended(tmp_path: Path) -> None:
+    """One fails by a request of its second node, the other by the code of its last."""
+
+    def generate(prompt: str, params: dict[str, object], repeat: int) -> str:
+        if "two one 1" in prompt:
+            raise TimeoutError(f"no answer with api_key={SECRET}")
+        return str(json.loads(prompt)[-1]["content"])
+
+    code = "def bad(node, state):\n    raise KeyError('of all things')\n"
+    folder = write_graph(tmp_path, [{"x": 1}, {"x": 2}], dedent(FAILING), code=code)
+    model = Scripted(generate, chat_template=lambda messages, _: json.dumps(messages), identity="one")
+    simple_evaluate(model, tasks=[str(folder)], output_path=str(tmp_path / "runs/run"))
+    with serving(tmp_path / "runs") as at:
+        pages = [fetched(at, "/sample", run="run", task="eval.question_answering.simpleqa", doc=doc)[1] for doc in "01"]
+    request, last = map(text_of, pages)
+    for text in (request, last):
+        assert "What was asked about a document that failed is not stored" in text
+    assert "first 1 request second 1 request failed: TimeoutError: no answer with api_key=*** Target" in request
+    assert "second 1 request bad failed: the node 'bad' raised KeyError: 'of all things' Target" in last
+    assert SECRET not in pages[0]
 
 
 def test_the_same_document_is_looked_for_in_runs_of_the_same_data_only(tmp_path: Path) -> None:
