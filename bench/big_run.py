@@ -22,12 +22,15 @@ PREFIX = "".join(f"{n} + {n} = {2 * n}\n\n" for n in range(5))
 SUBJECTS = ("algebra", "anatomy", "astronomy", "botany", "chemistry", "geology", "history", "law", "music", "physics")
 
 
-def samples(count: int) -> Iterator[Kept]:
-    """Sums of which about a third is wrong; every 500th answer is cut off, every 2,000th document failed."""
+def samples(count: int, changed: int = 0) -> Iterator[Kept]:
+    """Sums of which about a third is wrong; every 500th answer is cut off, every 2,000th document failed.
+
+    With `changed`, every so-manieth is right where it would be wrong, and the other way round: another run of the same sums.
+    """
     drawn = random.Random(1)
     for number in range(count):
         a, b = drawn.randrange(10**6), drawn.randrange(10**6)
-        right = drawn.random() < 0.65
+        right = (drawn.random() < 0.65) is not (changed > 0 and number % changed == 0)
         subject, level = SUBJECTS[number % len(SUBJECTS)], drawn.randrange(1, 6)
         question = (
             f"In a lesson on {subject}, of level {level}, somebody asks what is {a} + {b}. Sample {number}.\nThe sum is"
@@ -46,11 +49,11 @@ def samples(count: int) -> Iterator[Kept]:
         yield Kept(sample, [[said]], scores, replies=reply, audit=("truncated",) if cut else ())
 
 
-def write_run(folder: Path, count: int) -> Path:
-    """The folder of a run with so many samples."""
+def write_run(folder: Path, count: int, changed: int = 0) -> Path:
+    """The folder of a run with so many samples; with `changed`, of another run of the same."""
     writer = SampleWriter(folder / SAMPLES, TASK)
     right = scored = failed = 0
-    for kept in samples(count):
+    for kept in samples(count, changed):
         writer.add(kept)
         failed += bool(kept.failed)
         scored += not kept.failed

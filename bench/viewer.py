@@ -16,7 +16,7 @@ from bench.environments import ROOT, bare_environment
 from bench.kill import python
 from bench.measure import Row
 
-SAMPLES, RUNS = 1_000_000, 500
+SAMPLES, RUNS, COMPARED = 1_000_000, 500, 300_000
 BIG = {"run": "big", "task": TASK}
 TIMES = 3
 """The least of so many counts: others use this machine, too. Searches are remembered, so each time it is another word."""
@@ -54,6 +54,7 @@ def rows() -> Iterator[Row]:
             yield Row("one sample, with those before and behind it", None, min(taken), "≤ 1 s")
             yield Row("16 pages asked for at once", None, together(address), "–")
             yield Row("memory of the server at its most", None, peak_of(server), "≤ 300 MB", "MB")
+        yield from compared(Path(folder) / "compared")
         many = Path(folder) / "many"
         for number in range(RUNS):
             write_numbers(
@@ -66,6 +67,25 @@ def rows() -> Iterator[Row]:
                 again = seconds(address, "", {})
         yield Row(f"{RUNS} runs listed, server just started", None, min(first), "≤ 0.5 s")
         yield Row("the same again", None, again, "≤ 0.5 s")
+
+
+def compared(runs: Path) -> Iterator[Row]:
+    """Two runs that differ in every 10th sample, compared: each time by a server that has just started."""
+    write_run(runs / "one", COMPARED)
+    write_run(runs / "other", COMPARED, changed=10)
+    asked = [("run", "one"), ("run", "other")]
+    first, again, most = [], [], []
+    for _ in range(TIMES):
+        with serving(runs) as (address, server):
+            first.append(seconds(address, "compare", asked))
+            again.append(seconds(address, "compare", asked))
+            seconds(address, "flips", [*asked, ("task", TASK)])
+            most.append(peak_of(server))
+    yield Row(f"two runs of {COMPARED:,} samples compared, server just started", None, min(first), "≤ 10 s")
+    yield Row("the same again", None, min(again), "≤ 1 s")
+    yield Row(
+        "memory of the server at its most, with the flipped samples of the task", None, min(most), "≤ 500 MB", "MB"
+    )
 
 
 def install_extra() -> None:
@@ -87,7 +107,7 @@ def serving(folder: Path) -> Iterator[tuple[str, int]]:
         server.communicate(timeout=30)
 
 
-def seconds(address: str, page: str, query: dict[str, str]) -> float:
+def seconds(address: str, page: str, query: dict[str, str] | list[tuple[str, str]]) -> float:
     """How long a page takes, to its last byte."""
     before = time.perf_counter()
     with urlopen(f"{address}{page}?{urlencode(query)}", timeout=120) as answer:

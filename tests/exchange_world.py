@@ -1,10 +1,14 @@
 """Runs for tests of exports, imports, archives and reports; and what may stand in documents and names to do harm."""
 
 import json
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from assay import simple_evaluate
+from assay.exchange.archive import write_archive
+from assay.exchange.inspect_file import member, read_log
 from assay.models import Scripted
 
 HERE = Path(__file__).parent
@@ -66,3 +70,19 @@ def run_harm(folder: Path, output: Path, *, right: bool = False) -> dict[str, An
     model = Scripted(generate=lambda prompt, params, repeat: prompt if right else f"no: {prompt}")
     options = {"include_path": str(folder), "include_defaults": False, "output_path": str(output)}
     return simple_evaluate(model, tasks=["harm"], **options)
+
+
+def as_json(source: Path, target: Path) -> Path:
+    """A log of Inspect's as its other format has it: one JSON text."""
+    log = read_log(source)
+    samples = [epoch for epochs in log.samples() for epoch in epochs]
+    target.write_text(json.dumps({**log.header, "samples": samples, "reductions": log.reductions}))
+    return target
+
+
+def changed_log(source: Path, target: Path, change: Callable[[str, Any], Any]) -> Path:
+    """A log with what `change` makes of each of its members; without those that it makes nothing of."""
+    with zipfile.ZipFile(source) as file:
+        told = {name: change(name, json.loads(member(file, name))) for name in file.namelist()}
+    write_archive(target, [(name, json.dumps(value).encode()) for name, value in told.items() if value is not None])
+    return target

@@ -93,6 +93,21 @@ def test_a_log_for_inspect_has_its_members_and_our_numbers(tasks: Path, output: 
         assert sample["output"]["completion"] == f" {CHOICES[likelihoods.index(max(likelihoods))]}"
 
 
+def test_an_incomplete_task_is_no_success_in_inspects_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(failing={"3*3="}), tasks, output)
+    told = json.loads((output / "results.json").read_text())
+    told["assay"]["tasks"]["colours"] |= {"incomplete": True, "not_asked": 2}
+    (output / "results.json").write_text(json.dumps(told))
+    sums, colours = (members(path)["header.json"] for path in export(output, "inspect", tmp_path / "logs"))
+    assert (sums["status"], sums["error"]["message"]) == (
+        "error",
+        "the task is incomplete; 1 of 5 documents failed",
+    )
+    assert (sums["results"]["total_samples"], sums["results"]["completed_samples"]) == (5, 4)
+    assert colours["error"]["message"] == "the task is incomplete; 2 of 6 documents were not asked"
+    assert (colours["results"]["total_samples"], colours["results"]["completed_samples"]) == (6, 4)
+
+
 def test_a_scorer_without_a_number_for_a_document_is_told_as_text(tmp_path: Path) -> None:
     """Inspect takes flat values only: what a perplexity is made of, a pair, is written out."""
     import_runs([HERE / "logged/synth_wiki"], tmp_path / "run")

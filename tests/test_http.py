@@ -147,8 +147,7 @@ def test_another_model_behind_the_same_address_is_refused(serve: Serve, tmp_path
     port = free_port()
     url = serve("--answer", "one", port=port)
     evaluate(tmp_path, url, rows=3, output_path=str(tmp_path / "run"))
-    subprocess.run(["pkill", "-9", "-f", f"openai_stub.py {port}"], check=True)
-    time.sleep(0.3)
+    serve.end()
     serve("--answer", "two", port=port)
     with pytest.raises(AssayError, match="another run"):
         evaluate(tmp_path, url, rows=3, output_path=str(tmp_path / "run"))

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from assay import Wanted, score
 from assay.errors import AssayError
 from assay.exchange.archive import write_archive
 from assay.exchange.formats import export, import_runs
-from assay.exchange.inspect_file import member, read_log, with_attachments
+from assay.exchange.inspect_file import member, with_attachments
 from assay.report.compare import compare
 from conftest import Write
-from exchange_world import HERE, INSPECT, LOGGED, TASKS
+from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log
 from run_world import ACC, EXACT_MATCH, Asked
 
 
@@ -124,14 +125,6 @@ def test_epochs_that_are_put_together_in_two_ways_have_two_numbers(tmp_path: Pat
     assert json.loads(samples[1]["target"]) == ["4", "four"]
 
 
-def as_json(source: Path, target: Path) -> Path:
-    """The log as Inspect's other format has it: one JSON text."""
-    log = read_log(source)
-    samples = [epoch for epochs in log.samples() for epoch in epochs]
-    target.write_text(json.dumps({**log.header, "samples": samples, "reductions": log.reductions}))
-    return target
-
-
 def test_a_log_is_read_however_it_is_packed(tmp_path: Path) -> None:
     with zipfile.ZipFile(INSPECT / "sums.eval") as file:
         packed = {name: member(file, name) for name in file.namelist()}
@@ -141,6 +134,68 @@ def test_a_log_is_read_however_it_is_packed(tmp_path: Path) -> None:
     first = import_runs([INSPECT / "sums.eval"], tmp_path / "a")
     for name in ("sums.eval", "sums.json"):
         assert import_runs([tmp_path / name], tmp_path / f"run-{name}")["assay"] == first["assay"]
+
+
+def cancelled(name: str, value: Any) -> Any:
+    """A log of three colours that was cancelled after the first and the third."""
+    if name == "header.json":
+        value |= {"status": "cancelled", "results": None, "error": {"message": "interrupted"}}
+    return None if name == "reductions.json" or name.startswith("samples/2_") else value
+
+
+@pytest.mark.parametrize("packed", ["eval", "json"])
+def test_a_log_that_was_cancelled_is_an_incomplete_run(packed: str, tmp_path: Path, run_assay: Any) -> None:
+    log = changed_log(INSPECT / "colours.eval", tmp_path / "x.eval", cancelled)
+    log = log if packed == "eval" else as_json(log, tmp_path / "x.json")
+    ended = run_assay("import", log, "-o", tmp_path / "run")
+    assert (ended.returncode, "ended early: colours: cancelled: interrupted\n" in ended.stderr) == (1, True)
+    account = json.loads((tmp_path / "run/results.json").read_text())["assay"]
+    told = {"the sample is not in the log, which ended with cancelled: interrupted": 1}
+    assert (account["status"], account["tasks"]["colours"]["reasons"]) == ("incomplete", told)
+    assert (account["tasks"]["colours"]["documents"], account["tasks"]["colours"]["scored"]) == (3, 2)
+    rows = pq.read_table(tmp_path / "run/samples/colours.parquet").to_pylist()
+    assert [(row["doc_id"], json.loads(row["doc"])["id"]) for row in rows] == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize(("limit", "lacking"), [(None, 3), (5, 2), ([2, 6], 1), (2, 0)])
+def test_samples_whose_ids_are_not_told_are_missed_by_their_number(limit: Any, lacking: int, tmp_path: Path) -> None:
+    """Three samples are there: of a data set of 6, or of what a limit leaves of it."""
+
+    def without_ids(name: str, value: Any) -> Any:
+        if name == "header.json":
+            value["eval"]["dataset"] = {"samples": 6}
+            value["eval"]["config"]["limit"] = limit
+        return value
+
+    log = changed_log(INSPECT / "colours.eval", tmp_path / "x.eval", without_ids)
+    account = import_runs([log], tmp_path / "run")["assay"]
+    assert account["tasks"]["colours"].get("not_asked", 0) == lacking
+    assert account["status"] == ("incomplete" if lacking else "complete")
+
+
+def test_an_error_at_the_end_of_a_log_is_told_though_all_samples_are_there(tmp_path: Path) -> None:
+    def failed(name: str, value: Any) -> Any:
+        if name == "header.json":
+            value["status"] = "error"
+        return value if name != "samples/3_epoch_1.json" else {**value, "scores": None}
+
+    account = import_runs([changed_log(INSPECT / "colours.eval", tmp_path / "x.eval", failed)], tmp_path / "run")[
+        "assay"
+    ]
+    assert (account["status"], account["ended"]) == ("incomplete", "colours: error")
+    assert account["incomplete"] == ["colours"]
+    assert account["tasks"]["colours"]["reasons"] == {"not scored: error": 1}
+
+
+def test_what_was_not_asked_in_a_run_is_missing_where_it_is_brought_to(
+    tasks: Path, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(Asked(), tasks, output, tasks=["sums"])
+    told = json.loads((output / "results.json").read_text())
+    told["assay"]["tasks"]["sums"] |= {"documents": 5, "not_asked": 2}
+    (output / "results.json").write_text(json.dumps(told))
+    found = import_runs([output], tmp_path / "brought")
+    assert (found["assay"]["status"], found["assay"]["tasks"]["sums"]["not_asked"]) == ("incomplete", 2)
 
 
 def test_texts_that_stand_apart_in_a_log_are_put_in_their_place() -> None:
@@ -164,6 +219,35 @@ def test_a_run_goes_to_inspect_and_back_without_a_loss(write: Write, output: Pat
         assert run_world.samples(tmp_path / "back", task) == run_world.samples(output, task)
     again = score(tmp_path / "back", Wanted(include_path=[str(folder)]))
     assert again.results["assay"]["scored"]["changed"] == {}
+
+
+def set_to_nothing(kind: str, name: str, value: Any) -> Any:
+    """A log that somebody scored again, to 0: in its header, or in one of its samples."""
+    if kind == "header" and name == "header.json":
+        for score in value["results"]["scores"]:
+            score["metrics"]["exact_match"]["value"] = 0.0
+    if kind == "sample" and name == "samples/0_epoch_1.json":
+        value["scores"]["exact_match"]["value"] = 0.0
+    if kind == "further" and name == "samples/0_epoch_1.json":
+        value["scores"]["another"] = {"value": 0.0}
+    return None if name == "reductions.json" else value
+
+
+@pytest.mark.parametrize("kind", ["header", "sample", "further", "none"])
+def test_a_log_of_ours_that_was_scored_again_has_the_new_numbers(
+    kind: str, tasks: Path, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(Asked(), tasks, output, tasks=["sums"])
+    [log] = export(output, "inspect", tmp_path / "logs")
+    scored = changed_log(Path(log), tmp_path / "again.eval", partial(set_to_nothing, kind))
+    import_runs([scored], tmp_path / "back")
+    row = json.loads((tmp_path / "back/results.json").read_text())["results"]["sums"]
+    first = json.loads(pq.read_table(tmp_path / "back/samples/sums.parquet").to_pylist()[0]["scores"])
+    [told] = [value for key, value in row.items() if key.startswith("exact_match,")]
+    [of_first] = [value for key, value in first.items() if key.startswith("exact_match,")]
+    assert told == (0.0 if kind == "header" else EXACT_MATCH)
+    assert of_first == (0.0 if kind == "sample" else 1.0)
+    assert ("another,another" in first) is (kind == "further")
 
 
 def test_an_imported_run_is_compared_with_one_of_ours(tasks: Path, output: Path, tmp_path: Path) -> None:
@@ -290,6 +374,24 @@ def test_a_member_that_is_larger_than_it_says_is_not_unpacked(tmp_path: Path) ->
     (tmp_path / "big.eval").write_bytes(packed)
     with pytest.raises(AssayError, match="which no sample is"):
         import_runs([tmp_path / "big.eval"], tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["header.json", "samples/1_epoch_1.json"])
+@pytest.mark.parametrize("packed", ["zstd", "deflate"])
+def test_a_damaged_member_is_told_and_leaves_nothing_behind(name: str, packed: str, tmp_path: Path) -> None:
+    source = INSPECT / "colours.eval"  # as Inspect packs it, and as we do
+    if packed == "deflate":
+        source = changed_log(source, tmp_path / "x.eval", lambda _, value: value)
+    with zipfile.ZipFile(source) as file:
+        known = file.getinfo(name)
+    content = bytearray(source.read_bytes())
+    start = known.header_offset + 30 + len(name)
+    for place in range(start + 20, start + 30):
+        content[place] ^= 0xFF
+    (tmp_path / "damaged.eval").write_bytes(content)
+    with pytest.raises(AssayError, match=f"damaged.eval: {name} is damaged"):
+        import_runs([tmp_path / "damaged.eval"], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_inspect_reads_scores_ids_targets_and_failures_of_our_logs(tasks: Path, 
     assert [sample["scores"].get("exact_match") for sample in sums["samples"]] == [
         [1, "2"], [1, "5"], [0, "4"], None, [0, "none"],
     ]  # fmt: skip
+    assert (sums["status"], colours["status"]) == ("error", "success")
     assert "no answer to 3*3=" in sums["samples"][3]["error"]
     assert sums["numbers"]["exact_match"]["exact_match"] == 0.5
     assert colours["numbers"] == {"acc": {"acc": ACC, "stderr": pytest.approx(ACC_STDERR)}}
@@ -88,6 +89,37 @@ def test_a_log_of_inspects_comes_back_from_us_with_its_numbers(tmp_path: Path) -
     for sample in ours["samples"]:
         known = told[sample["id"], sample["epoch"]]
         assert sample["scores"].get("accuracy (match)") == (None if known is None else [letters[known[0]], known[1]])
+
+
+AGAIN = """
+import sys
+from inspect_ai import score
+from inspect_ai.log import read_eval_log, write_eval_log
+from inspect_ai.scorer import Score, accuracy, scorer
+
+@scorer(metrics=[accuracy()], name="exact_match")
+def nothing():
+    async def judged(state, target):
+        return Score(value=0)
+    return judged
+
+log = read_eval_log(sys.argv[1])
+write_eval_log(log, sys.argv[2])
+log.eval.model = "mockllm/model"  # one that Inspect knows
+write_eval_log(score(log, nothing(), action="overwrite"), sys.argv[3])
+"""
+
+
+def test_a_log_of_ours_comes_back_from_inspect_as_it_was_or_as_it_was_scored_there(
+    tasks: Path, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(Asked(), tasks, output, tasks=["sums"])
+    [log] = export(output, "inspect", tmp_path / "logs")
+    same, scored = str(tmp_path / "same.eval"), str(tmp_path / "scored.eval")
+    ended = subprocess.run([PYTHON, "-c", AGAIN, log, same, scored], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert import_runs([same], tmp_path / "back")["results"]["sums"]["exact_match,none"] == EXACT_MATCH
+    assert import_runs([scored], tmp_path / "new")["results"]["sums"]["accuracy,exact_match"] == 0.0
 
 
 def test_inspects_commands_open_our_logs(tasks: Path, output: Path, tmp_path: Path) -> None:

@@ -96,12 +96,53 @@ def test_the_value_of_a_secret_variable_is_never_packed(
     assert not (tmp_path / "run.zip").exists()
 
 
+@pytest.mark.parametrize("secret", ['with "quotes" in it', "back\\slash\\es", "ümläuts-and-more", "two\nlines-of-it"])
+@pytest.mark.parametrize("place", ["answer", "document", "results"])
+def test_a_secret_is_found_though_json_writes_it_otherwise(
+    secret: str, place: str, write: Write, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = write({**run_world.FILES, "sums.jsonl": json.dumps({"q": "1+1", "a": json.dumps([secret])}) + "\n"})
+    model = Scripted(generate=lambda prompt, params, repeat: secret if place == "answer" else "2")
+    simple_evaluate(model, tasks=["sums"], include_path=str(tasks), include_defaults=False, output_path=str(output))
+    if place == "results":
+        found = run_world.results(output)
+        (output / "results.json").write_text(json.dumps({**found, "model_name": secret}))
+    monkeypatch.setenv("MY_SERVICE_API_KEY", secret)
+    with pytest.raises(AssayError, match="holds the value of the environment variable MY_SERVICE_API_KEY"):
+        pack(output, tmp_path / "run.zip")
+
+
 def test_a_link_in_the_folder_is_not_followed(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(Asked(), tasks, output)
     elsewhere = tmp_path / "elsewhere.parquet"
     (output / "samples/sums.parquet").rename(elsewhere)
     (output / "samples/sums.parquet").symlink_to(elsewhere)
     assert "samples/sums.parquet" not in pack(output, tmp_path / "run.zip").files
+
+
+@pytest.mark.parametrize("name", ["samples", "scored", "results.json", "manifest.json"])
+def test_a_link_for_a_whole_folder_or_for_numbers_is_not_followed(
+    name: str, tasks: Path, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(Asked(), tasks, output)
+    score(output, Wanted(include_path=[str(tasks)]))
+    (output / name).rename(tmp_path / "elsewhere")
+    (output / name).symlink_to(tmp_path / "elsewhere")
+    if name.endswith(".json"):
+        with pytest.raises(AssayError, match=f"{name}: is a link that leads out"):
+            pack(output, tmp_path / "run.zip")
+        assert not (tmp_path / "run.zip").exists()
+    else:
+        files = pack(output, tmp_path / "run.zip").files
+        assert any(file.startswith("results") for file in files)
+        assert [file for file in files if file.startswith(f"{name}/")] == []
+
+
+def test_a_link_inside_of_the_folder_is_as_good_as_the_file(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    (output / "results.json").rename(output / "latest.json")
+    (output / "results.json").symlink_to("latest.json")
+    assert "results.json" in pack(output, tmp_path / "run.zip").files
 
 
 FEWSHOT = """
@@ -189,6 +230,32 @@ def test_columns_that_are_called_like_right_answers_go_too() -> None:
     assert not sounds_like_gold("question", "what is the answer?")
     assert template_columns("{{choices[answer]}}{% if x %}{{y}}{% endif %}") == {"choices", "answer", "x", "y"}
     assert template_columns(3) == set()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "left"),
+    [
+        ("Q1 A1\n\nQ2 A2\n\nQ3", "Q3"),
+        ("<u>Intro\n\nQ1<a>GOLD1<u>Q2<a>GOLD2<u>Q3<a>", "[removed]"),
+        ("Instructions\n\nQ1 A1\n\nQ2 A2\n\nQ3", "[removed]"),
+        ("Q1 GOLD1 Q2 GOLD2 Q3", "[removed]"),
+    ],
+)
+def test_a_question_is_kept_only_where_it_is_known_where_the_examples_end(prompt: str, left: str) -> None:
+    made = TaskRemoval({"doc_to_target": "a"}, 2).row(row(doc={"a": "x"}, prompt=prompt))
+    assert made["prompt"] == left
+    chat = TaskRemoval({"doc_to_target": "a"}, 2, is_chat=True).row(row(doc={"a": "x"}, prompt=prompt))
+    assert chat["prompt"] == "[removed]"
+
+
+def test_columns_that_tell_or_explain_the_right_answer_go_too() -> None:
+    doc = {
+        "q": "Which city?", "a": "Paris", "answer_idx": 2, "explanation": "see the map", "worked_solution": "s", "Rationale": "r",
+        "note": "everybody knows that PARIS is", "more": {"hints": ["It is Paris"]}, "aliases": ["Paris", "Paris, France"],
+        "options": ["Rome", "Paris"], "comparison": "no",
+    }  # fmt: skip
+    made = TaskRemoval({"doc_to_target": "a"}, 0).row(row(doc=doc, target=["Paris", "B"]))
+    assert json.loads(made["doc"]) == {"q": "Which city?", "options": ["Rome", "Paris"], "comparison": "no"}
 
 
 def test_the_command_says_what_it_took_out(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:

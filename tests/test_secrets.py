@@ -2,12 +2,20 @@
 
 import json
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from assay.exchange.formats import export
+from assay.exchange.inspect_file import member
+from assay.exchange.trackers import settings
+from assay.report.run_scores import RunScores
+from assay.report.write import report_text
 from assay.runs.redact import redacted
+from exchange_world import HERE, INSPECT, as_json
 from run_world import Asked, everything, run
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -29,7 +37,19 @@ SLIPS = {"a slip before a key": f"api_key {CANARY}", "a header with a blank": f"
 
 def traces(folder: Path) -> list[str]:
     """The files below a folder that tell the secret."""
-    return [path for path, content in everything(folder).items() if CANARY.encode() in content]
+    return [
+        path for path, content in everything(folder).items() if CANARY.encode() in content + unpacked(folder / path)
+    ]
+
+
+def unpacked(path: Path) -> bytes:
+    """What is packed in a file."""
+    if path.suffix == ".parquet":
+        return repr(pq.read_table(path).to_pylist()).encode()
+    if not zipfile.is_zipfile(path):
+        return b""
+    with zipfile.ZipFile(path) as file:
+        return b"".join(member(file, name) for name in file.namelist())
 
 
 @pytest.mark.parametrize("arguments", [*SECRETS.values(), *SLIPS.values()], ids=[*SECRETS, *SLIPS])
@@ -76,3 +96,55 @@ def test_what_only_sounds_like_a_secret_is_written_down() -> None:
     metric = {"name": "exact_match", "params": {"key": "text"}, "golden_key": "topic"}
     assert redacted({"unit_metrics_map": [metric]}) == {"unit_metrics_map": [metric]}
     assert redacted({"parameters": {"key": "abc"}, "key": "abc"}) == {"parameters": {"key": "***"}, "key": "***"}
+
+
+def write_told(kind: str, folder: Path) -> Path:
+    """What others wrote with a key in the arguments of the model: lm-eval as a text, Inspect as a mapping."""
+    folder.mkdir()
+    address = f"http://me:{CANARY}@host.example/v1"
+    if kind == "lm-eval":
+        for path in (HERE / "logged/synth_wino").iterdir():
+            (folder / path.name).write_bytes(path.read_bytes())
+        [results] = folder.glob("results_*.json")
+        told = json.loads(results.read_text())
+        told["config"]["model_args"] = f"model=x,base_url={address},api_key={CANARY}"
+        told["configs"] = {"synth_wino": {"metadata": {"base_url": address, "api_key": CANARY}}}
+        results.write_text(json.dumps(told))
+        return folder
+    log = as_json(INSPECT / "colours.eval", folder / "colours.json")
+    told = json.loads(log.read_text())
+    told["eval"] |= {"model_args": {"api_key": CANARY, "base_url": address}, "task_args": {"url": address}}
+    told["samples"][0]["error"] = {"message": f"wrong key {CANARY}"}
+    log.write_text(json.dumps(told))
+    return log
+
+
+@pytest.mark.parametrize("kind", ["lm-eval", "inspect"])
+def test_a_secret_that_others_wrote_down_stays_with_them(kind: str, tmp_path: Path, run_assay: Run) -> None:
+    (made := tmp_path / "made").mkdir()
+    told = write_told(kind, tmp_path / "told")
+    for name in ("one", "two"):
+        ended = run_assay("import", told, "-o", made / name)
+        assert (ended.returncode, CANARY in ended.stdout + ended.stderr) == (0 if kind == "lm-eval" else 1, False)
+    assert json.loads((made / "one/results.json").read_text())["config"]["model_args"]["api_key"] == "***"
+    compared = run_assay("compare", made / "one", made / "two")
+    assert "api_key=***" in compared.stdout and CANARY not in compared.stdout + compared.stderr
+    for to in ("lm-eval", "inspect", "parquet"):
+        assert export(made / "one", to, made / to)
+    for form in ("html", "json", "csv", "md"):
+        (made / f"report.{form}").write_text(report_text([made / "one", made / "two"], form))
+    assert traces(made) == []
+
+
+def test_a_run_that_holds_a_secret_does_not_hand_it_on(tasks: Path, tmp_path: Path) -> None:
+    """As one does that was imported before this was seen to."""
+    run(Asked(), tasks, tmp_path / "run")
+    for file in ("results.json", "manifest.json"):
+        held = json.loads((tmp_path / "run" / file).read_text())
+        written = {"config": {**held.get("config", {}), "model_args": {"api_key": CANARY}}, "model": {"token": CANARY}}
+        (tmp_path / "run" / file).write_text(json.dumps({**held, **written}))
+    for to in ("lm-eval", "inspect"):
+        assert export(tmp_path / "run", to, tmp_path / "made" / to)
+    assert traces(tmp_path / "made") == []
+    assert RunScores.of(tmp_path / "run").model.endswith("(api_key=***)")
+    assert settings(json.loads((tmp_path / "run/results.json").read_text()))["model_args.api_key"] == "***"

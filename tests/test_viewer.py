@@ -1,13 +1,16 @@
 """The viewer as HTTP has it: what pages say, and what cannot be had from it."""
 
 import http.client
+import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -19,18 +22,26 @@ from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 from tools.get_browser import find_browser
 
+import compared_world
+from assay import Wanted, score, simple_evaluate
+from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
+from assay.report.comparison import Flip
+from assay.report.document import Wanted as Asked
+from assay.report.document import document
 from assay.runs.folder import write_json
 from assay.runs.parquet import SampleWriter
 from assay.runs.samples import Kept
 from assay.viewer.asking import OPERATORS, Condition, Wish, read_wish
 from assay.viewer.differing import aligned
 from assay.viewer.distributions import calibrated, confidence, score_bins, slices_by
+from assay.viewer.flips_page import in_turn
 from assay.viewer.graph_page import Visited, _visited
 from assay.viewer.guard import HEADERS, Guard, is_loopback, names_for
 from assay.viewer.sample_page import sample_view
 from assay.viewer.samples import Database, Samples
-from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_runs
+from graph_world import write_graph
+from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs
 
 STATIC = Path(__file__).parent.parent / "src/assay/viewer/static"
 pytestmark = pytest.mark.xdist_group("viewer")
@@ -227,6 +238,26 @@ def test_calibration_is_by_confidence_how_often_the_likeliest_is_right(runs: Pat
     assert confidence([["a"]], 1, 0) is None
 
 
+def test_a_part_of_the_samples_has_one_interval_in_the_viewer_and_in_a_report(tmp_path: Path) -> None:
+    """Of shares Wilson's, of others Student's: 2, 4 and 6 have the mean 4 and the error 2/√3, and 4.303 of those on either side."""
+    scores = {"rate": [1.0, 0.0, 0.0, 1.0, 1.0], "other": [2.0, 4.0, 6.0, 0.5, 0.5]}
+    kinds = [{"kind": "many"}] * 3 + [{"kind": "few"}] + [{"kind": "single"}]
+    tasks = compared_world.write_tasks(tmp_path / "tasks", dict.fromkeys(scores, kinds))
+    compared_world.make_run(tasks, tmp_path / "run", scores)
+    reported = {each.task: {part.name: part for part in each.parts} for each in
+                document([tmp_path / "run"], Asked(columns=["kind"])).runs[0].slices}  # fmt: skip
+    for task in scores:
+        shown = {part.name: part for part in slices_by(the_samples(tmp_path, task, "x,none", "run"), "kind")}
+        assert shown.keys() == {"many", "few", "single"}
+        for name, part in shown.items():
+            assert part.value == pytest.approx(reported[task][name].value)
+            assert (part.low, part.high) == pytest.approx((reported[task][name].low, reported[task][name].high))
+    assert (shown["many"].low, shown["many"].high) == pytest.approx(
+        (4 - 4.303 * 2 / 3**0.5, 4 + 4.303 * 2 / 3**0.5), abs=2e-3
+    )
+    assert (shown["few"].low, shown["few"].high) == (None, None)  # one document has no spread
+
+
 def test_a_task_shows_numbers_distribution_slices_and_samples(address: str) -> None:
     _, page, _ = fetched(address, "/task", run="first", task="sums", slice="level", show="wrong")
     text = text_of(page)
@@ -357,11 +388,121 @@ def test_two_runs_are_compared_as_in_the_terminal(address: str) -> None:
     assert "<ins>" in page
 
 
+LONG_ANSWERS, CHANGED = 6, 40
+"""Tasks, and documents of each: the first run has all of them right and the second none, in 300 words."""
+
+
+@pytest.fixture(scope="module")
+def talkative(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A viewer over two runs whose answers are long."""
+    folder = tmp_path_factory.mktemp("talkative")
+    tasks = compared_world.write_tasks(folder / "tasks", {f"q{n}": [{}] * CHANGED for n in range(LONG_ANSWERS)})
+    (tasks / "helper.py").write_text("def values(doc, results):\n    return {'x': float(results[0].split()[0])}\n")
+    for run, value in (("a", "1"), ("b", "0")):
+
+        def answer(prompt: str, params: dict[str, object], repeat: int, run: str = run, value: str = value) -> str:
+            return f"{value} " + " ".join(f"word{n}" for n in range(299)) + f" {run}"
+
+        options = {
+            "tasks": [f"q{n}" for n in range(LONG_ANSWERS)],
+            "include_path": str(tasks),
+            "include_defaults": False,
+        }
+        simple_evaluate(Scripted(generate=answer, identity=run), output_path=str(folder / "runs" / run), **options)
+    with serving(folder / "runs") as at:
+        yield at
+
+
+def test_a_comparison_shows_some_flips_of_every_task_and_the_beginnings_of_their_answers(talkative: str) -> None:
+    _, page, _ = fetched(talkative, "/compare?run=a&run=b")
+    listed = re.findall(r'<details class="flip">.*?</details>', page, re.DOTALL)
+    assert len(listed) == 5 * LONG_ANSWERS <= 40
+    texts = [re.sub(r"<.*?>", "", each) for one in listed for each in re.findall(r"<pre.*?</pre>", one, re.DOTALL)]
+    assert {len(unescape(text)) for text in texts} == {401}  # and the sign that there is more
+    more = re.findall(r'<a href="(/flips[^"]*)"><bdi>(q\d)</bdi></a> <span class="faint">40<', page)
+    assert [name for _, name in more] == [f"q{n}" for n in range(LONG_ANSWERS)]
+
+
+def test_all_flips_of_a_task_and_one_with_its_whole_answers_have_pages_of_their_own(talkative: str) -> None:
+    _, page, _ = fetched(talkative, "/flips?run=a&run=b&task=q3")
+    assert page.count('<details class="flip">') == 30
+    [whole, *_] = re.findall(r'<a href="(/flips[^"]*)">the whole answers side by side</a>', page)
+    _, page, _ = fetched(talkative, unescape(whole))
+    left, right = re.findall(r'<pre class="answer">(.*?)</pre>', page, re.DOTALL)
+    assert (len(re.sub("<.*?>", "", left).split()), len(re.sub("<.*?>", "", right).split())) == (301, 301)
+    assert (re.findall("<del>(.*?)<", left), re.findall("<ins>(.*?)<", right)) == (["1", "a"], ["0", "b"])
+    for query in ("run=a&task=q3", "run=a&run=b&task=none", "run=a&run=b&task=q3&doc=999"):
+        assert fetched(talkative, f"/flips?{query}")[0] == 404, query
+
+
+def flip(run: int, task: str, doc_id: int) -> Flip:
+    return Flip(task, doc_id, "x", "none", run, 1.0, 0.0, "", "", "", "", True)
+
+
+@given(st.lists(st.tuples(st.integers(1, 2), st.sampled_from("abc")), max_size=30), st.integers(0, 12))
+def test_flips_are_taken_from_all_tasks_in_turn(several: list[tuple[int, str]], most: int) -> None:
+    flips = [flip(run, task, number) for number, (run, task) in enumerate(several)]
+    taken = in_turn(flips, most)
+    assert len(taken) == min(most, len(flips))
+    assert [each.doc_id for each in taken] == sorted(each.doc_id for each in taken)
+    for one in set(several):
+        own = [each for each in flips if (each.run, each.task) == one]
+        count = sum(each in taken for each in own)
+        assert [each for each in own if each in taken] == own[:count]
+        others = [sum((each.run, each.task) == other for each in taken) for other in set(several)]
+        assert count == len(own) or count + 1 >= max(others)
+
+
 @given(st.text(alphabet="ab \n.", max_size=40), st.text(alphabet="ab \n.", max_size=40))
 def test_aligned_texts_are_whole_and_share_the_same_pieces(one: str, two: str) -> None:
     left, right = aligned(one, two)
     assert ("".join(piece.text for piece in left), "".join(piece.text for piece in right)) == (one, two)
     assert [piece.text for piece in left if piece.is_shared] == [piece.text for piece in right if piece.is_shared]
+
+
+FAILING = """
+    data_config: {source: {type: disk, file_path: records.jsonl}}
+    graph_config:
+      nodes:
+        first: {node_type: llm, prompt: [{user: "one {x}"}], output_keys: said, model: {name: m}}
+        second: {node_type: llm, prompt: [{user: "two {said}"}], output_keys: more, model: {name: m}}
+        bad: {node_type: lambda, lambda: code.bad}
+      edges: [{from: START, to: first}, {from: first, to: second}, {from: second, to: bad}, {from: bad, to: END}]
+"""
+
+
+def test_a_graphs_record_that_failed_shows_its_way_and_where_and_why_it_ended(tmp_path: Path) -> None:
+    """One fails by a request of its second node, the other by the code of its last."""
+
+    def generate(prompt: str, params: dict[str, object], repeat: int) -> str:
+        if "two one 1" in prompt:
+            raise TimeoutError(f"no answer with api_key={SECRET}")
+        return str(json.loads(prompt)[-1]["content"])
+
+    code = "def bad(node, state):\n    raise KeyError('of all things')\n"
+    folder = write_graph(tmp_path, [{"x": 1}, {"x": 2}], dedent(FAILING), code=code)
+    model = Scripted(generate, chat_template=lambda messages, _: json.dumps(messages), identity="one")
+    simple_evaluate(model, tasks=[str(folder)], output_path=str(tmp_path / "runs/run"))
+    with serving(tmp_path / "runs") as at:
+        pages = [fetched(at, "/sample", run="run", task="eval.question_answering.simpleqa", doc=doc)[1] for doc in "01"]
+    request, last = map(text_of, pages)
+    for text in (request, last):
+        assert "What was asked about a document that failed is not stored" in text
+    assert "first 1 request second 1 request failed: TimeoutError: no answer with api_key=*** Target" in request
+    assert "second 1 request bad failed: the node 'bad' raised KeyError: 'of all things' Target" in last
+    assert SECRET not in pages[0]
+
+
+def test_the_same_document_is_looked_for_in_runs_of_the_same_data_only(tmp_path: Path) -> None:
+    """Two runs and a scoring of the same data; one of other documents under the same names and numbers."""
+    for run, data in (("a", "one"), ("b", "one"), ("c", "other")):
+        tasks = compared_world.write_tasks(tmp_path / data, {"t": [{"k": data}] * 3})
+        compared_world.make_run(tasks, tmp_path / "runs" / run, {"t": [1, 0, 1]})
+    score(tmp_path / "runs/b", Wanted(include_path=[str(tmp_path / "one")]))
+    with serving(tmp_path / "runs") as at:
+        _, page, _ = fetched(at, "/sample", run="a", task="t", doc="1")
+        assert "The same document in b , b/scored/001 Raw" in text_of(page)
+        assert "The same document in" not in fetched(at, "/sample", run="c", task="t", doc="1")[1]
 
 
 def test_what_does_not_exist_is_told(address: str) -> None:
@@ -422,6 +563,24 @@ def test_a_link_out_of_the_folder_is_not_followed(runs: Path, tmp_path: Path) ->
     (tmp_path / "runs/link").symlink_to(runs / "first")
     with serving(tmp_path / "runs") as at:
         assert fetched(at, "/run", run="link")[0] == 404
+
+
+@pytest.mark.parametrize("name", ["results.json", "manifest.json", "samples", "samples/sums.parquet"])
+def test_a_run_of_which_something_lies_elsewhere_is_not_shown(name: str, runs: Path, tmp_path: Path) -> None:
+    for run in ("first", "second"):
+        shutil.copytree(runs / run, tmp_path / "runs" / run)
+    (tmp_path / "runs/first" / name).rename(tmp_path / "elsewhere")
+    (tmp_path / "runs/first" / name).symlink_to(tmp_path / "elsewhere")
+    with serving(tmp_path / "runs") as at:
+        _, page, _ = fetched(at, "/run", run="first")
+        assert f"{name} is a link that leads out of the folder of the run" in text_of(page)
+        assert "exact_match" not in page
+        assert "exact_match" in fetched(at, "/run", run="second")[1]
+        for address in ("/task?run=first&task=sums", "/sample?run=first&task=sums&doc=0", "/graph?run=first&task=sums"):
+            assert fetched(at, address)[0] == 404
+        _, page, _ = fetched(at, "/compare?run=first&run=second")
+        assert "is a link that leads out" in page and "differences1" not in page
+        assert fetched(at, "/compare?run=second&run=first")[1].count("is a link that leads out") == 1
 
 
 def pages_of(address: str) -> list[str]:
@@ -522,7 +681,7 @@ def test_other_machines_are_let_in_only_when_that_is_said(runs: Path, tmp_path: 
         assert at.startswith("http://0.0.0.0:")
 
 
-def test_keys_are_shown_nowhere(address: str) -> None:
+def test_keys_are_shown_nowhere(address: str, tmp_path: Path) -> None:
     name = "<img src=x onerror=alert(0)>"
     shown = 0
     for page in pages_of(address):
@@ -533,6 +692,14 @@ def test_keys_are_shown_nowhere(address: str) -> None:
     for number in range(len(HOSTILE)):
         _, text, _ = fetched(address, "/sample", run=name, task=HOSTILE[0], doc=str(number))
         assert SECRET not in text
+    for other in ("one", "two"):
+        write_hostile_run(tmp_path / other)
+        told = json.loads((tmp_path / other / "manifest.json").read_text())
+        write_json(tmp_path / other / "manifest.json", {**told, "spec": {"model": other}})
+    with serving(tmp_path) as at:
+        status, text, _ = fetched(at, "/compare?run=one&run=two")
+    assert status == 200
+    assert "api_key=***" in text and SECRET not in text
 
 
 def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_told(runs: Path, tmp_path: Path, address: str) -> None:
@@ -547,8 +714,6 @@ def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_told(runs: Path
 
 
 def test_a_folder_whose_name_has_signs_of_patterns_is_read_as_it_is(runs: Path, tmp_path: Path) -> None:
-    import shutil
-
     for name in ("a[1]", "b*", "c'd", 'e"f', "g%20h", "i j"):
         shutil.copytree(runs / "first", tmp_path / "r[s]" / name)
     with serving(tmp_path / "r[s]") as at:

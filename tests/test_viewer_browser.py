@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 from tools.get_browser import NONE, find_browser
 
+from assay import simple_evaluate
 from viewer_world import HOSTILE, SUMS, serving, write_runs, write_tasks
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -122,6 +123,8 @@ def test_every_page_opens_and_has_one_heading_and_a_title(open_page: Open) -> No
         named("graph", run="more/graphs", task="first_steps_graph_tries"),
         "/compare",
         "/compare?run=first&run=second",
+        "/flips?run=first&run=second&task=sums",
+        "/flips?run=first&run=second&task=sums&doc=1",
     ):
         page.goto(page.url.partition("/")[0] + "//" + urlsplit(page.url).netloc + path)
         assert page.locator("h1").count() == 1, path
@@ -139,6 +142,29 @@ def test_from_the_runs_to_a_wrong_sample_by_clicking(open_page: Open) -> None:
     page.get_by_text("2 parts before the question").click()
     playwright.expect(page.locator("details.shots pre").first).to_be_visible()
     assert page.locator("details.shots pre").all_inner_texts() == ["100 + 1 = 101\n\n", "200 + 1 = 201\n\n"]
+
+
+def test_from_the_demo_to_a_wrong_sample_and_why_in_under_a_minute(open_page: Open, tmp_path: Path) -> None:
+    """The way that docs/viewing.md describes, on the run that `make demo` makes."""
+    words = " ".join((Path(__file__).parent.parent / "docs/viewing.md").read_text().split())
+    lowest, why = ["sequences", "reversing", "opposites"], "Wrong: 'small' is the likeliest, 'false' is right."
+    assert f"the three tasks with the lowest numbers: {', '.join(lowest)}." in words and f"`{why}`" in words
+    simple_evaluate("embedded", tasks=["first_steps"], output_path=str(tmp_path / ".demo-run"))
+    with serving(tmp_path / ".demo-run") as at:
+        begun = time.monotonic()
+        page = open_page("/", at=at)
+        page.get_by_role("link", name=".demo-run", exact=True).click()
+        card = page.locator(".card", has=page.get_by_role("heading", name="Lowest"))
+        playwright.expect(card.locator("tr td:first-child")).to_have_text(lowest)
+        card.locator("tr", has_text="opposites").get_by_role("link", name="wrong samples").click()
+        page.locator("#samples tbody tr").first.get_by_role("link").click()
+        playwright.expect(page.locator(".verdict")).to_have_text(why)
+        playwright.expect(page.locator("pre.prompt")).to_contain_text("The opposite of true is")
+        playwright.expect(page.locator("#choices tbody tr", has_text="false").first).to_contain_text("right")
+        page.keyboard.press("j")
+        page.wait_for_url("**at=1*")
+        assert time.monotonic() - begun < 60
+        page.close()
 
 
 def test_samples_are_filtered_in_the_page_and_the_address_says_so(open_page: Open) -> None:
@@ -248,6 +274,10 @@ def test_tables_are_copied_as_markdown_and_as_csv(open_page: Open) -> None:
 
 def test_cells_that_a_spreadsheet_would_run_are_copied_as_text(open_page: Open) -> None:
     page = open_page("/")
+    odd = page.evaluate(
+        "MAKERS.csv([['-2+3+cmd|x', '+1', '+0.25', '-1e-5', '-1,234.5', '+1 … +2', '--1', '+', '-.5', '-5 x']])"
+    )
+    assert odd == "'-2+3+cmd|x,+1,+0.25,-1e-5,\"-1,234.5\",'+1 … +2,'--1,'+,-.5,'-5 x\n"
     made = page.evaluate("MAKERS.csv([['=1+1', '-0.5', '-cmd', '@x', 'a,\"b\"']])")
     assert made == '\'=1+1,-0.5,\'-cmd,\'@x,"a,""b"""\n'
 

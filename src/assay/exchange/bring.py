@@ -6,6 +6,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import orjson
 
 from assay.aggregate.board import Board
 from assay.aggregate.interval import interval
+from assay.config.arguments import parse_arguments
 from assay.config.source import digest
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.evaluation.record import RUN_KEYS
@@ -21,6 +23,7 @@ from assay.exchange.joined import joined_groups
 from assay.records import Draws, Estimate, ScoreKey
 from assay.runs.folder import RunFolder, environment, open_run
 from assay.runs.parquet import SampleWriter
+from assay.runs.redact import redacted
 from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
 from assay.runs.samples import Kept
 from assay.tasks.audit import Audit, kinds_of
@@ -39,6 +42,7 @@ class Into(NamedTuple):
 
 def bring(runs: Sequence[Brought], into: Into) -> dict[str, Any]:
     """Write a folder of a run from runs that were made elsewhere; what comes back is the content of its results.json."""
+    runs = [_without_secrets(run) for run in runs]
     tasks = [task for run in runs for task in run.tasks]
     _refuse_doubled(tasks)
     files = {path.name: _content(path) for run in runs for path in run.files}
@@ -56,17 +60,57 @@ def bring(runs: Sequence[Brought], into: Into) -> dict[str, Any]:
         raise
 
 
+def _without_secrets(run: Brought) -> Brought:
+    """A run of which nothing that is written down has a key or a password: others write their arguments as they were given."""
+    facts = {key: run.facts[key] for key in RUN_KEYS if key in run.facts}
+    facts |= {
+        key: redacted(value) for key, value in facts.items() if key != "system_instruction"
+    }  # it may speak of keys
+    config = dict(run.facts.get("config") or {})
+    config["model_args"] = _arguments(config.get("model_args"))
+    tasks = [replace(task, config=_settings(task.config)) for task in run.tasks]
+    return replace(run, tasks=tasks, facts={**facts, "config": redacted(config)})
+
+
+def _arguments(written: object) -> dict[str, object]:
+    """Arguments of a model as a mapping; a text that is none is kept whole."""
+    try:
+        return parse_arguments(written, "model_args")
+    except (AssayError, TypeError, ValueError):
+        return {"model_args": str(written)}
+
+
+def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings of a task; lm-eval writes the arguments of the model among its metadata."""
+    return {**config, "metadata": redacted(config["metadata"])} if "metadata" in config else config
+
+
 def _fill(folder: RunFolder, runs: Sequence[Brought], into: Into) -> dict[str, Any]:
     landed = [_bring_task(task, into.folder / "samples") for run in runs for task in run.tasks]
     folder.manifest["tasks"] = {each.result.name: each.facts for each in landed}
     found = {each.result.name: each.result for each in landed}
     told = _told_groups(runs, found)
     groups = [*told, *joined_groups(into.groups, found, told)]
-    account = accounts(list(found.values()), groups, {}, MAX_FAILED, interval)
+    ended = {task.name: task.ended for run in runs for task in run.tasks if task.ended}
+    account = _marked(accounts(list(found.values()), groups, {}, MAX_FAILED, interval), ended)
     account["imported"] = sorted({run.format for run in runs})
     results = {**lm_eval_results(list(found.values()), groups), **_run_facts(runs), "assay": account}
     folder.finish(results, account["status"], {})
     return results
+
+
+def _marked(account: Mapping[str, Any], ended: Mapping[str, str]) -> dict[str, Any]:
+    """The account of a run with tasks marked as incomplete that came to no good end, whatever samples they have."""
+    if not ended:
+        return dict(account)
+    tasks = {name: {**own, "incomplete": own["incomplete"] or name in ended} for name, own in account["tasks"].items()}
+    return {
+        **account,
+        "status": "incomplete",
+        "ended": "; ".join(f"{name}: {why}" for name, why in ended.items()),
+        "incomplete": [name for name, own in tasks.items() if own["incomplete"]],
+        "tasks": tasks,
+    }
 
 
 def _refuse_doubled(tasks: Sequence[BroughtTask]) -> None:
@@ -114,7 +158,7 @@ def _bring_task(task: BroughtTask, folder: Path) -> Landed:
         rows=_with_told(rows, counts, task),
         scored=max(counts.values(), default=0),
         documents=board.documents,
-        expected=board.documents,
+        expected=max(task.expected, board.documents),
         failed=board.failed,
         noticed={},
         original=original,
@@ -127,7 +171,7 @@ def _bring_task(task: BroughtTask, folder: Path) -> Landed:
     return Landed(
         result,
         {
-            "size": board.documents,
+            "size": result.expected,
             "original": original,
             "repeats": task.repeats,
             "num_fewshot": task.num_fewshot,
@@ -217,8 +261,7 @@ def _model(runs: Sequence[Brought]) -> dict[str, Any]:
     """Which model was asked, as far as it was told: a name is no identity."""
     names = list(dict.fromkeys(_model_name(run.facts) for run in runs))
     name = " and ".join(names)
-    arguments = next((run.facts.get("config", {}).get("model_args") for run in runs), None)
-    told = arguments if isinstance(arguments, Mapping) else {"model_args": arguments} if arguments else {}
+    told = runs[0].facts["config"]["model_args"]
     return {"name": name, "identity": f"told: {name} {digest(orjson.dumps(told, default=str))}", "args": told}
 
 

@@ -26,6 +26,10 @@ class BroughtTask:
     alias: str = ""
     repeats: int = 1
     original: int | None = None
+    expected: int = 0
+    """How many documents were to be asked about, where more are told than there are samples."""
+    ended: str = ""
+    """Why the run of it came to no good end, where that is told."""
     num_fewshot: int = 0
     version: object = "N/A"
     source: str = ""

@@ -7,31 +7,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from assay.exchange.brought import Brought, BroughtTask, Told, is_number
 from assay.exchange.inspect_file import InspectLog, read_log
+from assay.exchange.inspect_own import own_task
 from assay.records import FilterScores, Generate, Request, Sample, ScoreKey
+from assay.runs.redact import redacted, redacted_text
 from assay.runs.samples import Kept
-from assay.runs.stored import Row, as_kept
 
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """What Inspect's scorers say of an answer: correct, partly, incorrect, none given."""
 WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-KEPT = "assay"
-"""Where our own logs keep a sample as it was, so that nothing is lost on the way there and back."""
 
 
 def from_inspect(path: Path) -> Brought:
     """The task of a log. A scorer is a filter with us, and each of its values a metric: `accuracy,match`."""
     log = read_log(path)
     about = log.header["eval"]
-    ours = (about.get("metadata") or {}).get(KEPT)
-    names = _names(log)
     repeats = int((about.get("config") or {}).get("epochs") or 1)
-    if isinstance(ours, Mapping):
-        task = _our_own(log, ours, repeats)
-    else:
+    task = own_task(log, repeats, _expected(about))
+    if task is None:
+        names = _names(log)
         task = BroughtTask(
             name=str(about["task"]).rpartition("/")[2],
             samples=partial(_samples, log, names, repeats),
@@ -39,6 +34,8 @@ def from_inspect(path: Path) -> Brought:
             alias=str(about.get("task_display_name") or about["task"]),
             repeats=repeats,
             original=(about.get("dataset") or {}).get("samples"),
+            expected=_expected(about),
+            ended=_ended(log.header),
             version=about.get("task_version", "N/A"),
             higher_is_better={row.metric: True for row in names.values()},
             config=_config(log.header),
@@ -46,10 +43,27 @@ def from_inspect(path: Path) -> Brought:
     return Brought(format="inspect", tasks=[task], facts=_facts(log.header), files=[path])
 
 
+def _expected(about: Mapping[str, Any]) -> int:
+    """How many samples were to be asked about, by the data set and the limit; where their ids are told, those tell it."""
+    dataset, config = about.get("dataset") or {}, about.get("config") or {}
+    size, limit = dataset.get("samples"), config.get("limit")
+    if not isinstance(size, int) or dataset.get("sample_ids") or config.get("sample_id"):
+        return 0
+    start, stop = limit if isinstance(limit, list) else (0, limit or size)
+    return max(min(int(stop), size) - int(start), 0)
+
+
+def _ended(header: Mapping[str, Any]) -> str:
+    """How an evaluation ended that was no success: `cancelled`, `error: …`."""
+    status = header.get("status") or "success"
+    told = _error(header) if header.get("error") else ""
+    return "" if status == "success" else ": ".join(filter(None, (str(status), told)))
+
+
 def _config(header: Mapping[str, Any]) -> dict[str, Any]:
     """What is told of how the task was made."""
     about, steps = header["eval"], (header.get("plan") or {}).get("steps") or ()
-    told = {key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")}
+    told = redacted({key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")})
     return {**told, "doc_to_target": "target", "solver": [step.get("solver") for step in steps]}
 
 
@@ -111,9 +125,23 @@ def _told(log: InspectLog, names: Names) -> dict[ScoreKey, Told]:
 
 
 def _samples(log: InspectLog, names: Names, repeats: int) -> Iterator[Kept]:
-    reduced = _reduced(log)
+    reduced, ids, ended = _reduced(log), log.wanted, _ended(log.header)
     for doc_id, epochs in enumerate(log.samples()):
-        yield _kept(doc_id, epochs, names, repeats, reduced)
+        if epochs:
+            yield _kept(doc_id, _said_unscored(epochs, ended), names, repeats, reduced)
+        else:
+            failed = "the sample is not in the log" + (f", which ended with {ended}" if ended else "")
+            yield Kept(
+                Sample(doc_id, {"id": ids[doc_id]}, [], None, None), (), (), repeats, failed, [{"failed": failed}]
+            )
+
+
+def _said_unscored(epochs: Sequence[Mapping[str, Any]], ended: str) -> Sequence[Mapping[str, Any]]:
+    """The epochs of a sample; where an evaluation ended before one was scored, that is an error of the epoch."""
+    return [
+        each if each.get("error") or each.get("scores") or not ended else {**each, "error": f"not scored: {ended}"}
+        for each in epochs
+    ]
 
 
 Reduced = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -153,7 +181,7 @@ def _gold(target: Any, choices: Sequence[str] | None) -> Any:
 
 def _error(sample: Mapping[str, Any]) -> str:
     error = sample.get("error")
-    return str(error.get("message") if isinstance(error, Mapping) else error) or "failed"
+    return redacted_text(str(error.get("message") if isinstance(error, Mapping) else error)) or "failed"
 
 
 def _scores(epochs: Sequence[Mapping[str, Any]], names: Names, reduced: Reduced) -> list[FilterScores]:
@@ -256,20 +284,3 @@ def _moment(text: Any) -> float | None:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
         return None
-
-
-def _our_own(log: InspectLog, ours: Mapping[str, Any], repeats: int) -> BroughtTask:
-    """A task that we wrote ourselves: as it was."""
-    known = {ScoreKey(*key): Told(*told) for key, told in ours["rows"]}
-
-    def samples() -> Iterator[Kept]:
-        for epochs in log.samples():
-            yield as_kept(Row(**(epochs[0].get("store") or {})[KEPT]), repeats)
-
-    return BroughtTask(samples=samples, told=known, repeats=repeats, **ours["task"])
-
-
-def written(row: Row) -> dict[str, Any]:
-    """A row as our logs keep it."""
-    found: dict[str, Any] = orjson.loads(orjson.dumps(row._asdict()))
-    return found

@@ -48,6 +48,7 @@ def _task(file: LoggedFile, results: Mapping[str, Any]) -> BroughtTask:
         alias=str(row.get("alias", name)),
         repeats=repeats,
         original=results.get("n-samples", {}).get(name, {}).get("original"),
+        expected=int(results.get("n-samples", {}).get(name, {}).get("effective") or 0),
         num_fewshot=int(results.get("n-shot", {}).get(name) or 0),
         version=results.get("versions", {}).get(name, "N/A"),
         higher_is_better=results.get("higher_is_better", {}).get(name, {}),

@@ -30,6 +30,7 @@ def _task(run: Opened, name: str) -> BroughtTask:
         alias=str(row.get("alias", name)),
         repeats=run.repeats(name),
         original=results.get("n-samples", {}).get(name, {}).get("original"),
+        expected=int(run.account(name).get("documents", 0)) + int(run.account(name).get("not_asked", 0)),
         num_fewshot=int(results.get("n-shot", {}).get(name) or 0),
         version=results.get("versions", {}).get(name, "N/A"),
         source=str(facts.get("source") or ""),

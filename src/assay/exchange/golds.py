@@ -1,5 +1,6 @@
 """Right answers taken out of samples, as far as it is known where they stand; and what was taken out, told."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from assay.exchange.opened import Opened
 REMOVED = "[removed]"
 WITHOUT_GOLD = "without_gold"
 """What the manifest of such a run says: it cannot be scored again."""
-NAMES = frozenset((
-    "answer", "answers", "answerkey", "answer_key", "best_answer", "correct", "correct_answer", "correct_answers", "gold", "golds",
-    "label", "labels", "reference", "references", "solution", "target", "targets",
+WORDS = frozenset((
+    "answer", "answers", "answerkey", "correct", "gold", "golden", "golds", "label", "labels", "reference", "references",
+    "solution", "solutions", "target", "targets", "explanation", "explanations", "rationale", "rationales", "reasoning", "cot",
+    "justification", "proof",
 ))  # fmt: skip
-"""What columns with the right answer are called, in small letters."""
+"""Words in the names of columns that hold the right answer or lead to it, in small letters."""
 
 
 class GoldRemoval:
@@ -53,7 +55,7 @@ class GoldRemoval:
 
         config = run.results.get("configs", {}).get(task) or self._run.results.get("configs", {}).get(task, {})
         shots = int(run.results.get("n-shot", {}).get(task) or 0)
-        removal = TaskRemoval(config, shots)
+        removal = TaskRemoval(config, shots, is_chat=bool(run.results.get("config", {}).get("apply_chat_template")))
         target = self._scratch / inner.replace("/", "-")
         source = parquet.ParquetFile(run.tasks[task])
         with parquet.ParquetWriter(target, source.schema_arrow, compression="zstd") as writer:
@@ -68,10 +70,10 @@ class GoldRemoval:
 class TaskRemoval:
     """Takes the right answers out of the rows of one task."""
 
-    def __init__(self, config: Mapping[str, Any], shots: int) -> None:
+    def __init__(self, config: Mapping[str, Any], shots: int, *, is_chat: bool = False) -> None:
         self._asked = template_columns(config.get("doc_to_target"))
         self._delimiter = str(config.get("fewshot_delimiter") or "\n\n")
-        self._shots = shots
+        self._shots, self._is_chat = shots, is_chat
         self._columns: dict[str, None] = {}
         self._whole = self._prompts = self._continuations = self._scores = False
         self._records = self._verdicts = self._prompted = False
@@ -124,12 +126,15 @@ class TaskRemoval:
         """A document without the columns of the right answer; where none is known to be it, without all of them."""
         if not isinstance(doc, Mapping):
             return "{}"
-        texts = {gold for gold in golds if isinstance(gold, str) and len(gold) > 1}
+        texts = _texts(golds)
         sure = [key for key, value in doc.items() if key in self._asked or (isinstance(value, str) and value in texts)]
         if not sure:
             self._whole = self._whole or bool(doc)
             return "{}"
-        found = [key for key, value in doc.items() if key in sure or sounds_like_gold(key, value)]
+        said = [re.compile(rf"(?<!\w){re.escape(text.strip())}(?!\w)", re.IGNORECASE) for text in texts]
+        found = [
+            key for key, value in doc.items() if key in sure or sounds_like_gold(key, value) or _tells(value, said)
+        ]
         self._columns.update(dict.fromkeys(found))
         return orjson.dumps({key: value for key, value in doc.items() if key not in found}).decode()
 
@@ -140,12 +145,15 @@ class TaskRemoval:
         return f"{REMOVED}{self._delimiter}"
 
     def _question(self, prompt: str, *, has_prefix: bool) -> str:
-        """The last part of a prompt: what stands before it are examples."""
+        """The last part of a prompt: what stands before it are examples.
+
+        Where they end is not known of a conversation, and of a prompt that has more or fewer parts than there are examples.
+        """
         if not self._shots or has_prefix or not prompt:
             return prompt
         self._prompts = True
-        _, found, last = prompt.rpartition(self._delimiter)
-        return last if found else REMOVED
+        *examples, last = prompt.split(self._delimiter)
+        return last if len(examples) == self._shots and not self._is_chat else REMOVED
 
     def _answers(self, answers: Mapping[str, Any]) -> str:
         """What filters left: texts and likelihoods; a whole record may hold what is right."""
@@ -198,12 +206,15 @@ def _is_answer(value: Any) -> bool:
 
 
 def sounds_like_gold(key: str, value: Any) -> bool:
-    """Whether a column, or something in it, is called as right answers are.
+    """Whether a column, or something in it, is called as right answers are, or what explains them.
 
     >>> sounds_like_gold("mc1_targets", {"choices": ["a", "b"], "labels": [1, 0]}), sounds_like_gold("question", "a?")
     (True, False)
+    >>> sounds_like_gold("answer_idx", 2), sounds_like_gold("answerKey", "A"), sounds_like_gold("unanswered", 1)
+    (True, True, False)
     """
-    if key.lower() in NAMES:
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", key)
+    if WORDS.intersection((key.lower(), *(part.lower() for part in parts))):
         return True
     inner = (
         value.items()
@@ -213,6 +224,23 @@ def sounds_like_gold(key: str, value: Any) -> bool:
         else ()
     )
     return any(sounds_like_gold(str(name), each) for name, each in inner)
+
+
+def _texts(golds: Sequence[Any]) -> set[str]:
+    """The texts of right answers, also of several; one letter stands anywhere."""
+    every = [each for gold in golds for each in (gold if isinstance(gold, list) else [gold])]
+    return {each for each in every if isinstance(each, str) and len(each.strip()) > 1}
+
+
+def _tells(value: Any, said: Sequence["re.Pattern[str]"]) -> bool:
+    """Whether a text in a value has a right answer in it. Of several texts all must have one: else they may be the choices."""
+    if isinstance(value, str):
+        return any(pattern.search(value) for pattern in said)
+    if isinstance(value, Mapping):
+        return any(_tells(each, said) for each in value.values())
+    if isinstance(value, list) and len(value) > 1 and all(isinstance(each, str) for each in value):
+        return all(_tells(each, said) for each in value)
+    return isinstance(value, list) and any(_tells(each, said) for each in value)
 
 
 def _is_plain(value: Any) -> bool:

@@ -3,7 +3,8 @@
 import io
 import struct
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,20 +30,24 @@ class InspectLog:
     reductions: list[Mapping[str, Any]]
 
     def samples(self) -> Iterator[list[Mapping[str, Any]]]:
-        """The epochs of each sample, in the order of the data set."""
+        """The epochs of each sample, in the order of the data set: none of one that is not in the log."""
         if self.path.suffix == ".json":
-            yield from _grouped(_parsed(self.path, self.path.read_bytes()).get("samples") or ())
+            yield from _grouped(self.wanted, _parsed(self.path, self.path.read_bytes()).get("samples") or ())
             return
         with zipfile.ZipFile(self.path) as file:
-            named: dict[str, list[str]] = {}
+            named: dict[str, list[str]] = {f"samples/{each}": [] for each in self.wanted}
             for name in file.namelist():
                 if name.startswith("samples/") and name.endswith(".json"):
                     named.setdefault(name.rpartition("_epoch_")[0], []).append(name)
-            ids = [f"samples/{each}" for each in self.header["eval"].get("dataset", {}).get("sample_ids") or ()]
-            ordered = [name for name in ids if name in named]
-            for name in [*ordered, *(name for name in named if name not in set(ordered))]:
-                epochs = [_parsed(self.path, member(file, each)) for each in named[name]]
+            for names in named.values():
+                epochs = [_parsed(self.path, member(file, each)) for each in names]
                 yield sorted((with_attachments(each) for each in epochs), key=lambda each: each.get("epoch", 1))
+
+    @property
+    def wanted(self) -> list[Any]:
+        """The ids of the samples that were to be asked about, each once; none where they are not told."""
+        told = {str(each): each for each in (self.header["eval"].get("dataset") or {}).get("sample_ids") or ()}
+        return list(told.values())
 
 
 def read_log(path: Path) -> InspectLog:
@@ -73,8 +78,23 @@ def member(file: zipfile.ZipFile, name: str) -> bytes:
     if known.file_size > LARGEST:
         what = f"{name} is of {known.file_size:,} bytes, which no sample is"
         raise RunError([Problem(Place(str(file.filename)), what, FIX)])
-    if known.compress_type != ZSTD:
-        return file.read(name)
+    try:
+        return file.read(name) if known.compress_type != ZSTD else _unpacked(file, known)
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        EOFError,
+        OSError,
+        NotImplementedError,
+        RuntimeError,
+    ) as error:
+        what = f"{name} is damaged, or packed as nothing here can read: {error}"  # RuntimeError: it needs a password
+        raise RunError([Problem(Place(str(file.filename)), what, FIX)]) from None
+
+
+def _unpacked(file: zipfile.ZipFile, known: zipfile.ZipInfo) -> bytes:
+    """A member that is packed with zstd."""
     import pyarrow as pa
 
     assert file.fp is not None
@@ -83,7 +103,10 @@ def member(file: zipfile.ZipFile, name: str) -> bytes:
     file.fp.seek(known.header_offset + 30 + name_length + extra_length)
     packed = file.fp.read(known.compress_size)
     with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-        return bytes(stream.read(known.file_size))  # and not more, whatever is packed there
+        found = bytes(stream.read(known.file_size))  # and not more, whatever is packed there
+    if zlib.crc32(found) != known.CRC:
+        raise zipfile.BadZipFile("its checksum is another")
+    return found
 
 
 def with_attachments(sample: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -121,9 +144,9 @@ def _parsed(path: Path, data: bytes) -> dict[str, Any]:
     return found
 
 
-def _grouped(samples: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    found: dict[Any, list[Mapping[str, Any]]] = {}
+def _grouped(wanted: Sequence[Any], samples: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {str(each): [] for each in wanted}
     for sample in samples:
-        found.setdefault(sample.get("id"), []).append(with_attachments(sample))
+        found.setdefault(str(sample.get("id")), []).append(with_attachments(sample))
     for epochs in found.values():
         yield sorted(epochs, key=lambda each: each.get("epoch", 1))

@@ -29,7 +29,7 @@ def epochs(kept: Kept, spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "target": _target(kept),
             "messages": [{"role": "user", "content": prompt}] + ([] if said is None else [_assistant(said, spec)]),
             "output": _output(kept, said, epoch, spec),
-            "scores": _scores(kept, epoch),
+            "scores": scores_of(kept, epoch),
             "metadata": dict(sample.doc),
             "events": [_info({"log-likelihoods": table}, spec)] if table else [],
             "uuid": digest(f"{spec['eval_id']} {sample.doc_id} {epoch}".encode())[:22],
@@ -124,7 +124,7 @@ def _output(kept: Kept, said: str | None, epoch: int, spec: Mapping[str, Any]) -
     }
 
 
-def _scores(kept: Kept, epoch: int) -> dict[str, Any]:
+def scores_of(kept: Kept, epoch: int) -> dict[str, Any]:
     """Every value of every filter, with the answer that the filter left; what only all repeats have together is in each."""
     found = {}
     for each in kept.scores:

@@ -10,8 +10,14 @@ import orjson
 
 from assay.errors import Place, Problem
 from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.redact import redacted
 from assay.runs.stored import SampleFile, sample_file
 from assay.runs.versions import NAME as SCORED
+
+BY_NAME = frozenset(
+    ("configs", "results", "groups", "group_subtasks", "versions", "n-shot", "n-samples", "higher_is_better", "tasks")
+)
+"""Parts of results and manifests by task or group, which may be called anything."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,24 @@ def opened(folder: str | Path) -> Opened:
     if "tasks" not in manifest and path.resolve().parent.name == SCORED:
         whole = read_json(path.resolve().parent.parent / MANIFEST)
         manifest = {**whole, **manifest}
-    return Opened(path, results, manifest)
+    return Opened(path, without_secrets(results), without_secrets(manifest))
+
+
+def without_secrets(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Results or a manifest without keys and passwords, whoever wrote them.
+
+    >>> without_secrets({"config": {"model_args": {"api_key": "abc"}}, "results": {"key": {"alias": "key"}}})
+    {'config': {'model_args': {'api_key': '***'}}, 'results': {'key': {'alias': 'key'}}}
+    """
+    return {key: _part(key, each) for key, each in value.items()}
+
+
+def _part(key: str, value: Any) -> Any:
+    if key == "assay" and isinstance(value, Mapping):
+        return without_secrets(value)
+    if key in BY_NAME and isinstance(value, Mapping):
+        return {name: redacted(each, texts=key != "configs") for name, each in value.items()}
+    return redacted(value, key, texts=key != "system_instruction")  # prompts may speak of keys
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """One file of a run to hand on: what a reader needs, without secrets, the same bytes every time."""
 
+import json
 import os
 import re
 import tempfile
@@ -15,10 +16,10 @@ import assay
 from assay.errors import Place, Problem
 from assay.exchange.archive import write_archive
 from assay.exchange.golds import GoldRemoval
-from assay.exchange.opened import Opened, opened, read_json
+from assay.exchange.opened import Opened, opened, read_json, without_secrets
 from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.links import LEADS_OUT, leads_out
 from assay.runs.parquet import file_name
-from assay.runs.redact import redacted
 from assay.runs.versions import NAME as SCORED
 from assay.runs.versions import versions
 
@@ -70,26 +71,28 @@ Member = tuple[str, bytes | Path, Path | None]
 def _members(run: Opened, golds: GoldRemoval | None) -> Iterator[Member]:
     yield from _folder(run, "", golds)
     for version in versions(run.folder):
+        if leads_out(run.folder, version):
+            continue
         yield from _folder(opened(version), f"{SCORED}/{version.name}/", golds)
 
 
 def _folder(run: Opened, before: str, golds: GoldRemoval | None) -> Iterator[Member]:
-    """What is taken of one folder: nothing that is a link, lest it lead elsewhere."""
+    """What is taken of one folder: nothing that lies elsewhere, and is there by a link."""
     for file in (RESULTS, MANIFEST):
+        if leads_out(run.folder, run.folder / file):
+            raise RunError([Problem(Place(str(run.folder / file)), LEADS_OUT, "put the file itself there")])
         known = _clean(read_json(run.folder / file))
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.folder / file
     for task, path in run.tasks.items():
-        if path.is_file() and not path.is_symlink():
+        if path.is_file() and not leads_out(run.folder, path):
             inner = f"{before}samples/{file_name(task)}.parquet"
             yield inner, path if golds is None else golds.rewritten(run, task, inner), path
 
 
 def _clean(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a file says without secrets, and without the name of anybody's folder of their own."""
-    configs = {"configs": redacted(value["configs"], texts=False)} if "configs" in value else {}
-    rest = redacted({key: each for key, each in value.items() if key != "configs"})
-    found: Mapping[str, Any] = _without_home({key: configs.get(key, rest.get(key)) for key in value}, str(Path.home()))
+    found: Mapping[str, Any] = _without_home(without_secrets(value), str(Path.home()))
     return found
 
 
@@ -103,7 +106,8 @@ def _without_home(value: Any, home: str) -> Any:
 
 def _refuse_secrets(members: Sequence[Member]) -> None:
     """See to it that no secret of this environment is in the archive: not in numbers, not in samples."""
-    secrets = {value: name for name, value in os.environ.items() if SECRET.search(name) and len(value) >= LEAST}
+    variables = {name: value for name, value in os.environ.items() if SECRET.search(name) and len(value) >= LEAST}
+    secrets = {form: name for name, value in variables.items() for form in _forms(value)}
     for inner, content, source in members if secrets else ():
         for text in _texts(content):
             found = next((name for value, name in secrets.items() if value in text), None)
@@ -112,6 +116,14 @@ def _refuse_secrets(members: Sequence[Member]) -> None:
                 raise RunError(
                     [Problem(Place(str(source or inner)), what, "take it out of the run before you hand it on")]
                 )
+
+
+def _forms(value: str) -> set[str]:
+    """How a value may be written: as it is, and inside of JSON, of which some stands inside of other JSON."""
+    forms = {value}
+    for _ in range(2):
+        forms |= {json.dumps(form, ensure_ascii=plain)[1:-1] for form in forms for plain in (False, True)}
+    return forms
 
 
 def _texts(content: bytes | Path) -> Iterator[str]:

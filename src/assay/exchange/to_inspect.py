@@ -12,7 +12,7 @@ import orjson
 import assay
 from assay.config.source import digest
 from assay.exchange.archive import write_archive
-from assay.exchange.from_inspect import KEPT, written
+from assay.exchange.inspect_own import KEPT, written
 from assay.exchange.inspect_sample import epochs, scorer, summary
 from assay.exchange.opened import Opened
 from assay.runs.parquet import file_name
@@ -61,16 +61,29 @@ def _members(
     summaries.write(b"]")
     yield "summaries.json", summaries
     yield "reductions.json", _json(reductions.told())
+    lacking = int(run.account(task).get("not_asked", 0)) * repeats
     header = {
         "version": 2,
-        "status": "success",
+        **_ended(run.account(task)),
         "eval": spec,
         "plan": plan,
-        "results": {"total_samples": total, "completed_samples": total - failed, "scores": list(_scores(run, task, repeats))},
+        "results": {"total_samples": total + lacking, "completed_samples": total - failed,
+                    "scores": list(_scores(run, task, repeats))},
         "stats": {"started_at": spec["created"], "completed_at": moment(run.results.get("end_time") or run.results.get("date")),
                   "model_usage": {}},
     }  # fmt: skip
     yield "header.json", _json(header)
+
+
+def _ended(account: Mapping[str, Any]) -> dict[str, Any]:
+    """How Inspect says that a task has come to its end: an incomplete one is no success."""
+    if not account.get("incomplete"):
+        return {"status": "success"}
+    counts = {"failed": account.get("failed", 0), "were not asked": account.get("not_asked", 0)}
+    whole = account.get("documents", 0) + account.get("not_asked", 0)
+    told = [f"{count} of {whole} documents {what}" for what, count in counts.items() if count]
+    message = "; ".join(["the task is incomplete", *told])
+    return {"status": "error", "error": {"message": message, "traceback": "", "traceback_ansi": ""}}
 
 
 class Reductions:

@@ -5,10 +5,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from assay.errors import ConfigError, Place, Problem
-from assay.exchange.opened import Opened
+from assay.exchange.opened import Opened, read_json, without_secrets
 from assay.exchange.to_parquet import numbers
 from assay.runs.folder import MANIFEST, RESULTS
+from assay.runs.redact import redacted
 
 PROJECT = "assay"
 
@@ -33,8 +36,8 @@ def export_mlflow(run: Opened, target: str | None, name: str | None = None) -> s
         mlflow.log_params({key: _short(value) for key, value in settings(run.results).items()})
         mlflow.log_metrics(dict(metrics(run)))
         for file in (RESULTS, MANIFEST):
-            if (run.folder / file).is_file():
-                mlflow.log_artifact(str(run.folder / file))
+            if found := read_json(run.folder / file):
+                mlflow.log_text(orjson.dumps(without_secrets(found), option=orjson.OPT_INDENT_2).decode(), file)
         return f"{mlflow.get_tracking_uri()} experiment {experiment.experiment_id} run {made.info.run_id}"
 
 
@@ -71,7 +74,7 @@ def metrics(run: Opened) -> Iterator[tuple[str, float]]:
 
 def settings(results: Mapping[str, Any]) -> dict[str, Any]:
     """What a run was asked for, flat: `model_args.pretrained`, `limit` …"""
-    config = {key: value for key, value in results.get("config", {}).items() if value not in (None, [], {})}
+    config = {key: value for key, value in redacted(results.get("config", {})).items() if value not in (None, [], {})}
     nested = config.pop("model_args", None) or {}
     told = nested.items() if isinstance(nested, Mapping) else [("text", nested)]
     return {**config, **{f"model_args.{key}": value for key, value in told}}

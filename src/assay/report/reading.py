@@ -14,6 +14,7 @@ import orjson
 
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES
 from assay.runs.lease import is_held, progress
+from assay.runs.links import LEADS_OUT, strays
 from assay.runs.redact import redacted
 from assay.runs.results import troubles
 from assay.runs.stored import Row, SampleFile, sample_file
@@ -109,10 +110,12 @@ class Head:
 class RunReading:
     """A run that was read; `results` are empty while it is going on."""
 
-    def __init__(self, path: Path, name: str = "") -> None:
+    def __init__(self, path: Path, name: str = "", *, follow_links: bool = True) -> None:
         self.path, self.name = path, name or path.resolve().name
-        self.manifest, found = read_json(path / MANIFEST), read_json(path / RESULTS)
+        stray = [] if follow_links else strays(path)
+        self.manifest, found = (None, None) if stray else (read_json(path / MANIFEST), read_json(path / RESULTS))
         self.problem = "" if self.manifest is not None or found is not None else "there is neither manifest nor results"
+        self.problem = f"{stray[0]} {LEADS_OUT}" if stray else self.problem
         if found is not None and not _is_results(found):
             self.problem, found = f"{RESULTS} is not in the layout of results", None
         self.manifest = self.manifest or {}
@@ -263,6 +266,12 @@ class RunReading:
     def config(self, task: str) -> dict[str, Any]:
         """The settings of a task, without secrets."""
         return dict(redacted(_mapping(_mapping(self.results.get("configs")).get(task)), texts=False))
+
+    def source(self, task: str) -> str:
+        """A name for the documents of a task: of one source and number is one document. Empty where none is noted."""
+        own = self.manifest or {}
+        of = read_json(self.path.resolve().parent.parent / MANIFEST) if "scored" in own else own
+        return str(_mapping(_mapping(_mapping(of).get("tasks")).get(task)).get("source") or "")
 
     def graph(self, task: str) -> Mapping[str, Any]:
         """Nodes and edges of a task that is a graph; nothing for others."""

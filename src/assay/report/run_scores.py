@@ -16,6 +16,7 @@ from assay.aggregate.board import cluster_number
 from assay.errors import Place, Problem
 from assay.records import ScoreKey
 from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.redact import redacted
 from assay.runs.stored import SampleFile, sample_file
 
 FORMAT = 1
@@ -57,7 +58,7 @@ class RunScores:
 
     @property
     def model(self) -> str:
-        args = self.results.get("config", {}).get("model_args") or {}
+        args = redacted(self.results.get("config", {}).get("model_args") or {})
         told = ",".join(f"{key}={value}" for key, value in args.items()) if isinstance(args, Mapping) else str(args)
         name = str(self.results.get("config", {}).get("model") or self.results.get("model_name") or "?")
         return f"{name} ({told})" if told else name

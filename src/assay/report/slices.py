@@ -3,13 +3,13 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import orjson
 
-from assay.aggregate.estimate import estimate, with_draws
-from assay.aggregate.functions import AGGREGATIONS
+from assay.aggregate.estimate import sample_deviation
+from assay.aggregate.functions import mean
 from assay.aggregate.interval import interval
+from assay.records import Estimate
 from assay.report.plots import Interval
 from assay.runs.stored import Row
 
@@ -66,8 +66,13 @@ def _speaks(parts: Mapping[str, Sequence[float]]) -> bool:
 
 
 def _part(name: str, own: Sequence[float]) -> Interval:
-    mean = AGGREGATIONS["mean"]
-    made: Any = estimate(mean, own, bootstrap_iters=1, like_lm_eval=False)
-    ends = interval(with_draws(made, mean, own, range(len(own)), ""))
+    deviation = sample_deviation(own) if len(own) > 1 else None
+    return part(name, mean(own), deviation, len(own), is_rate=set(own) <= {0, 1})
+
+
+def part(name: str, value: float, deviation: float | None, count: int, *, is_rate: bool) -> Interval:
+    """A part of the samples: their mean, with the interval that a task of these samples alone would have."""
+    error = deviation / math.sqrt(count) if deviation is not None and count > 1 else None
+    ends = interval(Estimate(value, error, count, is_rate=is_rate))
     low, high = ends if ends is not None else (None, None)
-    return Interval(name, float(made), low, high, f"n {len(own):,}")
+    return Interval(name, value, low, high, f"n {count:,}")

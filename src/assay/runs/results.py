@@ -212,7 +212,8 @@ def _share(what: str, count: int, documents: int) -> str:
 
 def troubles(account: Mapping[str, Any]) -> list[str]:
     """What went wrong in a run, a line each: failed documents, numbers that are missing, members and tasks left out."""
-    lines = [f"ended early: {account['ended']}; the same command goes on"] if account.get("ended") else []
+    further = "" if account.get("imported") else "; the same command goes on"
+    lines = [f"ended early: {account['ended']}{further}"] if account.get("ended") else []
     if account.get("shard"):
         lines.append(f"shard {account['shard']['part']}: the numbers of a part; `assay merge` makes the whole")
     for task, own in account.get("tasks", {}).items():

@@ -20,7 +20,9 @@ import assay
 from assay.report.plots import STYLE, Interval, interval_bar
 from assay.report.reading import Number
 from assay.viewer.asking import Condition, address, read_wish
-from assay.viewer.compare_page import Comparisons, compare_page
+from assay.viewer.compare_page import compare_page
+from assay.viewer.comparisons import Comparisons
+from assay.viewer.flips_page import flips_page
 from assay.viewer.graph_page import graph_view
 from assay.viewer.guard import Guard, names_for
 from assay.viewer.library import Library
@@ -49,7 +51,7 @@ def make_app(folder: Path, host: str = "127.0.0.1") -> Guard:
 
     viewer = Viewer(folder)
     pages = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample, "/graph": viewer.graph,
-             "/compare": viewer.compare}  # fmt: skip
+             "/compare": viewer.compare, "/flips": viewer.flips}  # fmt: skip
     routes = [Route(path, partial(viewer.page, made), methods=["GET"], name=path) for path, made in pages.items()]
     routes += [
         Route("/filter", viewer.filter, methods=["GET"]),
@@ -107,6 +109,9 @@ class Viewer:
 
     def compare(self, query: QueryParams) -> tuple[str, Page]:
         return "compare.html", compare_page(self.library, self.comparisons, query)
+
+    def flips(self, query: QueryParams) -> tuple[str, Page]:
+        return "flips.html", flips_page(self.library, self.comparisons, query)
 
     def graph(self, query: QueryParams) -> tuple[str, Page]:
         run = known_run(self.library, query.get("run", ""))

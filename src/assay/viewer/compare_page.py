@@ -1,37 +1,22 @@
 """The page of a comparison: what `assay compare` says, with flipped samples side by side."""
 
-from pathlib import Path
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.datastructures import QueryParams
 
 from assay.errors import AssayError
-from assay.report.compare import Comparison, Row, compare
+from assay.report.compare import Comparison, Flip, Row
 from assay.report.plots import Interval, forest
 from assay.viewer.asking import address
-from assay.viewer.differing import aligned
-from assay.viewer.library import Library, stamp_of
+from assay.viewer.comparisons import Comparisons
+from assay.viewer.flips_page import SHOWN, flips_address, in_turn, listed
+from assay.viewer.library import Library
 from assay.viewer.pages import known_run
 
-FLIPS = 30
 MOST = 6
-"""Flipped samples that are shown of each comparison, and runs that are compared at once."""
-
-
-class Comparisons:
-    """Comparisons that were made, by runs and options: they take a while, and pages are turned back to."""
-
-    def __init__(self) -> None:
-        self._known: dict[object, Comparison] = {}
-
-    def of(self, paths: tuple[Path, ...], *, different_prompts: bool) -> Comparison:
-        """The comparison of these runs as they are now."""
-        key = (paths, tuple(map(stamp_of, paths)), different_prompts)
-        if key not in self._known:
-            while len(self._known) >= 8:
-                self._known.pop(next(iter(self._known)))
-            self._known[key] = compare(paths, flips=FLIPS, allow_different_prompts=different_prompts)
-        return self._known[key]
+"""Runs that are compared at once."""
 
 
 def compare_page(library: Library, comparisons: Comparisons, query: QueryParams) -> dict[str, Any]:
@@ -49,12 +34,30 @@ def compare_page(library: Library, comparisons: Comparisons, query: QueryParams)
         return {**page, "problem": "\n".join(str(problem) for problem in error.problems)}
     rows = [row for row in found.rows if _can_be_drawn(row)]
     plots = {number: forest([_difference(row) for row in rows if row.run == number]) for number in range(1, len(runs))}
-    flips = [(flip, *aligned(flip.answer_a, flip.answer_b)) for flip in found.flips]
+    shown = in_turn(found.flips, SHOWN)
     return {
-        **page, "comparison": found, "plots": plots, "flips": flips, "FLIPS": FLIPS,
-        "sample_address": lambda number, task, doc: address("sample", run=names[number], task=task, doc=doc),
+        **page, "comparison": found, "plots": plots, "flips": listed(shown, names, different_prompts=different),
+        "more": _more(found, shown, names, different_prompts=different),
         "swapped": address("compare", [("run", name) for name in (names[1], names[0], *names[2:])]),
     }  # fmt: skip
+
+
+def _more(
+    found: Comparison, shown: Sequence[Flip], names: Sequence[str], *, different_prompts: bool
+) -> list[tuple[str, int, str]]:
+    """The tasks of which more samples changed than are shown: how many, and where they stand."""
+    known = Counter((flip.run, flip.task) for flip in shown)
+    told = {(flip.run, flip.task): (flip.metric, flip.filter) for flip in found.flips}
+    return [
+        (
+            row.alias if len(names) == 2 else f"{row.alias} in {names[row.run]}",
+            changed,
+            flips_address((names[0], names[row.run]), row.name, different_prompts=different_prompts),
+        )
+        for row in found.rows
+        if told.get((row.run, row.name)) == (row.metric, row.filter)
+        and (changed := (row.wins or 0) + (row.losses or 0)) > known[row.run, row.name]
+    ]
 
 
 def _can_be_drawn(row: Row) -> bool:

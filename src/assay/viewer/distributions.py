@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from assay.aggregate.interval import wilson
 from assay.report.plots import Bin, Calibrated, Interval
+from assay.report.slices import part
 from assay.viewer.sample_page import loads
 from assay.viewer.samples import SOURCE, Samples, quoted
 
@@ -38,7 +38,7 @@ def slices_by(samples: Samples, column: str) -> list[Interval]:
     term, own = samples.term(f"doc.{column}")
     name = quoted(samples.metric)
     parts = f"select {term} as part, {name} as score from {SOURCE} where isfinite({name})"
-    summed = "count(*), avg(score), coalesce(stddev_samp(score), 0), bool_and(score in (0, 1))"
+    summed = "count(*), avg(score), stddev_samp(score), bool_and(score in (0, 1))"
     query = f"select part, {summed}, count(*) over () from ({parts}) group by part order by 2 desc, 1 limit {PARTS}"
     found = samples.database.rows(query, [*own, samples.file])
     if found and found[0][5] > PARTS:
@@ -47,16 +47,7 @@ def slices_by(samples: Samples, column: str) -> list[Interval]:
         within = f"select min(part), max(part), {summed} from ({fifths}) group by fifth order by 1"
         binned = samples.database.rows(within, [*own, samples.file])
         found = [(f"{low:g} … {high:g}", *rest) for low, high, *rest in binned] or found
-    return [_interval(str(part), *rest[:4]) for part, *rest in found]
-
-
-def _interval(name: str, count: int, mean: float, spread: float, is_share: bool) -> Interval:
-    """A part with its interval: Wilson's for shares, else of a normal mean."""
-    if is_share:
-        low, high = wilson(mean, count)
-    else:
-        low, high = mean - 1.96 * spread / math.sqrt(count), mean + 1.96 * spread / math.sqrt(count)
-    return Interval(name, mean, low, high, f"n {count:,}")
+    return [part(str(name), mean, spread, count, is_rate=is_share) for name, count, mean, spread, is_share, *_ in found]
 
 
 def calibrated(samples: Samples) -> list[Calibrated]:

@@ -46,7 +46,7 @@ class Library:
         stamp, known = stamp_of(path), self._known.get(name)
         if known is not None and known[0] == stamp and not known[1].head.is_running:
             return known
-        return stamp, RunReading(path, name)
+        return stamp, RunReading(path, name, follow_links=False)
 
 
 def stamp_of(path: Path) -> Stamp:

@@ -191,11 +191,12 @@ def sample_page(library: Library, database: Database, query: QueryParams) -> Pag
 
 
 def _others(library: Library, run: RunReading, task: str, doc_id: int) -> list[tuple[str, str]]:
-    """The same document in other runs of the task."""
+    """The same document in other runs of the task: those of the same data, by whose number it is the same."""
+    source = run.source(task)
     return [
         (each.name, address("sample", run=each.name, task=task, doc=doc_id))
         for each in library.runs()
-        if each.name != run.name and task in each.tasks
+        if each.name != run.name and task in each.tasks and source and each.source(task) == source
     ][:20]
 
 

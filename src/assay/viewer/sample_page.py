@@ -29,11 +29,16 @@ class Choice(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A node that a graph's record came through, with what was asked there and how long that took, where it is known."""
+    """A node that a graph's record came through, with what was asked there and how long that took, where it is known.
+
+    Of a record that failed texts are not stored: then `requests` says how many there were, and `failed` why it went no further.
+    """
 
     node: str
     texts: Sequence[tuple[str, str]]
     seconds: float | None
+    requests: int = 0
+    failed: str = ""
 
 
 class Reply(NamedTuple):
@@ -257,8 +262,12 @@ def _trace(trace: Any, requests: Sequence[Any], texts: Sequence[str], replies: S
         name, numbers = str(entry[0]), [number for number in entry[1] if isinstance(number, int)]
         told = [replies[number] for number in numbers if number < len(replies) and isinstance(replies[number], Mapping)]
         took = [reply["usage"][2] for reply in told if isinstance(reply.get("usage"), list)]
-        asked = [(_asked(number, requests, row), texts[number] if number < len(texts) else "") for number in numbers]
-        steps.append(Step(name, asked, sum(took) if took else None))
+        stored = [number for number in numbers if number < max(len(requests), len(texts))]
+        asked = [(_asked(number, requests, row), texts[number] if number < len(texts) else "") for number in stored]
+        reason = next((str(reply["failed"]) for reply in told if "failed" in reply), "")
+        steps.append(Step(name, asked, sum(took) if took else None, len(numbers), redacted_text(reason)))
+    if row.failed and steps and not any(step.failed for step in steps):  # no request did: the last node it came to
+        steps[-1] = steps[-1]._replace(failed=redacted_text(row.failed))
     return steps
 
 
@@ -275,8 +284,16 @@ def _raw(row: Row) -> dict[str, str]:
             found = loads(value, value) if isinstance(value, str) else value
             if name == "requests":
                 found = redacted(found, texts=False)
+            if name == "replies" and isinstance(found, list):
+                found = [_without_key(reply) for reply in found]
             made[name] = redacted_text(value) if name == "failed" else shown(found, indent=True)
     return made
+
+
+def _without_key(reply: Any) -> Any:
+    """What came beside an answer; why there is none may tell the key that was sent."""
+    has_reason = isinstance(reply, Mapping) and isinstance(reply.get("failed"), str)
+    return {**reply, "failed": redacted_text(reply["failed"])} if has_reason else reply
 
 
 def shown(value: Any, *, indent: bool = False) -> str:

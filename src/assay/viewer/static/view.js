@@ -113,8 +113,9 @@ const MAKERS = {
     return [line(rows[0]), line(rows[0].map(() => "---")), ...rows.slice(1).map(line)].join("\n") + "\n";
   },
   csv(rows) {
-    // a cell that a spreadsheet would take for a formula is marked as text
-    const cell = (text) => { const safe = /^[=+@]|^-(?![\d.])/.test(text) ? `'${text}` : text; return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe; };
+    // a cell that a spreadsheet would take for a formula is marked as text: with + and - only a plain number may begin
+    const formula = /^[=@\t\r]|^[+-](?![\d,]*\.?\d+(e[+-]?\d+)?$)/i;
+    const cell = (text) => { const safe = formula.test(text) ? `'${text}` : text; return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe; };
     return rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
   },
 };
