@@ -36,11 +36,14 @@ class Comparisons:
 
 def compare_page(library: Library, comparisons: Comparisons, query: QueryParams) -> dict[str, Any]:
     """The others of the runs that are named against the first; without two of them, which there are to choose from."""
-    names = list(dict.fromkeys(query.getlist("run")))[:MOST]
-    runs = [known_run(library, name) for name in names]
+    runs = [known_run(library, name) for name in list(dict.fromkeys(query.getlist("run")))[:MOST]]
+    if query.get("baseline") == "oldest":
+        runs.sort(key=lambda run: run.head.created or 0.0)
+    names = [run.name for run in runs]
     different = query.get("different_prompts") == "1"
     page: dict[str, Any] = {"names": names, "heads": [run.head for run in library.runs()], "comparison": None, "problem": "",
-                            "different": different, "live": ""}  # fmt: skip
+                            "different": different, "live": "",
+                            "is_itself": len(query.getlist("run")) > len(names) == 1}  # fmt: skip
     if len(runs) < 2:
         return page
     try:
@@ -53,7 +56,8 @@ def compare_page(library: Library, comparisons: Comparisons, query: QueryParams)
     return {
         **page, "comparison": found, "plots": plots, "flips": flips, "FLIPS": FLIPS,
         "sample_address": lambda number, task, doc: address("sample", run=names[number], task=task, doc=doc),
-        "swapped": address("compare", [("run", name) for name in (names[1], names[0], *names[2:])]),
+        "swapped": address("compare", [("run", name) for name in (names[1], names[0], *names[2:])],
+                           different_prompts="1" if different else ""),
     }  # fmt: skip
 
 

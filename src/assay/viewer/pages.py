@@ -41,7 +41,11 @@ def _words(head: Head) -> str:
 
 
 def _sort_key(head: Head, sort: str) -> tuple[bool, Any]:
-    value = (head.headline.value if head.headline else None) if sort == "score" else getattr(head, sort)
+    value = (
+        (head.headline.value if head.headline else None)
+        if sort == "score"
+        else getattr(head, {"n": "headline_n"}.get(sort, sort))
+    )
     return value is not None, value if value is not None else 0
 
 
