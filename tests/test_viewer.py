@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 from tools.get_browser import find_browser
 
+from assay import simple_evaluate
 from assay.records import FilterScores, Generate, Sample
 from assay.runs.folder import write_json
 from assay.runs.parquet import SampleWriter
@@ -361,6 +362,19 @@ def test_two_runs_are_compared_as_in_the_terminal(address: str) -> None:
     assert "p by McNemar" in text
     assert "<del>" in page
     assert "<ins>" in page
+
+
+def test_other_prompts_are_told_in_a_line_with_the_box_to_tick(tmp_path: Path) -> None:
+    for name, shots in (("none", 0), ("two", 2)):
+        options = {"limit": 2, "num_fewshot": shots, "output_path": str(tmp_path / "runs" / name)}
+        simple_evaluate("embedded", tasks=["first_steps_arithmetic"], **options)
+    with serving(tmp_path / "runs") as at:
+        text = text_of(fetched(at, "/compare?run=none&run=two")[1])
+        assert text.count("num_fewshot 0 → 2") == 1
+        assert "the prompts of 4 tasks differ between the runs" in text
+        assert "tick “also where prompts differ”" in text
+        assert "--allow_different_prompts" not in text
+        assert "num_fewshot=2" in text_of(fetched(at)[1])  # what tells the runs of a model apart
 
 
 @given(st.text(alphabet="ab \n.", max_size=40), st.text(alphabet="ab \n.", max_size=40))

@@ -7,6 +7,7 @@ from starlette.datastructures import QueryParams
 
 from assay.errors import AssayError
 from assay.report.compare import Comparison, Row, compare
+from assay.report.pairing import OtherPrompts
 from assay.report.plots import Interval, forest
 from assay.viewer.asking import address
 from assay.viewer.differing import aligned
@@ -43,11 +44,13 @@ def compare_page(library: Library, comparisons: Comparisons, query: QueryParams)
     different = query.get("different_prompts") == "1"
     page: dict[str, Any] = {"names": names, "heads": [run.head for run in library.runs()], "comparison": None, "problem": "",
                             "different": different, "live": "",
-                            "is_itself": len(query.getlist("run")) > len(names) == 1}  # fmt: skip
+                            "has_other_prompts": False, "is_itself": len(query.getlist("run")) > len(names) == 1}  # fmt: skip
     if len(runs) < 2:
         return page
     try:
         found = comparisons.of(tuple(run.path for run in runs), different_prompts=different)
+    except OtherPrompts as error:
+        return {**page, "problem": "\n".join(f"{each.what}." for each in error.problems), "has_other_prompts": True}
     except AssayError as error:
         return {**page, "problem": "\n".join(str(problem) for problem in error.problems)}
     rows = [row for row in found.rows if _can_be_drawn(row)]
