@@ -1,6 +1,7 @@
 """The viewer as HTTP has it: what pages say, and what cannot be had from it."""
 
 import http.client
+import math
 import re
 import socket
 import subprocess
@@ -29,7 +30,8 @@ from assay.viewer.differing import aligned
 from assay.viewer.distributions import calibrated, confidence, score_bins, slices_by
 from assay.viewer.graph_page import Visited, _visited
 from assay.viewer.guard import HEADERS, Guard, is_loopback, names_for
-from assay.viewer.sample_page import sample_view
+from assay.viewer.sample_page import SampleView, Step, sample_view
+from assay.viewer.sample_scores import UnitResult, own_number, unit_results
 from assay.viewer.samples import Database, Samples
 from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_runs
 
@@ -296,6 +298,7 @@ def test_a_choice_has_its_log_likelihoods_and_what_metrics_make_of_them(address:
     assert "Wrong: 'red' is the likeliest, 'green' is right." in text
     assert "right green -2.0000 -0.4000 -0.4000 0.2689" in text  # by 5 characters, 5 bytes; e⁻² / (e⁻¹ + e⁻²)
     assert "chosen red -1.0000 -0.3333 -0.3333 0.7311" in text
+    assert "Right: 'green'." in text_of(fetched(address, "/sample", run="first", task="colours", doc="2")[1])
 
 
 def test_a_graph_is_drawn_with_what_happened_at_each_node(address: str, runs: Path) -> None:
@@ -351,6 +354,71 @@ def test_values_that_json_has_no_word_for_are_shown_filtered_and_parted(tmp_path
         assert str(2**70) in fetched(at, "/sample", run="odd", task="t", doc="0")[1]
         assert "\\ud800" in fetched(at, "/sample", run="odd", task="t", doc="1")[1]
         assert "No sample is like this" in fetched(at, "/task", run="odd", task="none")[1]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "number"),
+    [
+        ("acc", 1.0, 1.0),
+        ("word_perplexity", [-math.log(8), 3], 2.0),
+        ("byte_perplexity", [-math.log(9), 2], 3.0),
+        ("bits_per_byte", [-math.log(8), 6], 0.5),
+        ("brier_score", [1, [0.5, 0.25, 0.25]], 0.25 + 0.5625 + 0.0625),
+        ("f1", [1, 0], None),
+        ("byte_perplexity", [-1.0, 0], None),
+        ("brier_score", "text", None),
+    ],
+)
+def test_a_sample_has_a_number_of_its_own(metric: str, value: Any, number: float | None) -> None:
+    assert own_number(metric, value) == (None if number is None else pytest.approx(number))
+
+
+def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sense(tmp_path: Path) -> None:
+    options = {"limit": 25, "output_path": str(tmp_path / "runs/read")}
+    simple_evaluate("embedded", tasks=["first_steps_stories", "first_steps_facts"], **options)
+    with serving(tmp_path / "runs") as at:
+        _, page, _ = fetched(at, "/task", run="read", task="first_steps_stories")
+        text = text_of(page)
+        assert "doc question word_perplexity none byte_perplexity none bits_per_byte none look" in text
+        assert "show=wrong" not in page
+        sample = text_of(fetched(at, "/sample", run="read", task="first_steps_stories", doc="0")[1])
+        assert re.search(
+            r"word_perplexity none \d\.\d{4} byte_perplexity none \d\.\d{4} bits_per_byte none 0\.\d{4} Document",
+            sample,
+        )
+        assert " Target " not in sample
+        worst = text_of(fetched(at, "/run", run="read", view="worst")[1])
+        assert "and so without a place here: stories" in worst
+        facts = fetched(at, "/task", run="read", task="first_steps_facts", slice="question")[1]
+        assert "5 more values are not drawn" in facts
+        assert "brier_" in facts
+        filtered = text_of(fetched(at, "/task", run="read", task="first_steps_facts", f="score.acc,none~lt~abc")[1])
+        assert "abc is no number" in filtered
+
+
+def test_a_wrong_outcome_of_a_graph_is_told_with_what_is_right() -> None:
+    told = {"correct": False, "golden": {"text": "the old kitchen"}, "predicted": {"text": "the kitchen"}}
+    found = unit_results({"none": [{"answer": "x", "exact_match_result": told, "other": 3}, "no outcome"]})
+    assert found == [UnitResult("exact_match", False, "the old kitchen", "the kitchen")]
+    step = Step("verdict", (), None)
+    scores = [("exact_match", "none", "0.0", True)]
+    view = SampleView(
+        0, {}, (), "", "", (), (), scores, trace=[step], units=[*found, found[0]._replace(metric="fuzzy")]
+    )
+    assert view.why == "Wrong: exact_match found 'the kitchen', 'the old kitchen' is right."
+    [(metric, is_there, should)] = view.differences
+    assert metric == "exact_match"
+    assert "".join(piece.text for piece in is_there) == "the kitchen"
+    assert [piece.text.strip() for piece in should if not piece.is_shared] == ["old"]
+
+
+def test_the_command_of_a_run_can_be_copied_as_a_line(tmp_path: Path) -> None:
+    (tmp_path / "runs/a").mkdir(parents=True)
+    write_json(
+        tmp_path / "runs/a/manifest.json", {"status": "stopped", "command": ["assay", "run", "--gen_kwargs", "a b"]}
+    )
+    with serving(tmp_path / "runs") as at:
+        assert "assay run --gen_kwargs 'a b'" in text_of(fetched(at, "/run", run="a")[1])
 
 
 def test_two_runs_are_compared_as_in_the_terminal(address: str) -> None:

@@ -50,6 +50,13 @@ def slices_by(samples: Samples, column: str) -> list[Interval]:
     return [_interval(str(part), *rest[:4]) for part, *rest in found]
 
 
+def value_count(samples: Samples, column: str) -> int:
+    """How many values a column of the documents has."""
+    term, own = samples.term(f"doc.{column}")
+    [[count]] = samples.database.rows(f"select count(distinct {term}) from {SOURCE}", [*own, samples.file])
+    return int(count)
+
+
 def _interval(name: str, count: int, mean: float, spread: float, is_share: bool) -> Interval:
     """A part with its interval: Wilson's for shares, else of a normal mean."""
     if is_share:
