@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from assay import simple_evaluate
+from assay.cli import main
 from assay.errors import ConfigError
 from assay.models.embedded import BUNDLED
 from assay.models.hf import HF
@@ -313,6 +314,13 @@ def test_a_name_on_the_command_line_reaches_the_tokenizer(folder: Path, tmp_path
     assert ended.returncode == 2
     assert "did you mean 'tool_use'?" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_true_written_out_is_no_name_of_a_template(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", "--tasks", "first_steps_sums", "--limit", "1", "--apply_chat_template"]
+    assert main([*command, "True"]) == 0
+    assert main([*command, "Treu"]) == 2
+    assert "no chat templates with names" in capsys.readouterr().err
 
 
 def test_arguments_of_a_template_reach_it() -> None:

@@ -1,6 +1,7 @@
 """Log-likelihoods of the `hf` backend, next to plain forwards of transformers: whatever is shared, packed, kept or split."""
 
 import random
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from assay.models.embedded import BUNDLED
 from assay.models.hf import HF
 from assay.models.windows import Pair
-from assay.records import Failed, Likelihood, Loglikelihood, Rolling
+from assay.records import Failed, Generate, Likelihood, Loglikelihood, Rolling
 from hf_world import BEGIN, LENGTH, WORDS, answers, build, likelihood, ours, plain, text, words
 
 PACKED = ("llama", "gpt2", "gpt_neox", "qwen2", "qwen3", "opt", "phi", "olmo2", "gemma")
@@ -151,6 +152,22 @@ def test_a_prefix_is_kept_for_requests_that_come_in_a_later_chunk() -> None:
     model = build("llama")
     made = HF(model, tokenizer=words())
     assert forwarded(model, lambda: answers(made, asked(pairs))) <= 1.05 * unique(pairs)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_seconds_of_all_requests_are_those_of_the_device_and_none_counts_twice(shared: bool) -> None:
+    model, busy = build("llama"), [0.0]
+
+    def slow(module: Any, given: Any) -> None:
+        time.sleep(0.02)
+        busy[0] += 0.02
+
+    made = HF(model, tokenizer=words(), share_prefixes=shared, batch_size=1)
+    model.register_forward_pre_hook(slow)
+    requests = [*asked(few_shot(40, 30)), *(Generate(f"w{n}", {"until": [], "max_gen_toks": 9}) for n in range(5, 9))]
+    began = time.perf_counter()
+    told = sum(each.usage.seconds for each in answers(made, requests))  # type: ignore[union-attr]
+    assert busy[0] <= told <= time.perf_counter() - began
 
 
 # texts as a whole

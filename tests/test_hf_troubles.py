@@ -61,7 +61,8 @@ CASES: dict[str, Callable[[int, int], bool]] = {
     "at the first": lambda tokens, number: tokens > 100,
     "at the first, very much": lambda tokens, number: tokens > 65,
     "in between": lambda tokens, number: number in (4, 5, 9),
-    "always at the third": lambda tokens, number: number == 3,
+    "at the second": lambda tokens, number: number == 2,
+    "at the third": lambda tokens, number: number == 3,
 }
 
 
@@ -101,7 +102,9 @@ def test_a_request_for_which_there_is_never_memory_fails_and_the_others_do_not(s
 @PACKED_AND_PLAIN
 @pytest.mark.parametrize("case", CASES)
 def test_texts_are_all_there_after_memory_was_short(case: str, shared: bool) -> None:
-    several = [context for context, _ in pairs(12, seed=3)]
+    several = [context for context, _ in pairs(6, seed=3)] + [
+        context[n:] for n, (context, _) in enumerate(pairs(6, seed=5))
+    ]
     model = made(CASES[case], shared)
     found = answers(model, [Generate(text(each), {"until": [], "max_gen_toks": 20}) for each in several])
     for tokens, each in zip(several, found, strict=True):

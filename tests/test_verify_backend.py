@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
-from scipy import stats
 
-from assay.aggregate.drift import Drift, drift
-from assay.aggregate.functions import AGGREGATIONS
 from assay.errors import ConfigError
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
@@ -24,15 +22,12 @@ from assay.models.embedded import BUNDLED
 from assay.report.compare import compare
 from assay.report.verification import (
     PRECISIONS,
-    Found,
     Likelihoods,
-    Row,
     Tolerance,
     Verification,
     Where,
     first_difference,
     histogram,
-    judge,
     verification,
 )
 from assay.report.verification_text import verification_json, verification_text
@@ -157,15 +152,42 @@ def test_the_first_token_that_differs_is_told(tasks: Path) -> None:
     assert "B 'five, yes'" in text
 
 
-def test_positions_are_counted_in_tokens_where_a_model_counts_them(tasks: Path) -> None:
-    class Counting(Scripted):
-        def count_tokens(self, text: str) -> int | None:
-            return len(text.split())
+class Counting(Scripted):
+    """A script that counts words as tokens, and puts a token before every text, as many tokenizers do."""
 
+    def count_tokens(self, text: str) -> int | None:
+        return 1 + len(text.split())
+
+
+def test_positions_are_counted_in_tokens_where_a_model_counts_them(tasks: Path) -> None:
     said = iter(["one two three four", "one two THREE four"])
     models = [Counting(generate=lambda p, k, r, text=text: text, identity=text) for text in said]
     found = compared(tasks, *models, tasks=("sums",))
     assert {(each.tokens, each.characters) for each in found.found.divergences} == {(2, 8)}
+
+
+def test_a_difference_is_divided_by_the_tokens_of_the_continuation_and_no_others(tasks: Path) -> None:
+    models = [Counting(loglikelihood=lambda _, choice, by=by: (-1.0 - by, False)) for by in (0.0, 0.00018)]
+    found = compared(tasks, *models, tasks=("colours",))
+    assert {(each.tokens, round(each.per_token, 6)) for each in found.found.likelihoods} == {(1, 0.00018)}
+    assert found.verdict == "drifts"  # half of it would have been within the tolerance
+
+
+def test_a_whole_text_is_of_its_own_tokens(write: Callable[..., Path]) -> None:
+    task = """
+        task: story
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: story.jsonl}}
+        test_split: test
+        output_type: loglikelihood_rolling
+        doc_to_text: ""
+        doc_to_target: text
+        metric_list: [{metric: bits_per_byte}]
+    """
+    folder = write({"story.yaml": task, "story.jsonl": json.dumps({"text": "one two three"}) + "\n"})
+    models = [Counting(loglikelihood_rolling=lambda _, by=by: -1.0 - by) for by in (0.0, 0.3)]
+    [found] = compared(folder, *models, tasks=("story",)).found.likelihoods
+    assert (found.tokens, found.per_token) == (3, pytest.approx(0.1))
 
 
 def test_score_drift_is_that_of_the_same_documents(tasks: Path) -> None:
@@ -275,6 +297,18 @@ def test_the_second_model_is_asked_the_prompts_of_the_first(tasks: Path) -> None
     assert "prompts were made with A's chat template" in verification_text(found)
 
 
+def test_a_template_that_is_named_is_one_of_the_first_model_alone(tasks: Path) -> None:
+    class Named(Scripted):
+        def use_template(self, name: str) -> None:
+            used.append(name)
+
+    used: list[str] = []
+    a = Named(generate=lambda prompt, params, repeat: "2", chat_template=lambda messages, opened: "a prompt")
+    a.can = replace(a.can, named_templates=True)
+    found = compared(tasks, a, "dummy", tasks=("sums",), apply_chat_template="tool_use")
+    assert (used, found.found.compared["generate"]) == (["tool_use"], 5)
+
+
 def test_what_is_written_wrongly_is_refused(run_assay: Assay) -> None:
     ended = run_assay("verify-backend", "embedded", "embeded", "--tasks", "first_steps_facts")
     assert (ended.returncode, "did you mean 'embedded'" in ended.stderr) == (2, True), ended.stderr
@@ -282,34 +316,19 @@ def test_what_is_written_wrongly_is_refused(run_assay: Assay) -> None:
     assert (ended.returncode, "must be at least 0" in ended.stderr) == (2, True)
 
 
-# the verdict
+def test_drifts_are_those_of_a_comparison_of_the_two_runs(tasks: Path, tmp_path: Path) -> None:
+    """`assay compare` reads what was stored: another way to the same numbers."""
+    output = tmp_path / "both"
+    found = compared(tasks, answering(), answering(**{"1+1=": "3", "7-4=": "3", "8/2=": "4"}), output_path=str(output))
+    rows = {(row.name, row.metric): row for row in compare([output / "a", output / "b"]).rows}
+    assert len(found.rows) == 2
+    for row in found.rows:
+        other = rows[row.task, row.metric]
+        assert other.interval is not None
+        assert (row.drift.value, row.drift.interval) == (pytest.approx(other.difference), pytest.approx(other.interval))
 
 
-def far(difference: float, tokens: int = 1) -> Likelihoods:
-    return Likelihoods(Where("t", 0, 0), -5.0, -5.0 - difference, tokens)
-
-
-def row(low: float, high: float) -> Row:
-    return Row("t", "acc", "none", Drift(0.5, 0.5, 10, (low, high)), (low, high))
-
-
-@pytest.mark.parametrize(
-    ("likelihoods", "rows", "expected"),
-    [
-        ([far(0.00009)], [row(-1, 1)], "same"),
-        ([far(0.00011)], [row(-1, 1)], "drifts"),
-        ([far(0.0004, tokens=5)], [row(-1, 1)], "same"),
-        ([far(0.0006, tokens=5)], [row(-1, 1)], "drifts"),
-        ([far(math.inf)], [row(-1, 1)], "drifts"),
-        ([far(0.1)], [row(0.01, 0.2)], "differ"),
-        ([far(0.1)], [row(-0.2, -0.01), row(-1, 1)], "differ"),
-        ([far(0.0)], [row(0.01, 0.2)], "same"),  # the same answers scored otherwise: not the backend's doing
-    ],
-)
-def test_the_verdict_follows_from_the_tolerance_and_the_intervals(
-    likelihoods: list[Likelihoods], rows: list[Row], expected: str
-) -> None:
-    assert judge(Found(likelihoods=likelihoods), rows, FLOAT32)[0] == expected
+# parts
 
 
 def test_two_impossible_continuations_do_not_differ() -> None:
@@ -336,65 +355,3 @@ def test_a_histogram_counts_everything_once(values: list[float]) -> None:
         sum(0.5 < v <= 2 for v in values),
         sum(v > 2 for v in values),
     ]
-
-
-# the drift of a number
-
-
-MEAN = AGGREGATIONS["mean"]
-numbers = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=30)
-
-
-def test_drifts_are_those_of_a_comparison_of_the_two_runs(tasks: Path, tmp_path: Path) -> None:
-    """`assay compare` reads what was stored: another way to the same numbers."""
-    output = tmp_path / "both"
-    found = compared(tasks, answering(), answering(**{"1+1=": "3", "7-4=": "3", "8/2=": "4"}), output_path=str(output))
-    rows = {(row.name, row.metric): row for row in compare([output / "a", output / "b"]).rows}
-    assert len(found.rows) == 2
-    for row in found.rows:
-        other = rows[row.task, row.metric]
-        assert other.interval is not None
-        assert (row.drift.value, row.drift.interval) == (pytest.approx(other.difference), pytest.approx(other.interval))
-
-
-@given(numbers)
-def test_means_have_the_interval_of_a_paired_t_test(pairs: list[tuple[float, float]]) -> None:
-    before, after = [a + 7 for a, _ in pairs], [b for _, b in pairs]  # never shares of 0 and 1
-    found = drift(MEAN, before, after)
-    differences = [b - a for a, b in zip(before, after, strict=True)]
-    half = float(stats.sem(differences)) * stats.t.ppf(0.975, len(pairs) - 1)
-    assert found.interval is not None
-    low, high = found.interval
-    assert (low + high) / 2 == pytest.approx(np.mean(differences), abs=1e-9)
-    assert (high - low) / 2 == pytest.approx(half, rel=5e-3, abs=1e-9)  # ours is Student's to three digits
-
-
-@given(numbers)
-def test_drift_the_other_way_is_the_same_with_the_other_sign(pairs: list[tuple[float, float]]) -> None:
-    before, after = ([pair[side] for pair in pairs] for side in (0, 1))
-    there, back = drift(MEAN, before, after), drift(MEAN, after, before)
-    assert there.value == pytest.approx(-back.value)
-    assert there.interval is not None
-    assert back.interval is not None
-    assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]))
-
-
-@given(st.lists(st.booleans(), min_size=2, max_size=40))
-def test_equal_answers_never_drift_and_their_interval_is_no_point(values: list[bool]) -> None:
-    found = drift(MEAN, values, values)
-    assert found.value == 0
-    assert found.interval is not None
-    assert found.interval[0] < 0 < found.interval[1]
-
-
-def test_a_number_without_influence_values_has_a_drift_and_no_interval() -> None:
-    found = drift(AGGREGATIONS["median"], [1, 2, 3], [2, 3, 4])
-    assert (found.value, found.interval, found.reason) == (1, None, "none is known for median")
-    assert math.isnan(drift(MEAN, [], []).value)
-
-
-def test_documents_of_one_cluster_are_one_draw() -> None:
-    """Two clusters that moved by 1 and 3 each, twice: as two draws of 1 and 3, whose mean 2 has the error 1."""
-    found = drift(MEAN, [0.5] * 4, [1.5, 1.5, 3.5, 3.5], clusters=[1, 1, 2, 2])
-    low, high = stats.t.interval(0.95, 1, loc=2, scale=1)
-    assert found.interval == pytest.approx((low, high), rel=1e-3)

@@ -1,7 +1,10 @@
 """Models in vLLM's engine. Against a stand-in that computes (tests/standin), or with ASSAY_VLLM=real against vLLM itself."""
 
 import asyncio
+import json
+import math
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
+from assay.evaluation.models import use_template
 from assay.models import vllm_scoring
 from assay.models.embedded import BUNDLED, Embedded
 from assay.models.load import load_model
@@ -134,6 +138,23 @@ def test_all_kinds_can_be_asked_at_once(model: Any) -> None:
     ]
     kinds = [type(response) for response in ask(model, *requests)]
     assert kinds == [Text, Likelihood, Likelihood, Text]
+
+
+@only_standin
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_no_number_fails_and_what_is_impossible_does_not(
+    value: float, model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores, bad_word = model._engine._scores, str(Embedded()._encode("Spoilt")).strip("[]")
+    monkeypatch.setattr(
+        model._engine, "_scores", lambda tokens: scores(tokens) + (value if bad_word in str(tokens) else 0)
+    )
+    bad = [Loglikelihood("Spoilt", " 5"), Loglikelihood("Spoilt", " five apples"), Rolling("Spoilt milk")]
+    *failed, good = ask(model, *bad, Loglikelihood(CONTEXT, " 5"))
+    assert all(isinstance(each, Failed) and f"({value})".lower() in each.reason.lower() for each in failed), failed
+    agree([good], ask(Embedded(), Loglikelihood(CONTEXT, " 5")))
+    monkeypatch.setattr(model._engine, "_scores", lambda tokens: scores(tokens) - math.inf)
+    assert [each.value for each in ask(model, *bad)] == [-math.inf] * 3  # type: ignore[union-attr]
 
 
 # how it is asked
@@ -359,3 +380,21 @@ def test_conversations_are_written_as_by_the_embedded_model(model: Any) -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
     assert model.chat_template(messages, True) == Embedded().chat_template(messages, True)
     assert model.count_tokens("Hello there") == Embedded().count_tokens("Hello there")
+
+
+@only_standin
+def test_a_template_is_taken_by_its_name_and_refused_where_there_is_none_of_it(
+    engine: ModuleType, tmp_path: Path
+) -> None:
+    shutil.copy(BUNDLED / "tokenizer.json", tmp_path)
+    told = json.loads((BUNDLED / "tokenizer_config.json").read_text())
+    several = [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T{{ messages[0].content }}"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**told, "chat_template": several}))
+    model, messages = make(tokenizer=str(tmp_path)), [{"role": "user", "content": "Hello"}]
+    assert model.chat_template(messages, True) == "D"
+    use_template(model, "tool_use")
+    assert model.chat_template(messages, True) == "THello"
+    with pytest.raises(ConfigError, match="did you mean 'tool_use'"):
+        use_template(model, "tool_yse")
+    with pytest.raises(ConfigError, match="it has one without a name"):
+        use_template(make(), "tool_use")

@@ -203,8 +203,7 @@ def _given(options: argparse.Namespace) -> dict[str, object]:
         given["model_role"] = dict(_role(text) for text in flags["model_role"])
     if options.no_defaults:
         given["include_defaults"] = False
-    if isinstance(given.get("batch_size"), str):
-        given["batch_size"] = parse_value(str(given["batch_size"]))
+    given |= {key: parse_value(str(given[key])) for key in ("batch_size", "apply_chat_template") if key in given}
     if isinstance(given.get("seed"), str):
         given["seed"] = [parse_value(part) for part in str(given["seed"]).split(",")]
     if isinstance(given.get("samples"), str):

@@ -9,12 +9,13 @@ from assay.config.arguments import parse_arguments
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
-from assay.report.verification import DRIFTS, PRECISIONS, SAME, verification
+from assay.report.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, SAME, verification
 from assay.report.verification_text import verification_json, verification_text
 
 OF_RUN = ("tasks", "limit", "sample", "num_fewshot", "gen_kwargs", "apply_chat_template", "system_instruction", "include_path",
           "data_dir", "output_path", "force", "confirm_run_unsafe_code")  # fmt: skip
 """Flags that are options of the two runs, under their names."""
+EXIT = {SAME: 0, DRIFTS: 1, DIFFER: 1, NOTHING: 2}
 
 
 def define(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         say(verification_text(found))
     if options.output_path is not None:
         tell(f"runs: {options.output_path}/a, {options.output_path}/b")
-    return 0 if found.verdict in {SAME, options.accept} else 1
+    return 0 if found.verdict == options.accept else EXIT[found.verdict]
 
 
 def _share(number: float, option: str) -> float:

@@ -81,7 +81,7 @@ def verify(
     configs = [_config(config, each, side) for each, side in zip((first, second), SIDES, strict=True)]
     one = Run(configs[0], task_manager(configs[0]), None if isinstance(first, str) else first)
     one.prepare()
-    models = one.ready_model(), second if not isinstance(second, str) else model_under_test(configs[1])
+    models = one.ready_model(), second if not isinstance(second, str) else _second(configs[1])
     one.tasks, left_out = _comparable([run.runnable for run in one.tasks], models)
     other = Run(configs[1], one.manager, models[1], loaded=one.loaded, broken=one.broken, helper_files=one.helper_files)
     recorded = _execute(one, watching)
@@ -134,6 +134,11 @@ def _config(config: RunConfig, model: AnyModel | str, side: str) -> RunConfig:
         return replace(config, output_path=output)
     name, arguments = parse_role(model, side)
     return replace(config, model=name, model_args=arguments, model_named=True, output_path=output)
+
+
+def _second(config: RunConfig) -> AnyModel:
+    """The second model. A template that is named is one of the first's, who makes the prompts."""
+    return model_under_test(replace(config, apply_chat_template=bool(config.apply_chat_template)))
 
 
 def _label(model: AnyModel | str) -> str:

@@ -51,6 +51,7 @@ MEANING: Mapping[str, str] = {
     "subfolder": "Where in the folder the model lies.",
     "tensor_parallel_size": "Over how many GPUs the model is spread.",
     "think_end_token": "What ends thinking: it is kept apart from the answer, and stops are for the answer alone.",
+    "threads": "Of torch on a CPU: one for a model below 50 million parameters, else as many as cores are free.",
     "thinking": "How many tokens it may think.",
     "tokenizer": "A folder with a tokenizer, or a name at the hub; else the model's own.",
     "tokenizer_backend": "`huggingface` (a folder), `tiktoken`, or `remote`: the server's own `/tokenize`.",
@@ -66,6 +67,18 @@ ELSE: Mapping[tuple[str, str], str] = {
     ("openai", "pretrained"): "The same as `model`, by lm-eval's name.",
     ("openai-chat", "pretrained"): "The same as `model`, by lm-eval's name.",
     ("openai", "tokenizer"): "A folder with the model's tokenizer: log-likelihoods are then those of its tokens.",
+    (
+        "hf",
+        "pretrained",
+    ): "A folder in Hugging Face's layout, or a name at the hub; a pattern or a list: several checkpoints.",
+    (
+        "hf",
+        "batch_size",
+    ): "The most texts written at once, and 512 tokens of a pass for each; `auto` or nothing: by the memory.",
+    (
+        "hf",
+        "think_end_token",
+    ): "What ends thinking, as text or the number of a token; stops are for the answer behind it alone.",
     ("embedded", "path"): "A Llama in Hugging Face's layout; else the bundled one.",
     ("openai-chat", "likelihoods"): "`generated`: log-likelihoods of one-token choices, from the next token's.",
     ("litellm", "model"): "LiteLLM's name for it: `provider/name`.",

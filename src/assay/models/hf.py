@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from assay.models.hf_arguments import IDLE, REFUSED
 from assay.models.hf_loading import Loaded, Wanted, libraries, load
-from assay.models.hf_words import Words
-from assay.models.protocol import Answered, Can, Message
+from assay.models.hf_words import Spoken, Words
+from assay.models.protocol import Answered, Can
 from assay.models.threads import of_torch
 from assay.models.tokens import stops_of
 from assay.models.windows import Pair, Windows
@@ -18,7 +18,7 @@ CHUNKS = (256, 2048)
 """So many requests are turned into tokens at a time, the first time and then: the device is to have work soon."""
 
 
-class HF:
+class HF(Spoken):
     """A model of transformers, from a folder or the hub, in lm-eval's words."""
 
     name = "hf"
@@ -71,18 +71,6 @@ class HF:
         told = "".join(f" {key}={value}" for key, value in self._told.items() if value is not None)
         cut = " of cut prompts" if self.cuts else ""
         return f"hf {self._loaded.model.dtype}{told}{cut} {self._loaded.identity}"
-
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
-        self._words.check_template(self._template)
-        return self._words.chat_template(messages, add_generation_prompt, self._template, **self._template_args)
-
-    def use_template(self, name: str) -> None:
-        """Take one of the tokenizer's templates by its name."""
-        self._words.check_template(name)
-        self._template = name
-
-    def count_tokens(self, text: str) -> int | None:
-        return len(self._words.encode(text))
 
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         """The likelihoods, then the texts, each as it comes."""

@@ -65,7 +65,8 @@ class PackedAsker:
         return self.reader.read(chunks)
 
     def write(self, wanted: Sequence[Writing]) -> Iterator[list[Writing]]:
-        self.reader.forget()  # slots are to have the memory
+        if wanted:
+            self.reader.forget()  # slots are to have the memory
         return self.writer.write(wanted, self.reader.memory.tokens)
 
 

@@ -163,3 +163,23 @@ class Words:
 
 def _first(*tokens: int | None) -> int:
     return next((token for token in tokens if token is not None), 0)
+
+
+class Spoken:
+    """What a model does with its tokenizer alone."""
+
+    _words: Words
+    _template: str | None
+    _template_args: dict[str, Any]
+
+    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
+        self._words.check_template(self._template)
+        return self._words.chat_template(messages, add_generation_prompt, self._template, **self._template_args)
+
+    def use_template(self, name: str) -> None:
+        """Take one of the tokenizer's templates by its name."""
+        self._words.check_template(name)
+        self._template = name
+
+    def count_tokens(self, text: str) -> int | None:
+        return len(self._words.encode(text))

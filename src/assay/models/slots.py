@@ -134,8 +134,8 @@ class SlotWriter:
 
     def _fill(self, board: "_Board", waiting: deque[Writing], tokens: int) -> Iterator[list[Writing]]:
         while waiting or board.is_busy:
-            free = board.free
             began = time.perf_counter()
+            free = board.free
             if waiting and free and (not board.is_busy or len(free) * REFILL >= board.slots.count):
                 board.begin([waiting.popleft() for _ in range(min(len(free), len(waiting)))], tokens)
             block = board.go_on(min(BLOCK, board.ahead))

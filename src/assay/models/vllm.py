@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from assay.config.source import digest
-from assay.models.hf_words import Words
-from assay.models.protocol import Answered, Can, Message
+from assay.models.hf_words import Spoken, Words
+from assay.models.protocol import Answered, Can
 from assay.models.reasoning import START, Draft
 from assay.models.tokens import stops_of
 from assay.models.vllm_loading import folder_of, library, refuse, start, tokenizer_of
@@ -32,7 +32,7 @@ class _Wanted(NamedTuple):
     cut: int
 
 
-class VLLM:
+class VLLM(Spoken):
     """A model in vLLM's engine (`pip install 'assay[vllm]'`).
 
     One-token choices are read off the next token, with the prefix they share computed once; longer ones are read off the
@@ -64,7 +64,8 @@ class VLLM:
         }
         words = tokenizer_of(tokenizer or str(self.folder), {**of_words, "use_fast": tokenizer_mode != "slow"})
         self._words = Words(words, add_bos_token, prefix_token_id)
-        self.can, self.cuts = Can(chat=bool(words.chat_template)), over_length == "truncate"
+        has_chat = bool(words.chat_template)
+        self.can, self.cuts = Can(chat=has_chat, named_templates=has_chat), over_length == "truncate"
         self._tags = (START, think_end_token) if think_end_token else None
         thinks = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
         self._template, self._template_args = chat_template, {**(chat_template_args or {}), **thinks}
@@ -94,18 +95,6 @@ class VLLM:
         others = [self._own_words, Path(self._lora) if self._lora else None]
         content = identity_of_folder(self.folder, *(folder for folder in others if folder is not None))
         return f"vllm {content} {digest(repr((told, self._told_words, self.cuts)).encode())}"
-
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
-        self._words.check_template(self._template)
-        return self._words.chat_template(messages, add_generation_prompt, self._template, **self._template_args)
-
-    def use_template(self, name: str) -> None:
-        """Take one of the tokenizer's templates by its name."""
-        self._words.check_template(name)
-        self._template = name
-
-    def count_tokens(self, text: str) -> int | None:
-        return len(self._words.encode(text))
 
     # the engine
 

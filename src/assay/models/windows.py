@@ -4,6 +4,7 @@ A text that is longer than the model is asked about in windows, and its answer i
 loses its beginning where the model was told so, and fails otherwise.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, 
 
 Pair = tuple[int, Sequence[int], Sequence[int]]
 """A number, a context and its continuation."""
+BEYOND_NUMBERS = "the model's log-likelihood is beyond all numbers (inf)"
 
 
 @dataclass(slots=True)
@@ -79,8 +81,8 @@ class Windows:
         opened = self._of_pair.pop(pair)
         if opened.windows <= 0:
             return []
-        if value != value:
-            problem = problem or NOT_NUMBERS
+        if not value < math.inf:
+            problem = problem or (NOT_NUMBERS if math.isnan(value) else BEYOND_NUMBERS)
         if problem:
             opened.windows = 0
             return [(opened.number, Failed(problem))]

@@ -4,15 +4,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+from assay.aggregate.board import Board
 from assay.aggregate.drift import Drift, drift
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.aggregate.interval import LEVEL
 from assay.evaluation.verify import KINDS, Asked, Scores, Verified, kind_of
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text
 
-SAME, DRIFTS, DIFFER = "same", "drifts", "differ"
+SAME, DRIFTS, DIFFER, NOTHING = "same", "drifts", "differ", "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,9 @@ PRECISIONS = {"float32": Tolerance(1e-4, 0.0), "float16": Tolerance(0.1, 0.5), "
 """By what the models compute in. Measured with transformers on the bundled model against float32, 200 texts: one token in a
 hundred is off by 0.018 in float16 and 0.15 in bfloat16, the worst by 0.10 and 0.50. Where two tokens are about as likely,
 half precision takes now one, now the other: 16 and 48 of 60 greedy texts of 48 tokens parted, so it is the scores that tell."""
+ON_AVERAGE = 0.1
+"""How much of the tolerance per token the log-likelihoods of a task may use up on average. Measured as above, on stories and
+on choices: 0.002 and 0.02 of it in float16, 0.003 and 0.03 in bfloat16, 0.002 and 0.01 between two backends in float32."""
 
 
 class Where(NamedTuple):
@@ -55,6 +60,7 @@ class Likelihoods(NamedTuple):
     a: float
     b: float
     tokens: int
+    same_greedy: bool = True
 
     @property
     def difference(self) -> float:
@@ -83,23 +89,33 @@ class Failure(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A number of a task and its drift; `decides` is its interval widened for how many rows are looked at."""
+    """A number of a task and its drift; `decides` is its interval widened for how many rows are looked at.
+
+    `is_counted`: its values are whole numbers and words. `moved`: some document has another value.
+    """
 
     task: str
     metric: str
     filter: str
     drift: Drift
     decides: tuple[float, float] | None
+    is_counted: bool = True
+    moved: bool = True
 
     @property
     def is_off(self) -> bool:
         """Whether the drift is more than chance explains."""
         return self.decides is not None and not self.decides[0] <= 0 <= self.decides[1]
 
+    @property
+    def is_unclear(self) -> bool:
+        """Whether nobody can say if the drift is more than chance explains."""
+        return self.decides is None and self.moved and self.drift.n > 0 and self.drift.value != 0
+
 
 @dataclass(slots=True)
 class Found:
-    """All that was compared, by its kind."""
+    """All that was compared, by its kind. `same_texts` says of a task that generates whether all texts of both are equal."""
 
     requests: Counter[str] = field(default_factory=Counter)
     compared: Counter[str] = field(default_factory=Counter)
@@ -109,11 +125,13 @@ class Found:
     questions: int = 0
     flips: list[Flip] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    same_texts: dict[str, bool] = field(default_factory=dict)
+    scored_alone: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What two models differ in; `verdict` is one of same, drifts, differ, and `because` says why."""
+    """What two models differ in; `verdict` is one of same, drifts, differ, nothing, and `because` says why."""
 
     of: Verified
     tolerance: Tolerance
@@ -126,8 +144,10 @@ class Verification:
 def verification(of: Verified, tolerance: Tolerance) -> Verification:
     """Two models compared: request by request, question by question, number by number."""
     found = Found()
+    count = lru_cache(maxsize=64)(of.count_tokens) if of.count_tokens is not None else None  # choices share a context
     for asked in of.asked:
-        _compare(asked, found, of.count_tokens)
+        _compare(asked, found, count)
+    found.scored_alone = _scored_alone(of.scores, found)
     rows = score_rows(of.scores)
     verdict, because = judge(found, rows, tolerance)
     return Verification(of, tolerance, found, rows, verdict, because)
@@ -141,18 +161,24 @@ def _compare(asked: Asked, found: Found, count: Callable[[str], int] | None) -> 
             found.failures.append(Failure(where, _reason(a), _reason(b)))
             continue
         found.compared[kind] += kind != "sampled"
-        if isinstance(a, Text) and isinstance(b, Text) and kind == "generate":
-            found.divergences += _parted(where, a.text, b.text, count)
+        if isinstance(a, Text) and isinstance(b, Text):
+            found.same_texts[asked.task] = found.same_texts.get(asked.task, True) and _said(a) == _said(b)
+            found.divergences += _parted(where, a.text, b.text, count) if kind == "generate" else ()
         elif isinstance(a, Likelihood) and isinstance(b, Likelihood):
-            found.likelihoods.append(Likelihoods(where, a.value, b.value, _tokens(request, count)))
-            found.greedy_changed += a.greedy != b.greedy
+            same_greedy = a.greedy == b.greedy
+            found.likelihoods.append(Likelihoods(where, a.value, b.value, _tokens(request, count), same_greedy))
+            found.greedy_changed += not same_greedy
     _choose(asked, found)
+
+
+def _said(text: Text) -> tuple[str, list[Mapping[str, Any]]]:
+    return text.text, list(text.calls)
 
 
 def _parted(where: Where, a: str, b: str, count: Callable[[str], int] | None) -> Iterator[Divergence]:
     at = first_difference(a, b)
     if at is not None:
-        yield Divergence(where, at, count(a[:at]) if count is not None else None, a, b)
+        yield Divergence(where, at, _added("", a[:at], count) if count is not None else None, a, b)
 
 
 def first_difference(a: str, b: str) -> int | None:
@@ -170,7 +196,14 @@ def _tokens(request: Request, count: Callable[[str], int] | None) -> int:
     """How many tokens a log-likelihood is of; one where nobody counts, so that no difference is made smaller than it is."""
     if count is None:
         return 1
-    return max(count(request.continuation if isinstance(request, Loglikelihood) else str(request[0])), 1)
+    if isinstance(request, Loglikelihood):
+        return max(_added(request.context, request.continuation, count), 1)
+    return max(_added("", str(request[0]), count), 1)
+
+
+def _added(before: str, text: str, count: Callable[[str], int]) -> int:
+    """How many tokens a text adds to what stands before it: what a tokenizer begins every text with is none of it."""
+    return count(before + text) - count(before)
 
 
 def _choose(asked: Asked, found: Found) -> None:
@@ -208,9 +241,10 @@ def score_rows(scores: Mapping[str, Scores]) -> list[Row]:
     ]
     level = 1 - (1 - LEVEL) / max(len(rows), 1)  # Bonferroni: any of the rows might be off by chance
     return [
-        Row(task, metric, named, drift(how, a, b, clusters=of), drift(how, a, b, clusters=of, level=level).interval)
+        Row(task, metric, named, drift(how, a, b, clusters=of), drift(how, a, b, clusters=of, level=level).interval,
+            is_counted=_is_whole([a, b]), moved=repr(a) != repr(b))
         for task, metric, named, how, a, b, of in rows
-    ]
+    ]  # fmt: skip
 
 
 def _paired(scores: Scores, key: Any) -> tuple[Any, list[Any], list[Any], list[int] | None]:
@@ -225,31 +259,83 @@ def _paired(scores: Scores, key: Any) -> tuple[Any, list[Any], list[Any], list[i
     return _named(how), [values[0][each] for each in both], [values[1][each] for each in both], clusters
 
 
+def _is_whole(value: Any) -> bool:
+    """Whether a value has no fraction in it: then it is counted, chosen or said, and does not move with a rounding."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_whole, value))
+    return not isinstance(value, float) or value.is_integer()
+
+
 def _named(how: Aggregation | Callable[..., Any]) -> Aggregation | Callable[..., Any]:
     return next((each for each in AGGREGATIONS.values() if each.function is how), how)
+
+
+def _scored_alone(scores: Mapping[str, Scores], found: Found) -> int:
+    """How many documents were answered by both, and have a score of one of the two alone."""
+    failed = {(each.where.task, each.where.doc_id) for each in found.failures}
+    return sum(
+        (task, document) not in failed
+        for task, each in scores.items()
+        for document in _documents(each.a) ^ _documents(each.b)
+    )
+
+
+def _documents(board: Board) -> set[int]:
+    return {document for column in board.columns.values() for document in column.documents}
 
 
 # the verdict
 
 
-def judge(found: Found, rows: Iterable[Row], tolerance: Tolerance) -> tuple[str, list[str]]:
+def judge(found: Found, rows: Sequence[Row], tolerance: Tolerance) -> tuple[str, list[str]]:
     """Whether the two are the same, and why not.
 
-    Same: every answer within the tolerance. Differ: a number drifts further than chance explains, or one of the two fails
-    where the other answers. What lies between drifts: answers differ, and no number shows it.
+    Differ: a number drifts further than chance explains, or one of the two fails where the other answers. Same: every answer
+    is within the tolerance, and no number says otherwise. What lies between drifts: answers differ, and no number shows it,
+    or none that can. Where there is no answer of both and no number, nothing was compared.
     """
-    off = [
-        f"{row.task} {row.metric} drifts by {row.drift.value:+.4g}, which chance does not explain"
-        for row in rows
-        if row.is_off
-    ]
-    alone = [each for each in found.failures if not (each.a and each.b)]
-    if alone:
-        off.append(f"{len(alone)} requests were answered by one of the two alone")
+    drifting = [row for row in rows if row.is_off or row.is_unclear]
+    telling = [row for row in drifting if not _is_explained(row, found, tolerance)]
+    off = [f"{_drifts(row)}, which chance does not explain" for row in telling if row.is_off]
+    off += _alone(found)
     beyond = list(_beyond(found, tolerance))
-    if alone or (off and beyond):
+    beyond += [f"{_drifts(row)}, and chance cannot be told: {row.drift.reason}" for row in telling if row.is_unclear]
+    if off:
         return DIFFER, [*off, *beyond]
+    if not (found.compared.total() or found.likelihoods or any(row.drift.n for row in rows)):
+        return NOTHING, ["no answer and no score of one could be compared with one of the other"]
     return (DRIFTS, beyond) if beyond else (SAME, [])
+
+
+def _drifts(row: Row) -> str:
+    return f"{row.task} {row.metric} drifts by {row.drift.value:+.4g}"
+
+
+def _alone(found: Found) -> Iterator[str]:
+    """What one of the two has and the other has not."""
+    alone = sum(not (each.a and each.b) for each in found.failures)
+    if alone:
+        yield f"{alone} requests were answered by one of the two alone"
+    if found.scored_alone:
+        yield f"{found.scored_alone} documents that both answered have a score of one of the two alone"
+
+
+def _is_explained(row: Row, found: Found, tolerance: Tolerance) -> bool:
+    """Whether a drift says nothing about the models.
+
+    It does not where all answers of the task are equal: then they were scored otherwise. A number that counts nothing, as a
+    perplexity, moves with every log-likelihood, and with enough documents no rounding is chance: it says nothing where only
+    log-likelihoods differ, each within the tolerance and all of them within a tenth of it on average.
+    """
+    likelihoods = [each for each in found.likelihoods if each.where.task == row.task]
+    if not found.same_texts.get(row.task, bool(likelihoods)):
+        return False
+    if all(each.difference == 0 and each.same_greedy for each in likelihoods):
+        return True
+    differences = [each.per_token for each in likelihoods]
+    average = sum(differences) / len(differences)
+    is_close = all(each <= tolerance.per_token for each in differences) and average <= ON_AVERAGE * tolerance.per_token
+    return is_close and not row.is_counted
 
 
 def _beyond(found: Found, tolerance: Tolerance) -> Iterator[str]:

@@ -7,8 +7,10 @@ from typing import Any
 
 from assay.report.table import markdown
 from assay.report.verification import (
+    DIFFER,
     DRIFTS,
     EDGES,
+    NOTHING,
     POSITIONS,
     SAME,
     Divergence,
@@ -28,8 +30,9 @@ MEANING = {"generate": "greedy generations", "sampled": "sampled generations", "
            "rolling": "log-likelihoods of whole texts"}  # fmt: skip
 VERDICT = {
     SAME: "same: every answer is within the tolerance",
-    DRIFTS: "drifts: answers differ, and no score does so by more than chance explains",
-    "differ": "differ",
+    DRIFTS: "drifts: answers differ, and no score is known to do so by more than chance explains",
+    DIFFER: "differ",
+    NOTHING: "nothing: there is nothing to compare",
 }
 
 
@@ -134,7 +137,8 @@ def _troubles(of: Verification) -> Iterator[str]:
 
 
 def _verdict(of: Verification) -> Iterator[str]:
-    yield f"verdict: {VERDICT[of.verdict]}" + (" (of what can be compared)" if of.of.left_out else "")
+    is_part = of.of.left_out or of.found.failures
+    yield f"verdict: {VERDICT[of.verdict]}" + (" (of what can be compared)" if is_part else "")
     yield from (f"  {reason}" for reason in of.because)
 
 
