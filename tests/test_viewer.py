@@ -367,6 +367,9 @@ def test_values_that_json_has_no_word_for_are_shown_filtered_and_parted(tmp_path
         ("f1", [1, 0], None),
         ("byte_perplexity", [-1.0, 0], None),
         ("brier_score", "text", None),
+        ("byte_perplexity", [-1000.0, 1], None),  # beyond all numbers
+        ("acc", 10**400, None),
+        ("acc", math.nan, None),
     ],
 )
 def test_a_sample_has_a_number_of_its_own(metric: str, value: Any, number: float | None) -> None:

@@ -360,6 +360,7 @@ def test_a_run_is_followed_while_it_goes_on(open_page: Open, tmp_path: Path) -> 
             page = open_page(named("run", run="slow"), at=at)
             page.evaluate("window.stillHere = true")
             assert "running" in page.locator("h1").inner_text()
+            assert "0 samples" not in page.locator("h1").inner_text()  # how many there are, the progress says
             until(page, "document.querySelectorAll('progress')[0].value > 20", 30)  # all colours, some sums
             task = open_page(named("task", run="slow", task="colours"), at=at)
             has_rows(task, "samples", 20)  # a task that has ended can be looked at

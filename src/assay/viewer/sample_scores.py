@@ -4,6 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+LARGEST = 1e300
+"""What is beyond it, or no number at all, is not shown as one."""
+
 
 class UnitResult(NamedTuple):
     """What a unit metric says of the outcome of a graph: what it should have been, and what it is."""
@@ -21,17 +24,19 @@ def own_number(metric: str, value: Any) -> float | None:
     (1.0, 0.125, 1.0)
     """
     if isinstance(value, bool | int | float):
-        return float(value)
+        return float(value) if abs(value) < LARGEST else None
     if not isinstance(value, list) or len(value) != 2:
         return None
     first, second = value
     if metric == "brier_score" and isinstance(first, int) and isinstance(second, list):
-        return sum((share - (place == first)) ** 2 for place, share in enumerate(second))
+        shares = [float(share) for share in second] if _are_numbers(second) else []
+        return math.fsum((share - (place == first)) ** 2 for place, share in enumerate(shares)) if shares else None
     if metric not in ("word_perplexity", "byte_perplexity", "bits_per_byte") or not _are_numbers(value) or second <= 0:
         return None
+    nats = -float(first) / float(second)
     if metric == "bits_per_byte":
-        return -float(first) / second / math.log(2)
-    return math.exp(min(-float(first) / second, 700.0))  # beyond that there is no number
+        return nats / math.log(2)
+    return math.exp(nats) if nats < math.log(LARGEST) else None
 
 
 def own_numbers(scores: Mapping[str, Any], names: Sequence[str]) -> list[float | None]:
@@ -40,7 +45,7 @@ def own_numbers(scores: Mapping[str, Any], names: Sequence[str]) -> list[float |
 
 
 def _are_numbers(several: Sequence[Any]) -> bool:
-    return all(isinstance(each, int | float) and not isinstance(each, bool) for each in several)
+    return all(isinstance(each, int | float) and not isinstance(each, bool) and abs(each) < LARGEST for each in several)
 
 
 def unit_results(answers: Any) -> list[UnitResult]:
