@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import compared_world
 import run_world
 from assay import simple_evaluate
 from assay.errors import AssayError
@@ -222,6 +223,24 @@ def test_several_runs_are_compared_with_the_first(tasks: Path, output: Path, tmp
     told = json.loads(as_json(made))
     assert [run["name"] for run in told["runs"]] == ["run", "b"]
     assert {row["name"] for row in told["comparison"]["rows"]} == {"sums", "colours"}
+
+
+def test_p_of_groups_does_not_stand_among_those_that_are_corrected(tmp_path: Path) -> None:
+    group = "group: both\ntask: [t, u]\naggregate_metric_list: [{metric: x}]\n"
+    folder = compared_world.write_tasks(tmp_path / "tasks", {"t": [{}] * 8, "u": [{}] * 8}, group=group)
+    right, wrong = [1.0] * 8, [0.0] * 8
+    a = compared_world.make_run(folder, tmp_path / "a", {"t": right, "u": right}, tasks=["both"])
+    b = compared_world.make_run(folder, tmp_path / "b", {"t": wrong, "u": right}, tasks=["both"])
+    made = document([a, b])
+    cells = {
+        row[1].replace("&nbsp;", ""): (row[7], row[8])
+        for line in as_markdown(made).splitlines()
+        if len(row := [each.strip() for each in line.strip("|").split("|")]) == 10 and row[2] == "x"
+    }
+    assert cells == {"both": ("0.004", ""), "t": ("0.004", "0.008"), "u": ("1.000", "1.000")}  # mid-p: 2 · 2⁻⁸ / 2
+    assert "8 / 0 / 0" not in page(made)
+    assert "0 / 8 / 0" in page(made)  # better, worse, same
+    assert "p (Holm), tasks" in page(made)
 
 
 def test_runs_that_cannot_be_compared_are_told_with_why(levels: Path, tasks: Path, output: Path) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import re
 import shutil
 import socket
@@ -38,7 +39,8 @@ from assay.viewer.distributions import calibrated, confidence, score_bins, slice
 from assay.viewer.flips_page import in_turn
 from assay.viewer.graph_page import Visited, _visited
 from assay.viewer.guard import HEADERS, Guard, is_loopback, names_for
-from assay.viewer.sample_page import sample_view
+from assay.viewer.sample_page import SampleView, Step, sample_view
+from assay.viewer.sample_scores import UnitResult, own_number, unit_results
 from assay.viewer.samples import Database, Samples
 from graph_world import write_graph
 from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs
@@ -73,7 +75,7 @@ def documents(samples: Samples, **wish: Any) -> list[int]:
 
 
 def text_of(html: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html.replace("<wbr>", ""))).split())
 
 
 WRONG = [a for a in range(SUMS) if a % 5 == 0]
@@ -85,8 +87,10 @@ def test_runs_are_listed_with_headline_interval_and_counts(address: str) -> None
     text = text_of(page)
     assert "first scripted quiz exact_match 0.8000" in text
     assert "second scripted quiz exact_match 0.6000" in text
-    assert "more/graphs embedded first_steps_graph_tries" in text
-    assert " 80 0 " in text  # documents, none failed
+    assert "more/graphs embedded limit=6 first_steps_graph_tries" in text
+    assert re.search(
+        r"exact_match 0\.8000 0\.\d+ … 0\.\d+ 60 0 ", text
+    )  # of the 60 sums, not of all 80 samples; none failed
 
 
 def test_runs_are_filtered_by_words_and_sorted_by_columns(address: str) -> None:
@@ -100,16 +104,19 @@ def test_runs_are_filtered_by_words_and_sorted_by_columns(address: str) -> None:
 def test_a_run_shows_its_tree_and_closes_groups_by_its_address(address: str) -> None:
     _, page, _ = fetched(address, "/run", run="first")
     text = text_of(page)
-    assert "strict exact_match ↑ 0.8000 0.0521" in text  # √(0.8·0.2/59)
-    assert "colours 0 none acc ↑ 0.7500" in text
+    assert re.search(r"exact_match ↑ strict 0\.8000 0\.6\d+ … 0\.8\d+ 60 0 0\.0521 2", text)  # √(0.8·0.2/59)
+    assert "colours acc ↑ 0.7500" in text
     _, closed, _ = fetched(address, "/run", run="first", closed="quiz")
-    assert "colours 0 none acc" not in text_of(closed)
+    assert "colours acc ↑" not in text_of(closed).partition("Metric")[2]
     assert 'aria-expanded="false"' in closed
 
 
 def test_a_run_has_a_column_for_each_metric_where_asked(address: str) -> None:
     _, page, _ = fetched(address, "/run", run="first", view="columns")
-    assert all(f"{metric}<br>" in page for metric in ("exact_match", "acc", "acc_norm"))
+    text = text_of(page)
+    assert "Task exact_match strict" in text
+    assert "acc_norm" in text
+    assert " 80 " not in text.partition("Task")[2]  # no number stands beside a count that is not its own
 
 
 def test_the_worst_come_first_in_the_samples_of_a_task(sums: Samples) -> None:
@@ -321,6 +328,7 @@ def test_a_choice_has_its_log_likelihoods_and_what_metrics_make_of_them(address:
     assert "Wrong: 'red' is the likeliest, 'green' is right." in text
     assert "right green -2.0000 -0.4000 -0.4000 0.2689" in text  # by 5 characters, 5 bytes; e⁻² / (e⁻¹ + e⁻²)
     assert "chosen red -1.0000 -0.3333 -0.3333 0.7311" in text
+    assert "Right: 'green'." in text_of(fetched(address, "/sample", run="first", task="colours", doc="2")[1])
 
 
 def test_a_graph_is_drawn_with_what_happened_at_each_node(address: str, runs: Path) -> None:
@@ -378,12 +386,81 @@ def test_values_that_json_has_no_word_for_are_shown_filtered_and_parted(tmp_path
         assert "No sample is like this" in fetched(at, "/task", run="odd", task="none")[1]
 
 
+@pytest.mark.parametrize(
+    ("metric", "value", "number"),
+    [
+        ("acc", 1.0, 1.0),
+        ("word_perplexity", [-math.log(8), 3], 2.0),
+        ("byte_perplexity", [-math.log(9), 2], 3.0),
+        ("bits_per_byte", [-math.log(8), 6], 0.5),
+        ("brier_score", [1, [0.5, 0.25, 0.25]], 0.25 + 0.5625 + 0.0625),
+        ("f1", [1, 0], None),
+        ("byte_perplexity", [-1.0, 0], None),
+        ("brier_score", "text", None),
+        ("byte_perplexity", [-1000.0, 1], None),  # beyond all numbers
+        ("acc", 10**400, None),
+        ("acc", math.nan, None),
+    ],
+)
+def test_a_sample_has_a_number_of_its_own(metric: str, value: Any, number: float | None) -> None:
+    assert own_number(metric, value) == (None if number is None else pytest.approx(number))
+
+
+def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sense(tmp_path: Path) -> None:
+    options = {"limit": 25, "output_path": str(tmp_path / "runs/read")}
+    simple_evaluate("embedded", tasks=["first_steps_stories", "first_steps_facts"], **options)
+    with serving(tmp_path / "runs") as at:
+        _, page, _ = fetched(at, "/task", run="read", task="first_steps_stories")
+        text = text_of(page)
+        assert "doc question word_perplexity none byte_perplexity none bits_per_byte none look" in text
+        assert "show=wrong" not in page
+        sample = text_of(fetched(at, "/sample", run="read", task="first_steps_stories", doc="0")[1])
+        assert re.search(
+            r"word_perplexity none \d\.\d{4} byte_perplexity none \d\.\d{4} bits_per_byte none 0\.\d{4} Document",
+            sample,
+        )
+        assert " Target " not in sample
+        worst = text_of(fetched(at, "/run", run="read", view="worst")[1])
+        assert "and so without a place here: stories" in worst
+        facts = fetched(at, "/task", run="read", task="first_steps_facts", slice="question")[1]
+        assert "5 more values are not drawn" in facts
+        assert "brier_" in facts
+        filtered = text_of(fetched(at, "/task", run="read", task="first_steps_facts", f="score.acc,none~lt~abc")[1])
+        assert "abc is no number" in filtered
+
+
+def test_a_wrong_outcome_of_a_graph_is_told_with_what_is_right() -> None:
+    told = {"correct": False, "golden": {"text": "the old kitchen"}, "predicted": {"text": "the kitchen"}}
+    found = unit_results({"none": [{"answer": "x", "exact_match_result": told, "other": 3}, "no outcome"]})
+    assert found == [UnitResult("exact_match", False, "the old kitchen", "the kitchen")]
+    step = Step("verdict", (), None)
+    scores = [("exact_match", "none", "0.0", True)]
+    view = SampleView(
+        0, {}, (), "", "", (), (), scores, trace=[step], units=[*found, found[0]._replace(metric="fuzzy")]
+    )
+    assert view.why == "Wrong: exact_match found 'the kitchen', 'the old kitchen' is right."
+    [(metric, is_there, should)] = view.differences
+    assert metric == "exact_match"
+    assert "".join(piece.text for piece in is_there) == "the kitchen"
+    assert [piece.text.strip() for piece in should if not piece.is_shared] == ["old"]
+
+
+def test_the_command_of_a_run_can_be_copied_as_a_line(tmp_path: Path) -> None:
+    (tmp_path / "runs/a").mkdir(parents=True)
+    write_json(
+        tmp_path / "runs/a/manifest.json", {"status": "stopped", "command": ["assay", "run", "--gen_kwargs", "a b"]}
+    )
+    with serving(tmp_path / "runs") as at:
+        assert "assay run --gen_kwargs 'a b'" in text_of(fetched(at, "/run", run="a")[1])
+
+
 def test_two_runs_are_compared_as_in_the_terminal(address: str) -> None:
     _, page, _ = fetched(address, "/compare?run=first&run=second")
     text = text_of(page)
     assert "The runs begin to differ at: model" in text
     assert "0.8000 0.6000 -0.2000" in text
-    assert " 60 0 12 48 " in text  # n, wins, losses, ties
+    assert " 0 / 12 / 48 60 " in text  # better, worse, same, n
+    assert "p by McNemar" in text
     assert "<del>" in page
     assert "<ins>" in page
 
@@ -451,6 +528,19 @@ def test_flips_are_taken_from_all_tasks_in_turn(several: list[tuple[int, str]], 
         assert [each for each in own if each in taken] == own[:count]
         others = [sum((each.run, each.task) == other for each in taken) for other in set(several)]
         assert count == len(own) or count + 1 >= max(others)
+
+
+def test_other_prompts_are_told_in_a_line_with_the_box_to_tick(tmp_path: Path) -> None:
+    for name, shots in (("none", 0), ("two", 2)):
+        options = {"limit": 2, "num_fewshot": shots, "output_path": str(tmp_path / "runs" / name)}
+        simple_evaluate("embedded", tasks=["first_steps_arithmetic"], **options)
+    with serving(tmp_path / "runs") as at:
+        text = text_of(fetched(at, "/compare?run=none&run=two")[1])
+        assert text.count("num_fewshot 0 → 2") == 1
+        assert "the prompts of 4 tasks differ between the runs" in text
+        assert "tick “also where prompts differ”" in text
+        assert "--allow_different_prompts" not in text
+        assert "num_fewshot=2" in text_of(fetched(at)[1])  # what tells the runs of a model apart
 
 
 @given(st.text(alphabet="ab \n.", max_size=40), st.text(alphabet="ab \n.", max_size=40))

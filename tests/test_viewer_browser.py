@@ -3,6 +3,7 @@
 Every page is watched: an error in the console, a dialog, or a request to another machine fails the test.
 """
 
+import csv
 import json
 import os
 import subprocess
@@ -215,7 +216,7 @@ def test_runs_that_are_chosen_are_compared_with_their_flips_side_by_side(open_pa
     page.get_by_label("compare first").check()
     page.get_by_label("compare second").check()
     page.get_by_role("button", name="Compare the chosen runs").click()
-    playwright.expect(page.locator("h1")).to_contain_text("first against second")
+    playwright.expect(page.locator("h1")).to_contain_text("second against first")
     row = page.locator("#differences1 tbody tr", has_text="sums").first
     playwright.expect(row).to_contain_text("-0.2000")
     flip = page.locator("details.flip").first
@@ -265,11 +266,24 @@ def test_tables_are_copied_as_markdown_and_as_csv(open_page: Open) -> None:
     page.get_by_role("button", name="markdown").click()
     until(page, "document.querySelector('#said').textContent === 'copied'")
     lines = page.evaluate("navigator.clipboard.readText()").splitlines()
-    assert lines[0].startswith("| Task | n-shot | Filter | Metric |")
-    assert any("| strict | exact_match | ↑ | 0.8000 | 0.0521 |" in line for line in lines)
+    assert lines[0].startswith("| Task | Metric | Value | 95 % | n |")
+    both = [line for line in lines if line.startswith("| \u00a0\u00a0sums | exact_match ↑")]
+    assert [line.split(" | ")[1:3] for line in both] == [
+        ["exact_match ↑ strict", "0.8000"],
+        ["exact_match ↑ flexible", "0.8000"],
+    ]
     assert len({line.count("|") for line in lines}) == 1
     page.get_by_role("button", name="CSV").click()
     until(page, "navigator.clipboard.readText().then((text) => text.startsWith('Task,'))")
+    rows = list(csv.DictReader(page.evaluate("navigator.clipboard.readText()").splitlines()))
+    assert {(row["Task"], row["depth"]) for row in rows} == {
+        ("quiz", "0"),
+        ("sight", "1"),
+        ("colours", "2"),
+        ("sums", "1"),
+    }
+    assert all(float(row["low"]) < float(row["Value"]) < float(row["high"]) for row in rows if row["Metric"])
+    assert "" not in rows[0]
 
 
 def test_cells_that_a_spreadsheet_would_run_are_copied_as_text(open_page: Open) -> None:
@@ -304,6 +318,51 @@ def test_a_narrow_screen_scrolls_tables_and_not_the_page(open_page: Open) -> Non
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
+def test_what_matters_of_a_run_is_seen_without_scrolling(open_page: Open) -> None:
+    page = open_page(named("run", run="first"), viewport={"width": 400, "height": 700})
+    row = page.locator("#results tbody tr", has_text="sums").first
+    for column in range(4):  # task, metric, value, interval
+        box = row.locator("td").nth(column).bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 400
+    wide = open_page("/compare?run=first&run=second", viewport={"width": 1280, "height": 700})
+    assert wide.evaluate(
+        "document.querySelector('#differences1').offsetWidth <= document.querySelector('main').clientWidth"
+    )
+    assert wide.locator(".scroll.cut").count() == 0
+    narrow = open_page("/compare?run=first&run=second", viewport={"width": 400, "height": 700})
+    cut = narrow.locator(".scroll.cut", has=narrow.locator("#differences1"))
+    playwright.expect(cut).to_have_count(1)
+    cut.evaluate("(each) => { each.scrollLeft = 10000; }")
+    playwright.expect(narrow.locator(".scroll.cut", has=narrow.locator("#differences1"))).to_have_count(0)
+    first = narrow.locator("#differences1 tbody td").first.bounding_box()
+    assert first is not None
+    assert first["x"] >= 0  # the name stays where it can be seen
+
+
+def test_the_older_of_two_chosen_runs_is_the_baseline_also_the_other_way_round_with_other_prompts(
+    open_page: Open,
+) -> None:
+    page = open_page("/")  # the latest first
+    assert page.locator("#runs tbody input").evaluate_all(
+        "(all) => all.map((each) => each.value).indexOf('second') < all.map((each) => each.value).indexOf('first')"
+    )
+    page.get_by_label("compare second").check()
+    page.get_by_label("compare first").check()
+    page.get_by_role("button", name="Compare the chosen runs").click()
+    playwright.expect(page.locator("h1")).to_contain_text("second against first")
+    page.get_by_label("also where prompts differ").check()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.get_by_role("link", name="the other way round").click()
+    playwright.expect(page.locator("h1")).to_contain_text("first against second")
+    playwright.expect(page.get_by_label("also where prompts differ")).to_be_checked()
+
+
+def test_a_run_against_itself_is_told_to_be_that(open_page: Open) -> None:
+    page = open_page("/compare?run=first&run=first")
+    playwright.expect(page.locator("main")).to_contain_text("A run does not differ from itself")
+
+
 def test_pages_work_without_javascript(open_page: Open) -> None:
     page = open_page(named("run", run="first"), java_script_enabled=False)
     page.get_by_role("link", name="close quiz", exact=True).click()
@@ -331,6 +390,7 @@ def test_a_run_is_followed_while_it_goes_on(open_page: Open, tmp_path: Path) -> 
             page = open_page(named("run", run="slow"), at=at)
             page.evaluate("window.stillHere = true")
             assert "running" in page.locator("h1").inner_text()
+            assert "0 samples" not in page.locator("h1").inner_text()  # how many there are, the progress says
             until(page, "document.querySelectorAll('progress')[0].value > 20", 30)  # all colours, some sums
             task = open_page(named("task", run="slow", task="colours"), at=at)
             has_rows(task, "samples", 20)  # a task that has ended can be looked at

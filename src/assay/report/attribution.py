@@ -5,13 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from assay.report.comparison import STAGES, Attribution, Difference
-from assay.report.pairing import PairedTask
+from assay.report.pairing import PROMPT_OPTIONS, PairedTask
 from assay.report.run_scores import RunScores
 
 OPTIONS = {
     "data": ("limit", "sample", "samples", "start_index", "shard", "data_dir"),
-    "prompt": ("apply_chat_template", "system_instruction", "fewshot_as_multiturn", "fewshot_random_seed", "num_fewshot",
-               "over_length"),
+    "prompt": PROMPT_OPTIONS,
     "sampling": ("gen_kwargs", "repeats", "random_seed", "numpy_random_seed", "torch_random_seed"),
     "scorer": ("compat", "bootstrap_iters", "predict_only"),
 }  # fmt: skip

@@ -93,7 +93,7 @@ def _compare_pair(a: RunScores, b: RunScores, number: int, wanted: _Wanted) -> C
     named = set().union(*(below(a, each, shared) for each in wanted.tasks)) & shared if wanted.tasks else shared
     tasks = pair_tasks(a, b, named, notes)
     if not wanted.other_prompts:
-        refuse_other_prompts(tasks, b)
+        refuse_other_prompts(tasks, a, b)
     every = lines((a, b), members(tasks, (a, b), wanted.cluster_by, notes), notes)
     several = chosen(every, a, wanted.tasks, wanted.metrics)
     return Comparison(

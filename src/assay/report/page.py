@@ -30,7 +30,9 @@ h3 { font-size: 1rem; }
 a { color: var(--accent); } .faint { color: var(--faint); } .bad { color: var(--bad); } .good { color: var(--good); }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .15rem .7rem .15rem 0; vertical-align: top; } th { color: var(--faint); font-weight: 600; }
-tr.group td { font-weight: 600; } td.n, th.n { text-align: right; } tbody tr:hover { background: var(--panel); }
+tr.group td { font-weight: 600; } td.n, th.n { text-align: right; } td.n, td.i { white-space: nowrap; }
+td, th { font-size: .87rem; padding-right: .5rem; } th { max-width: 7rem; overflow-wrap: break-word; vertical-align: bottom; }
+ tbody tr:hover { background: var(--panel); }
 pre { background: var(--panel); padding: .6rem .8rem; margin: .2rem 0 .8rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 details { margin: .4rem 0; } summary { cursor: pointer; } dt { color: var(--faint); } dd { margin: 0 0 .3rem 0; }
 .d1 { padding-left: 1.2rem; } .d2 { padding-left: 2.4rem; } .d3 { padding-left: 3.6rem; } .d4 { padding-left: 4.8rem; }

@@ -11,6 +11,10 @@ import numpy as np
 from assay.errors import ConfigError, Place, Problem, some
 from assay.report.run_scores import RunScores, TaskScores
 
+PROMPT_OPTIONS = ("apply_chat_template", "system_instruction", "fewshot_as_multiturn", "fewshot_random_seed", "num_fewshot",
+                  "over_length")  # fmt: skip
+"""Options of a run that change what is asked."""
+
 
 @dataclass(frozen=True)
 class PairedTask:
@@ -101,16 +105,28 @@ def _note_documents(paired: PairedTask, notes: list[str]) -> None:
         notes.append(f"{paired.name}: {n} documents are in both runs, {of_a - n} only there and {of_b - n} only here")
 
 
-def refuse_other_prompts(tasks: Sequence[PairedTask], b: RunScores) -> None:
-    """An error that names the tasks whose documents were asked about in other words."""
-    problems = []
-    for task in tasks:
-        found = task.prompts_that_differ
-        if found:
-            ids = ", ".join(map(str, found[:3])) + (" …" if len(found) > 3 else "")
-            what = f"the prompts of {len(found)} of {len(task.places_a)} documents differ between the runs ({ids})"
-            fix = f"`assay samples {b.folder} --task {task.name_b} --doc {found[0]} --full` shows one;"
-            fix += " --allow_different_prompts compares them all the same"
-            problems.append(Problem(Place(f"task {task.name!r}"), what, fix))
-    if problems:
-        raise ConfigError(problems)
+class OtherPrompts(ConfigError):
+    """Documents were asked about in other words, and nobody said that they may be compared all the same."""
+
+
+def refuse_other_prompts(tasks: Sequence[PairedTask], a: RunScores, b: RunScores) -> None:
+    """An error that names the tasks whose documents were asked about in other words, and the settings that may be why."""
+    found = {task.name: task.prompts_that_differ for task in tasks if task.prompts_that_differ}
+    if not found:
+        return
+    first = next(task for task in tasks if task.name in found)
+    ids = found[first.name]
+    if len(found) == 1:
+        place = f"task {first.name!r}"
+        told = ", ".join(map(str, ids[:3])) + (" …" if len(ids) > 3 else "")
+        what = f"the prompts of {len(ids)} of {len(first.places_a)} documents differ between the runs ({told})"
+    else:
+        place, what = str(b.folder), f"the prompts of {len(found)} tasks differ between the runs: {some(list(found))}"
+    settings = [
+        f"{key} {'–' if one is None else f'{one}'[:60]} → {'–' if other is None else f'{other}'[:60]}"
+        for key in PROMPT_OPTIONS
+        if (one := a.asked.get("spec", {}).get(key)) != (other := b.asked.get("spec", {}).get(key))
+    ]
+    fix = f"`assay samples {b.folder} --task {first.name_b} --doc {ids[0]} --full` shows one;"
+    fix += " --allow_different_prompts compares them all the same"
+    raise OtherPrompts([Problem(Place(place), what + (f" ({', '.join(settings)})" if settings else ""), fix)])

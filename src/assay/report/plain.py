@@ -88,8 +88,9 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
             in_markdown(first.label),
             in_markdown(run.label),
             "Difference",
-            "95 %",
+            f"{comparison.level * 100:g} %",
             "p",
+            "p (Holm), tasks",
             "n",
         )
         rows = [_compared(row) for row in comparison.rows if row.run == number]
@@ -105,10 +106,21 @@ def _compared(row: Row) -> tuple[str, ...]:
     mark = {"better": "🟢", "worse": "🔴"}.get(row.verdict, "")
     difference = "–" if row.difference is None else f"{row.difference:+.4f}"
     interval = f"{row.interval[0]:+.3f} … {row.interval[1]:+.3f}" if row.interval is not None else ""
-    p = row.p_holm if row.p_holm is not None else row.p
+    corrected = decimal(row.p_holm, 3) if row.kind == "task" else ""
     name = _indented(row.alias or row.name, row.depth)
     metric = in_markdown(row.metric + ("" if row.filter == "none" else f" ({row.filter})"))
-    return (mark, name, metric, decimal(row.a), decimal(row.b), difference, interval, decimal(p, 3), str(row.n))
+    return (
+        mark,
+        name,
+        metric,
+        decimal(row.a),
+        decimal(row.b),
+        difference,
+        interval,
+        decimal(row.p, 3),
+        corrected,
+        str(row.n),
+    )
 
 
 def _run(part: RunPart) -> Iterator[str]:

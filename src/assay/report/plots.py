@@ -127,12 +127,13 @@ def _rows(rows: Sequence[Interval], start: float, end: float, width: int, middle
         if middle is not None and (low > middle or high < middle):
             kind = "better" if low > middle else "worse"
         told = f"{row.name}: {said(row)} {row.note}".strip()
+        value = f"{row.value:+.4f}" if middle is not None else _digits(row.value)
         drawn = [
             _text(names, top + 14, _short(row.name, names // 7), "end"),
             _rect("track", at(start), top + 9, at(end) - at(start), 2) if middle is None else "",
             _rect("spread", at(low), top + 6, max(at(high) - at(low), 1.0), 8),
             _rect(kind, at(row.value) - 1.5, top + 3, 3, 14),
-            _text(width - notes + 8, top + 14, _short(f"{_plain(row.value)}  {row.note}".rstrip(), 22), "start"),
+            _text(width - notes + 8, top + 14, _short(f"{value}  {row.note}".rstrip(), 22), "start"),
         ]
         parts.append(f"<g><title>{escape(told)}</title>{''.join(drawn)}</g>")
     return _svg(width, max(len(rows) * 20, 20), "; ".join(f"{row.name} {said(row)}" for row in rows[:20]), parts)
@@ -228,6 +229,11 @@ def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") 
 def _plain(value: float) -> str:
     """A number as short as it can be said with four digits."""
     return f"{value:.4g}"
+
+
+def _digits(value: float) -> str:
+    """A number with the digits that tables have."""
+    return f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
 def _short(text: str, length: int) -> str:

@@ -5,13 +5,14 @@ Everything is read from the folder of the run; of a run that is still going on, 
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from assay.report.table import SETTINGS
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES
 from assay.runs.lease import is_held, progress
 from assay.runs.links import LEADS_OUT, strays
@@ -101,6 +102,12 @@ class Head:
     created: float | None
     done: int | None = None
     expected: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def headline_n(self) -> int:
+        """How many samples the headline is of; without one, how many there are."""
+        return self.headline.n if self.headline is not None else self.n
 
     @property
     def is_running(self) -> bool:
@@ -237,7 +244,15 @@ class RunReading:
             begun,
             sum(self.done.values()) if self.status == RUNNING else None,
             sum(self.sizes.values()) if self.status == RUNNING else None,
+            self.settings,
         )
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """What was asked for beside model and tasks, that tells one run of a model from another; without secrets."""
+        given = {**_mapping(self.results.get("config")), **_mapping((self.manifest or {}).get("options"))}
+        told = redacted({key: given[key] for key in SETTINGS if given.get(key) not in (None, False, "", [], {})})
+        return {key: text if len(text := str(value)) <= 60 else f"{text[:60]}…" for key, value in told.items()}
 
     def _headline(self) -> tuple[Number | None, str]:
         """The number of the first line that has one."""

@@ -1,5 +1,6 @@
 """The web application: an address for every view, each answered with a page that was made here."""
 
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,7 +10,7 @@ from typing import Any
 
 import jinja2
 from anyio.to_thread import current_default_thread_limiter
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -156,9 +157,19 @@ def environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True,
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    made.filters |= {"number": plain_number, "count": counted, "duration": duration, "when": when, "svg": Markup}
+    made.filters |= {"number": plain_number, "count": counted, "duration": duration, "when": when, "svg": Markup,
+                     "breakable": breakable}  # fmt: skip
     made.globals |= {"address": address, "task_address": task_address, "bar": bar, "version": assay.__version__}
     return made
+
+
+def breakable(name: str) -> Markup:
+    """A name that may go on in the next line behind the signs that part its words.
+
+    >>> breakable("exact_match")
+    Markup('exact_<wbr>match')
+    """
+    return Markup(re.sub(r"(?<=[_+/])(?=.)", "<wbr>", str(escape(name))))
 
 
 def bar(number: Number) -> Markup:

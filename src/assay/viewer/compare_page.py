@@ -8,6 +8,7 @@ from starlette.datastructures import QueryParams
 
 from assay.errors import AssayError
 from assay.report.compare import Comparison, Flip, Row
+from assay.report.pairing import OtherPrompts
 from assay.report.plots import Interval, forest
 from assay.viewer.asking import address
 from assay.viewer.comparisons import Comparisons
@@ -21,15 +22,20 @@ MOST = 6
 
 def compare_page(library: Library, comparisons: Comparisons, query: QueryParams) -> dict[str, Any]:
     """The others of the runs that are named against the first; without two of them, which there are to choose from."""
-    names = list(dict.fromkeys(query.getlist("run")))[:MOST]
-    runs = [known_run(library, name) for name in names]
+    runs = [known_run(library, name) for name in list(dict.fromkeys(query.getlist("run")))[:MOST]]
+    if query.get("baseline") == "oldest":
+        runs.sort(key=lambda run: run.head.created or 0.0)
+    names = [run.name for run in runs]
     different = query.get("different_prompts") == "1"
     page: dict[str, Any] = {"names": names, "heads": [run.head for run in library.runs()], "comparison": None, "problem": "",
-                            "different": different, "live": ""}  # fmt: skip
+                            "different": different, "live": "",
+                            "has_other_prompts": False, "is_itself": len(query.getlist("run")) > len(names) == 1}  # fmt: skip
     if len(runs) < 2:
         return page
     try:
         found = comparisons.of(tuple(run.path for run in runs), different_prompts=different)
+    except OtherPrompts as error:
+        return {**page, "problem": "\n".join(f"{each.what}." for each in error.problems), "has_other_prompts": True}
     except AssayError as error:
         return {**page, "problem": "\n".join(str(problem) for problem in error.problems)}
     rows = [row for row in found.rows if _can_be_drawn(row)]
@@ -38,7 +44,8 @@ def compare_page(library: Library, comparisons: Comparisons, query: QueryParams)
     return {
         **page, "comparison": found, "plots": plots, "flips": listed(shown, names, different_prompts=different),
         "more": _more(found, shown, names, different_prompts=different),
-        "swapped": address("compare", [("run", name) for name in (names[1], names[0], *names[2:])]),
+        "swapped": address("compare", [("run", name) for name in (names[1], names[0], *names[2:])],
+                           different_prompts="1" if different else ""),
     }  # fmt: skip
 
 

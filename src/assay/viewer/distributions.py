@@ -50,6 +50,13 @@ def slices_by(samples: Samples, column: str) -> list[Interval]:
     return [part(str(name), mean, spread, count, is_rate=is_share) for name, count, mean, spread, is_share, *_ in found]
 
 
+def value_count(samples: Samples, column: str) -> int:
+    """How many values a column of the documents has."""
+    term, own = samples.term(f"doc.{column}")
+    [[count]] = samples.database.rows(f"select count(distinct {term}) from {SOURCE}", [*own, samples.file])
+    return int(count)
+
+
 def calibrated(samples: Samples) -> list[Calibrated]:
     """For tasks with choices: by tenths of confidence, how often the likeliest choice is right. Of the first samples."""
     columns = "responses, choices, coalesce(gold, target)"

@@ -1,5 +1,6 @@
 """What each page shows, gathered from runs and samples; the templates only lay it out."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,10 +11,11 @@ from assay.report.reading import Head, Line, RunReading, worst_tasks
 from assay.runs.redact import redacted_text
 from assay.tasks.audit import KINDS
 from assay.viewer.asking import OPERATORS, SHOWS, Wish, address, read_wish
-from assay.viewer.distributions import calibrated, score_bins, slices_by
+from assay.viewer.distributions import PARTS, calibrated, score_bins, slices_by, value_count
 from assay.viewer.library import Library
 from assay.viewer.sample_page import choices_of, loads, sample_view, shown, target_of
-from assay.viewer.samples import Database, Samples, score_columns
+from assay.viewer.sample_scores import own_numbers
+from assay.viewer.samples import Database, Found, Samples, score_columns
 
 Page = dict[str, Any]
 SORTS = ("name", "model", "score", "n", "failed", "cost", "seconds", "created")
@@ -41,7 +43,11 @@ def _words(head: Head) -> str:
 
 
 def _sort_key(head: Head, sort: str) -> tuple[bool, Any]:
-    value = (head.headline.value if head.headline else None) if sort == "score" else getattr(head, sort)
+    value = (
+        (head.headline.value if head.headline else None)
+        if sort == "score"
+        else getattr(head, {"n": "headline_n"}.get(sort, sort))
+    )
     return value is not None, value if value is not None else 0
 
 
@@ -58,13 +64,25 @@ def run_page(library: Library, query: QueryParams) -> Page:
     keys = list(dict.fromkeys(number.key for line in run.lines for number in line.numbers))
     return {
         "run": run, "lines": lines, "view": view, "closed": closed, "keys": keys, "worst": worst_tasks(run.lines, 3),
+        "without_share": _without_share(run) if view == "worst" else (),
         "audit": {kind: (count, KINDS[kind]) for kind, count in run.audit.items()},
         "audit_tasks": {kind: [line for line in _tasks(run) if (line.audit or {}).get(kind)] for kind in KINDS},
-        "provenance": {key: shown(value, indent=True) for key, value in run.provenance.items()},
+        "provenance": {key: _provenance(value, is_line=key == "command") for key, value in run.provenance.items()},
         "account": shown(run.account["account"], indent=True) if run.account.get("account") else "",
         "closing": _closing(run, closed, query), "has_graph": {line.name for line in _tasks(run) if run.graph(line.name)},
         "live": address("stamp", run=run.name) if run.head.is_running else "",
     }  # fmt: skip
+
+
+def _provenance(value: Any, *, is_line: bool) -> str:
+    """Something that a run comes from, as text; a command as a line to copy."""
+    return shlex.join(map(str, value)) if is_line and isinstance(value, list) else shown(value, indent=True)
+
+
+def _without_share(run: RunReading) -> list[Line]:
+    """The tasks that have no place between the worst and the best: none of their numbers is a share of what is right."""
+    placed = {line.name for line in worst_tasks(run.lines, len(run.lines))}
+    return [line for line in _tasks(run) if line.name not in placed]
 
 
 def _tasks(run: RunReading) -> list[Line]:
@@ -96,12 +114,12 @@ def task_page(library: Library, database: Database, query: QueryParams) -> Page:
     samples = samples_of(run, task, database, wish.metric)
     if samples is None:
         return {**base, "found": None}
-    columns = samples.document_columns()
+    columns, found = samples.document_columns(), samples.page(wish)
     parts = slices_by(samples, wish.slice) if wish.slice else []
     return {
         **base,
         "samples": samples,
-        "found": samples.page(wish),
+        "found": found,
         "columns": columns,
         "filterable": _filterable(samples, columns, run.config(task)),
         "histogram": histogram(
@@ -113,10 +131,40 @@ def task_page(library: Library, database: Database, query: QueryParams) -> Page:
         else "",
         "slices": _drawn(parts) if parts else "",
         "brief": brief,
+        **_shown_columns(found, samples),
+        "parts_left_out": max(value_count(samples, wish.slice) - PARTS, 0) if len(parts) == PARTS else 0,
+        "no_numbers": [
+            each.value for each in wish.conditions if each.operator in ("lt", "gt") and not _is_number(each.value)
+        ],
         "sample_address": lambda row, position: address(
             "sample", wish.parameters, run=run.name, task=task, doc=row.doc_id, at=position
         ),
     }
+
+
+def _shown_columns(found: Found, samples: Samples) -> Page:
+    """Which columns a list of samples has: what says nothing of any of them is left out."""
+    told = [loads(row.scores, {}) for row in found.rows]
+    more = [
+        name
+        for name in dict.fromkeys(name for scores in told for name in scores if "," in name)
+        if name not in samples.scores and any(own_numbers(scores, [name]) != [None] for scores in told)
+    ]
+    return {
+        "can_be_wrong": samples.metric in samples.scores,
+        "more_scores": more,
+        "more_values": lambda row: own_numbers(loads(row.scores, {}), more),
+        "has_answers": any(row.choices or row.failed or '"' in (row.responses or "") for row in found.rows),
+        "has_targets": any(target_of(row) != row.prompt for row in found.rows),
+    }
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _drawn(parts: Sequence[Interval]) -> str:

@@ -12,6 +12,7 @@ import orjson
 from assay.runs.redact import redacted, redacted_text
 from assay.runs.stored import Row
 from assay.viewer.differing import Piece, aligned
+from assay.viewer.sample_scores import UnitResult, own_number, unit_results
 
 
 class Choice(NamedTuple):
@@ -68,6 +69,7 @@ class SampleView:
     audit: Sequence[str] = ()
     dropped: int = 0
     raw: Mapping[str, str] = field(default_factory=dict)
+    units: Sequence[UnitResult] = ()
 
     @property
     def is_wrong(self) -> bool:
@@ -86,6 +88,27 @@ class SampleView:
         return both if any(piece.is_shared and piece.text.strip() for piece in both[0]) else None
 
     @property
+    def missed(self) -> list[UnitResult]:
+        """What unit metrics found wrong, each difference once."""
+        wrong = {
+            (shown(each.golden), shown(each.predicted)): each for each in reversed(self.units) if not each.is_correct
+        }
+        return list(reversed(wrong.values()))
+
+    @property
+    def differences(self) -> list[tuple[str, list[Piece], list[Piece]]]:
+        """By unit metric that found something wrong: what is there and what should be, in pieces that they share or do not."""
+        return [
+            (each.metric, *aligned(shown(each.predicted, indent=True), shown(each.golden, indent=True)))
+            for each in self.missed
+        ]
+
+    @property
+    def is_rolled(self) -> bool:
+        """Whether a text was only read: what was asked is what would be right."""
+        return self.prompt == self.target and not self.replies
+
+    @property
     def why(self) -> str:
         """What the score comes from, in one sentence."""
         told = [(f"{metric} {name}", float(value)) for metric, name, value, bad in self.scores if bad is not None]
@@ -96,9 +119,18 @@ class SampleView:
             verdict = f"In part right ({', '.join(f'{name} {value:.4g}' for name, value in told[:6])})"
         best = next((choice.text.strip() for choice in self.choices if choice.is_best), None)
         if best is not None:
-            return f"{verdict}: {best!r} is the likeliest, {self.target.partition(': ')[2]!r} is right."
+            right = self.target.partition(": ")[2]
+            if verdict == "Right" and best == right.strip():
+                return f"Right: {best!r}."
+            return f"{verdict}: {best!r} is the likeliest, {right!r} is right."
         if "unextracted" in self.audit:
             return f"{verdict}: a filter found nothing in the answer; {self.target!r} is right."
+        if self.units and not all(each.is_correct for each in self.units):
+            said = [
+                f"{each.metric} found {shown(each.predicted)!r}, {shown(each.golden)!r} is right"
+                for each in self.missed
+            ]
+            return f"{verdict}: {_brief('; '.join(said))}."
         if not self.filtered or self.trace:
             return f"{verdict}."
         left = ", ".join(
@@ -133,6 +165,7 @@ def sample_view(row: Row, config: Mapping[str, Any], better: Mapping[str, bool |
         row.audit.split(",") if row.audit else (),
         row.dropped or 0,
         _raw(row),
+        unit_results(loads(row.answers, {})) if trace else (),
     )
 
 
@@ -217,7 +250,8 @@ def _scores(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> lis
         metric, _, name = key.partition(",")
         number = isinstance(value, int | float) and not isinstance(value, bool)
         bad = value <= 0 if number and better.get(metric) else None
-        made.append((metric, name, shown(value), bad))
+        own = own_number(metric, value) if not number else None
+        made.append((metric, name, f"{own:.4f}" if own is not None else shown(value), bad))
     return made
 
 

@@ -100,11 +100,17 @@ function pressed(event) {
   if (pair ? visit(pair) : KEYS[event.key]?.()) event.preventDefault();
 }
 
-function cells(table) {
-  return [...table.rows].map((row) => [...row.cells].flatMap((cell) => {
+// The cells of a table: a column that says nothing is left out; in CSV what is several values has several columns.
+function cells(table, kind) {
+  const rows = [...table.rows].map((row) => [...row.cells].flatMap((cell) => {
     const text = cell.innerText.replace(/\s+/g, " ").trim();
-    return [text, ...Array(Math.max(cell.colSpan - 1, 0)).fill("")];
+    const own = kind === "csv" && cell.dataset.csv ? JSON.parse(cell.dataset.csv) : [cell.dataset[kind] ?? text];
+    return [own, ...Array(Math.max(cell.colSpan - 1, 0)).fill([""])];
   }));
+  const widths = rows[0].map((_, at) => Math.max(...rows.map((row) => row[at]?.length ?? 1)));
+  const wide = rows.map((row) => row.flatMap((several, at) => Array.from({ length: widths[at] }, (_, n) => String(several[n] ?? ""))));
+  const says = wide[0].map((_, at) => wide.slice(1).some((row) => row[at]));
+  return wide.map((row) => row.filter((_, at) => says[at]));
 }
 
 const MAKERS = {
@@ -121,7 +127,7 @@ const MAKERS = {
 };
 
 async function copy(button) {
-  const text = MAKERS[button.dataset.as](cells(document.getElementById(button.closest("[data-copy]").dataset.copy)));
+  const text = MAKERS[button.dataset.as](cells(document.getElementById(button.closest("[data-copy]").dataset.copy), button.dataset.as));
   try {
     await navigator.clipboard.writeText(text);
     say("copied");
@@ -133,6 +139,12 @@ async function copy(button) {
 function prepare() {
   all("[data-copy], [data-theme-toggle], [data-help]").forEach((each) => { each.hidden = false; });
   nameTheme();
+  markCut();
+}
+
+// Tables that go on beyond the edge say so.
+function markCut() {
+  all(".scroll").forEach((each) => each.classList.toggle("cut", each.scrollLeft + each.clientWidth < each.scrollWidth - 2));
 }
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -148,5 +160,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (event.target.closest("[data-help]")) KEYS["?"]();
   });
   document.addEventListener("change", (event) => { if (event.target.matches("[data-submit]")) event.target.form.submit(); });
+  document.addEventListener("scroll", markCut, true);
+  addEventListener("resize", markCut);
   addEventListener("popstate", () => swap(location.href));
 });
