@@ -177,9 +177,10 @@ def _told_groups(runs: Sequence[Brought], tasks: Mapping[str, TaskResult]) -> li
 def _told_group(group: BroughtGroup, below: Sequence[str], tasks: Mapping[str, TaskResult]) -> GroupResult:
     rows = {}
     for row, told in group.told.items():
-        own = [tasks[name].rows[row] for name in below if name in tasks and row in tasks[name].rows]
-        made = _as_told(told, sum(each.n for each in own) or group.size, group.name)
-        rows[row] = made.but(tasks=max(len(own), 1), is_rate=bool(own) and all(each.is_rate for each in own))
+        own = _members_rows(row, [tasks[name].rows for name in below if name in tasks])
+        n = told.n if told.n is not None else _counted(told.value, own)
+        is_rate = bool(own) and n == sum(each.n for each in own) and all(each.is_rate for each in own)
+        rows[row] = _as_told(told, n, group.name).but(tasks=max(len(own), 1), is_rate=is_rate)
     return GroupResult(
         name=group.name,
         alias=group.alias or group.name,
@@ -192,6 +193,25 @@ def _told_group(group: BroughtGroup, below: Sequence[str], tasks: Mapping[str, T
         higher_is_better=group.higher_is_better,
         shares={},
     )
+
+
+def _members_rows(row: ScoreKey, tasks: Sequence[Mapping[ScoreKey, Estimate]]) -> list[Estimate]:
+    """The rows of tasks that a group's number can be of. Filters that are joined by + are those of several members; where
+    a member has more than one of them, nobody knows which was taken, and there are none."""
+    filters = {row.filter, *row.filter.split("+")}
+    found = [
+        [each for key, each in rows.items() if key.metric == row.metric and key.filter in filters] for rows in tasks
+    ]
+    return [] if any(len(own) > 1 for own in found) else [each for own in found for each in own]
+
+
+def _counted(value: float, own: Sequence[Estimate]) -> int:
+    """How many documents a number is of: all those of its members, if it is their mean, by documents or by members."""
+    n = sum(each.n for each in own)
+    if not n:
+        return 0
+    means = (sum(each.value * each.n for each in own) / n, sum(each.value for each in own) / len(own))
+    return n if any(math.isclose(value, mean, rel_tol=1e-6, abs_tol=1e-9) for mean in means) else 0
 
 
 def _below(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
