@@ -1,14 +1,29 @@
 """What somebody stumbles over who tries everything for the first time."""
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import run_world
+from assay import simple_evaluate
+from assay.aggregate.estimate import estimate, with_draws
+from assay.aggregate.functions import AGGREGATIONS
+from assay.aggregate.interval import interval
+from assay.cli.plan import _cells
+from assay.errors import ConfigError
 from assay.exchange.formats import export, import_runs
+from assay.models import Scripted
+from assay.models.load import check_generation
+from assay.records import Estimate
+from assay.report.planning import Planned, Spread
 from conftest import Write
 from run_world import ACC, COLOURS, FILES, Asked
 
@@ -56,3 +71,88 @@ def test_a_told_number_that_is_no_mean_of_its_members_is_of_no_known_number_of_d
     found = import_runs([tmp_path / "files"], tmp_path / "back")
     row = found["assay"]["groups"]["all"]["rows"]["acc,none"]
     assert (row["value"], row["stderr"], row["n"], row["interval"]) == (0.9, 0.1, 0, None)
+
+
+def test_a_slip_in_a_parameter_of_generation_is_refused_before_anything_is_loaded(run_assay: RunAssay) -> None:
+    for model in ("embedded", "hf"):
+        ended = run_assay("run", "--model", model, "--tasks", "first_steps_sums", "--gen_kwargs", "temprature=0")
+        assert ended.returncode == 2
+        assert "did you mean 'temperature'?" in ended.stderr
+    with pytest.raises(ConfigError, match="no parameter 'top_k'"):
+        check_generation("embedded", {"top_k": 5})  # it would have no effect there
+
+
+def test_a_server_may_know_any_parameter_and_a_likely_slip_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    check_generation("openai-chat", {"temprature": 0, "some_other_thing": 1, "seed": 3})
+    assert [record.getMessage() for record in caplog.records] == [
+        "gen_kwargs: 'temprature' is passed on as it is; did you mean 'temperature'?"
+    ]
+
+
+def drawn(aggregation: str, values: Sequence[Any]) -> Estimate:
+    known = AGGREGATIONS[aggregation]
+    made = estimate(known, values, bootstrap_iters=100, like_lm_eval=False)
+    return with_draws(made, known, values, range(len(values)), "here")
+
+
+@given(st.lists(st.floats(-30, 0), min_size=2, max_size=8))
+def test_an_interval_of_a_perplexity_never_falls_below_1(logs: list[float]) -> None:
+    made = drawn("perplexity", logs)
+    ends = interval(made)
+    assert ends is None or 1 <= ends[0] <= made <= ends[1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.floats(0, 1)), min_size=2, max_size=6))
+def test_an_interval_of_a_brier_score_lies_between_0_and_2(pairs: list[tuple[int, float]]) -> None:
+    ends = interval(drawn("brier_score", [(gold, (p, 1 - p)) for gold, p in pairs]))
+    assert ends is None or 0 <= ends[0] <= ends[1] <= 2
+
+
+def test_only_the_end_that_is_impossible_is_moved() -> None:
+    made = drawn("perplexity", [0.0, 0.0, -3.0])  # e¹, standard error of the power 1, Student's 4.303 with two degrees
+    assert interval(made) == pytest.approx((1.0, math.exp(1 + 4.303)), rel=1e-3)
+
+
+def test_a_rolling_task_has_no_examples_whatever_the_run_says(write: Write, output: Path) -> None:
+    folder = write({
+        "texts.yaml": """
+            task: texts
+            dataset_path: json
+            dataset_kwargs: {data_files: {test: texts.jsonl}}
+            test_split: test
+            fewshot_split: test
+            output_type: loglikelihood_rolling
+            doc_to_text: ""
+            doc_to_target: "{{text}}"
+            metric_list: [{metric: word_perplexity}]
+        """,
+        "texts.jsonl": '{"text": "one two"}\n{"text": "three"}\n',
+    })  # fmt: skip
+    model = Scripted(loglikelihood_rolling=lambda text: -float(len(text)))
+    found = simple_evaluate(model, tasks=["texts"], include_path=str(folder), include_defaults=False, num_fewshot=1)
+    assert found["n-shot"] == {"texts": 0}
+
+
+def test_a_difference_without_a_unit_is_not_taken_for_a_hundred_points(run_assay: RunAssay) -> None:
+    ended = run_assay("plan", "first_steps_sums", "--mde", "1")
+    assert ended.returncode == 2
+    assert "write 1pp, or 0.01" in ended.stderr
+    good = run_assay("plan", "first_steps_sums", "--mde", "1pp")
+    assert good.returncode == 0
+    assert "none would do: what differs from document to document" in good.stdout
+
+
+def test_a_perplexity_is_planned_for_in_its_own_unit() -> None:
+    planned = Planned("texts", "word_perplexity", 60, 10, 0.0047, 1, Spread(0.1))
+    assert _cells(planned)[5] == "0.0047"
+    assert _cells(replace(planned, metric="acc"))[5] == "0.47pp"
+
+
+def test_a_file_is_what_its_ending_says_or_is_not_written(
+    run_assay: RunAssay, tasks: Path, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(Asked(), tasks, output)
+    for command, name, fix in (("pack", "x.tar.gz", ".zip"), ("report", "x.pdf", ".html, .md, .json, .csv")):
+        ended = run_assay(command, output, "-o", tmp_path / name)
+        assert (ended.returncode, (tmp_path / name).exists()) == (2, False)
+        assert fix in ended.stderr

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.aggregate.board import Board
+from assay.aggregate.functions import BOUNDS
 from assay.aggregate.interval import interval
 from assay.config.source import digest
 from assay.errors import AssayError, ConfigError, Place, Problem
@@ -159,7 +160,8 @@ def _with_told(
             found |= {row: made} if made is not None else {}
         else:
             made = _as_told(told, counts.get(row, 0), task.source or task.name)
-            found[row] = made.but(is_power=row.metric.endswith("perplexity"))
+            is_power = row.metric.endswith("perplexity")
+            found[row] = made.but(is_power=is_power, bounds=BOUNDS.get("perplexity" if is_power else row.metric))
     return found
 
 

@@ -15,6 +15,7 @@ from assay.models.protocol import Answered, Can, Message
 from assay.models.tokens import cut_at_stop, encode_pair, stops_of
 from assay.models.vocabulary import Vocabulary
 from assay.models.windows import Windows
+from assay.models.writing import KNOWN
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Failed,
@@ -42,6 +43,7 @@ class Embedded:
     name = "embedded"
     can = Can(chat=True)
     window = 2048
+    generation = KNOWN - {"top_k"}
 
     def __init__(self, path: str | None = None, over_length: Literal["error", "truncate"] = "error") -> None:
         self.cuts = over_length == "truncate"
