@@ -2,6 +2,7 @@
 
 import json
 import math
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +19,15 @@ from assay.aggregate.estimate import estimate, with_draws
 from assay.aggregate.functions import AGGREGATIONS
 from assay.aggregate.interval import interval
 from assay.cli.plan import _cells
-from assay.errors import ConfigError
+from assay.config.run import RunConfig
+from assay.errors import AssayError, ConfigError, installing
+from assay.evaluation.verify import _remarks
 from assay.exchange.formats import export, import_runs
+from assay.exchange.pack import pack
+from assay.exchange.unpack import unpack
 from assay.models import Scripted
-from assay.models.load import check_generation
+from assay.models.embedded import Embedded
+from assay.models.load import check_generation, load_model
 from assay.records import Estimate
 from assay.report.planning import Planned, Spread
 from conftest import Write
@@ -156,3 +162,68 @@ def test_a_file_is_what_its_ending_says_or_is_not_written(
         ended = run_assay(command, output, "-o", tmp_path / name)
         assert (ended.returncode, (tmp_path / name).exists()) == (2, False)
         assert fix in ended.stderr
+
+
+def test_a_packed_run_is_unpacked_by_import(run_assay: RunAssay, tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    packed = run_assay("pack", output, "-o", tmp_path / "x.zip")
+    assert "then assay view FOLDER" in packed.stdout
+    brought = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
+    assert brought.returncode == 0
+    assert run_world.results(tmp_path / "there")["results"] == run_world.results(output)["results"]
+    assert run_world.samples(tmp_path / "there", "sums") == run_world.samples(output, "sums")
+    again = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
+    assert (again.returncode, "choose a new folder" in again.stderr) == (2, True)
+    for command in (["view"], ["samples"], ["compare", output], ["report"]):
+        ended = run_assay(*command, tmp_path / "x.zip")
+        assert (ended.returncode, "assay import" in ended.stderr) == (2, True), command
+
+
+@pytest.mark.parametrize("name", ["x/../../out.json", "/etc/out.json", "x/samples/../../out.parquet", "x/run.py"])
+def test_an_archive_with_a_name_that_leads_elsewhere_is_refused_and_nothing_is_left(name: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
+        file.writestr(name, "{}")
+    with pytest.raises(AssayError, match="no part of a packed run"):
+        unpack(tmp_path / "x.zip", tmp_path / "there/run")
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".zip"] == []
+
+
+def test_an_archive_that_was_changed_is_refused(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    packed = pack(output, tmp_path / "x.zip").path
+    with zipfile.ZipFile(packed) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(packed, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content.replace(b"0.75", b"0.95") if name.endswith("results.json") else content)
+    with pytest.raises(AssayError, match=r"not as it was packed: results\.json"):
+        unpack(packed, tmp_path / "there")
+
+
+@pytest.mark.parametrize(("origin", "told"), [
+    (None, "pip install 'assay[view]'"),
+    ('{"url": "file:///somewhere/assay", "dir_info": {"editable": true}}', "pip install '.[view]' in the folder of assay's"),
+])  # fmt: skip
+def test_what_is_missing_is_installed_from_where_assay_came_from(
+    origin: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "assay-9.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: assay\nVersion: 9\n")
+    if origin is not None:
+        (folder / "direct_url.json").write_text(origin)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert installing("view").startswith(told)
+
+
+def test_a_comparison_of_backends_names_what_each_computes_in() -> None:
+    coarse = Scripted(generate=lambda *_: "")
+    coarse.precision = "float16"  # type: ignore[attr-defined]
+    said = list(_remarks(RunConfig(), (Embedded(), coarse)))
+    assert said[0] == "A computes in float64, B in float16"
+    assert "--precision float16" in said[1]
+
+
+def test_a_missing_argument_of_a_backend_is_asked_for_in_words_that_every_command_has() -> None:
+    with pytest.raises(ConfigError, match="add it: hf,pretrained=…"):
+        load_model("hf", {})

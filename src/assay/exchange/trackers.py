@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, installing
 from assay.exchange.opened import Opened
 from assay.exchange.to_parquet import numbers
 from assay.runs.folder import MANIFEST, RESULTS
@@ -92,6 +92,4 @@ def _short(value: Any) -> str:
 
 
 def _missing(package: str) -> ConfigError:
-    return ConfigError(
-        [Problem(Place(f"--to {package}"), f"{package} is not installed", f"pip install 'assay[{package}]'")]
-    )
+    return ConfigError([Problem(Place(f"--to {package}"), f"{package} is not installed", installing(package))])

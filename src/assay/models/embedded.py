@@ -41,6 +41,7 @@ class Embedded:
     """A Llama of a folder in Hugging Face's layout; without a path, the bundled one."""
 
     name = "embedded"
+    precision = "float64"
     can = Can(chat=True)
     window = 2048
     generation = KNOWN - {"top_k"}

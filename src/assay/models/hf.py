@@ -73,6 +73,11 @@ class HF:
         cut = " of cut prompts" if self.cuts else ""
         return f"hf {self._loaded.model.dtype}{told}{cut} {self._loaded.identity}"
 
+    @property
+    def precision(self) -> str:
+        """What it computes in."""
+        return str(self._loaded.model.dtype).removeprefix("torch.")
+
     def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
         self._words.check_template(self._template)
         return self._words.chat_template(messages, add_generation_prompt, self._template, **self._template_args)

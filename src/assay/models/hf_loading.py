@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, installing
 from assay.models.threads import fitting
 from assay.models.weights import identity_of_folder
 
@@ -120,7 +120,7 @@ def libraries(name: str = "hf") -> tuple[Any, Any]:
         import transformers
     except ModuleNotFoundError as error:
         what = f"model {name!r} needs {error.name}, which is not installed"
-        raise ConfigError([Problem(Place("model"), what, "pip install 'assay[hf]'")]) from None
+        raise ConfigError([Problem(Place("model"), what, installing("hf"))]) from None
     return torch, transformers
 
 

@@ -108,7 +108,11 @@ def _refuse_wrong(name: str, given: Mapping[str, Any], known: Mapping[str, Any])
         if key not in known
     ]
     wrong += [
-        Problem(Place("model_args"), f"model {name!r} needs the argument {key!r}", f"add {key}=… to --model_args")
+        Problem(
+            Place("model_args"),
+            f"model {name!r} needs the argument {key!r}",
+            f"add it: {name},{key}=…, or --model_args {key}=…",
+        )
         for key, default in known.items()
         if default is inspect.Parameter.empty and key not in given
     ]
