@@ -167,6 +167,10 @@ class HelperCode:
                 raise
             return self.load(Path(spec.origin))  # written for SyGra: with our import, it finds its names
 
+    def supplied(self, name: str) -> ModuleType | None:
+        """A module that assay supplies under a dotted name, or None; nothing is run."""
+        return self._provided.get(name)
+
     def module_names(self, folder: str | None) -> list[str]:
         """The modules that a dotted name may mean without anything installed."""
         beside = [path.stem for path in Path(folder).glob("*.py")] if folder is not None else []
