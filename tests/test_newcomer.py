@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from assay import simple_evaluate
 from assay.aggregate.estimate import estimate, with_draws
 from assay.aggregate.functions import AGGREGATIONS
 from assay.aggregate.interval import interval
+from assay.cli import COMMANDS
 from assay.cli.plan import _cells
 from assay.config.run import RunConfig
 from assay.errors import AssayError, ConfigError, installing
@@ -26,11 +28,12 @@ from assay.exchange.formats import export, import_runs
 from assay.exchange.pack import pack
 from assay.exchange.unpack import unpack
 from assay.models import Scripted
-from assay.models.embedded import Embedded
+from assay.models.embedded import BUNDLED, Embedded
 from assay.models.load import check_generation, load_model
 from assay.records import Estimate
 from assay.report.planning import Planned, Spread
 from conftest import Write
+from graph_world import QUESTION_ANSWERING, RECORDS, write_graph
 from run_world import ACC, COLOURS, FILES, Asked
 
 RunAssay = Callable[..., "CompletedProcess[str]"]
@@ -227,3 +230,138 @@ def test_a_comparison_of_backends_names_what_each_computes_in() -> None:
 def test_a_missing_argument_of_a_backend_is_asked_for_in_words_that_every_command_has() -> None:
     with pytest.raises(ConfigError, match="add it: hf,pretrained=…"):
         load_model("hf", {})
+
+
+def validated(run_assay: RunAssay, tmp_path: Path, *changes: tuple[str, str]) -> "CompletedProcess[str]":
+    """What validate says of a graph that is right but for these changes."""
+    graph = QUESTION_ANSWERING
+    for old, new in changes:
+        assert old in graph
+        graph = graph.replace(old, new)
+    folder = write_graph(tmp_path, RECORDS, graph)
+    return run_assay("validate", folder / "graph_config.yaml", cwd=tmp_path)
+
+
+def test_validate_finds_nothing_in_a_graph_that_is_right(run_assay: RunAssay, tmp_path: Path) -> None:
+    ended = validated(run_assay, tmp_path)
+    assert (ended.returncode, ended.stdout) == (0, "0 problems, 0 notes\n")
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (("{problem}", "{proble}"), "did you mean 'problem'?"),
+    (("utils.MetricCollatorPostProcessor", "utils.MetricColatorPostProcessor"), "did you mean 'MetricCollatorPostProcessor'?"),
+    (("      aggregator_metrics_map:", "      agregator_metrics_map:"), "did you mean 'aggregator_metrics_map'?"),
+    (("data_transform.RenameFields", "data_transfrom.RenameFields"), "did you mean 'sygra.processors.data_transform'?"),
+    (("file_path: records.jsonl", "file_path: record.jsonl"), "put the file there, or correct its name"),
+    (('golden_key: "answer"', 'golden_key: "anwser"'), "did you mean 'answer'?"),
+])  # fmt: skip
+def test_validate_finds_in_a_graph_what_a_run_would_refuse(
+    change: tuple[str, str], said: str, run_assay: RunAssay, tmp_path: Path
+) -> None:
+    ended = validated(run_assay, tmp_path, change)
+    assert ended.returncode == 1
+    [line] = [line for line in ended.stdout.splitlines() if said in line]
+    assert re.match(r".*graph_config\.yaml:\d+:\d+: ", line)
+
+
+def test_several_slips_in_a_graph_are_told_at_once(run_assay: RunAssay, tmp_path: Path) -> None:
+    ended = validated(run_assay, tmp_path, ("{problem}", "{proble}"), ("      aggregator_metrics_map:", "      map:"))
+    assert "2 problems" in ended.stdout
+
+
+def test_a_run_says_where_a_graph_names_a_file_that_is_not_there(run_assay: RunAssay, tmp_path: Path) -> None:
+    graph = QUESTION_ANSWERING.replace("file_path: records.jsonl", "file_path: record.jsonl")
+    folder = write_graph(tmp_path, RECORDS, graph)
+    ended = run_assay("run", "--model", "dummy", "--tasks", folder / "graph_config.yaml", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert re.search(r"graph_config\.yaml:5:\d+: no data file 'record\.jsonl'.* — put the file there", ended.stderr)
+
+
+UNMEASURED = """
+data_config:
+  source: {type: disk, file_path: records.jsonl}
+graph_config:
+  nodes:
+    ask:
+      node_type: llm
+      prompt: [{user: "{problem}"}]
+      output_keys: said
+      model: {name: eval_model}
+  edges:
+    - {from: START, to: ask}
+    - {from: ask, to: END}
+"""
+
+
+def test_a_graph_that_measures_nothing_says_so(run_assay: RunAssay, tmp_path: Path) -> None:
+    file = write_graph(tmp_path, RECORDS, UNMEASURED) / "graph_config.yaml"
+    told = "no metric: nothing is measured"
+    ended = run_assay("run", "--model", "dummy", "--tasks", file, cwd=tmp_path)
+    assert told in ended.stderr
+    assert "add a UnitMetrics node or a post-processor" in ended.stderr
+    assert told in run_assay("validate", file, cwd=tmp_path).stdout
+    assert told not in run_assay("run", "--model", "dummy", "--tasks", file, "--predict_only", cwd=tmp_path).stderr
+
+
+def test_a_path_names_its_file_whatever_else_has_its_name(tasks: Path, run_assay: RunAssay) -> None:
+    (tasks / "copy.yaml").write_text((tasks / "sums.yaml").read_text().replace("{{q}}=", "Copied: {{q}}="))
+    for more in ((), ("--include_path", tasks)):
+        ended = run_assay("run", "--tasks", tasks / "copy.yaml", "--limit", "1", "--dry_run", *more)
+        assert ended.returncode == 0, ended.stderr
+        assert "Copied: 1+1=" in ended.stdout
+    assert run_assay("run", "--tasks", "sums", "--include_path", tasks, "--dry_run").returncode == 2
+
+
+def test_a_name_that_two_files_have_is_told_once(tasks: Path, run_assay: RunAssay) -> None:
+    (tasks / "twin.yaml").write_text((tasks / "sums.yaml").read_text())
+    ended = run_assay("validate", tasks)
+    assert ended.stdout.count("is also defined in") == 1
+    assert "twin.yaml:1:7" in ended.stdout
+
+
+def test_assay_alone_lists_its_commands(run_assay: RunAssay) -> None:
+    ended = run_assay()
+    assert ended.returncode == 2
+    assert all(re.search(rf"^ +{name}\b", ended.stderr, re.MULTILINE) for name in COMMANDS)
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["vew"], "did you mean view?"),
+    (["run", "--limitt", "5", "--tasks", "x"], "there is no --limitt; did you mean --limit?"),
+    (["export", "run", "--to", "lmeval"], "did you mean lm-eval?"),
+    (["compare", "a", "b", "--gat", "x"], "there is no --gat; did you mean --gate?"),
+    (["verify-backend", "a", "b", "--tasks", "x", "--model_args", "k=v"], "there is no --model_args"),
+])  # fmt: skip
+def test_what_was_mistyped_is_told_with_what_was_meant(arguments: list[str], said: str, run_assay: RunAssay) -> None:
+    ended = run_assay(*arguments)
+    assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def test_a_pattern_that_matches_nothing_says_so(run_assay: RunAssay) -> None:
+    ended = run_assay("ls", "--pattern", "nothing*")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "no name of these matches 'nothing*'" in ended.stderr
+
+
+def test_a_folder_that_is_not_there_is_not_looked_for_at_the_hub() -> None:
+    pytest.importorskip("transformers")
+    for name in ("/no/such/dir", "./no_such", "models/of/mine"):
+        with pytest.raises(ConfigError, match="there is no folder"):
+            load_model("hf", {"pretrained": name})
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["--apply_chat_template", "nosuch"], "nosuch"),
+    (["--batch_size", "zero"], "zero"),
+    (["--batch_size", "0"], "0"),
+    (["--device", "bogus"], "bogus"),
+])  # fmt: skip
+def test_a_setting_of_a_local_model_that_cannot_be_is_refused(
+    arguments: list[str], said: str, run_assay: RunAssay
+) -> None:
+    pytest.importorskip("transformers")
+    ended = run_assay("run", "--model", "hf", "--model_args", f"pretrained={BUNDLED}", "--tasks", "first_steps_sums",
+                      "--limit", "1", *arguments)  # fmt: skip
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert re.search(rf"{said}.* — ", ended.stderr)

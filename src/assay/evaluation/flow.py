@@ -20,6 +20,7 @@ from assay.evaluation.conduct import fewer_collections, run_async
 from assay.evaluation.graphs import graph_settings, label_of, nobody, read_inner
 from assay.evaluation.models import (
     UNDER_TEST,
+    check_batch_size,
     check_scorers,
     labels,
     model_under_test,
@@ -127,6 +128,7 @@ class Run:
     def prepare(self) -> None:
         """Everything that can fail, before the model is loaded."""
         if self.model is None:
+            check_batch_size(self.config)
             check_generation(self.config.model, parse_arguments(self.config.gen_kwargs, "gen_kwargs"))
         if self.model is not None and isinstance(self.config.apply_chat_template, str):
             use_template(self.model, self.config.apply_chat_template)
