@@ -122,13 +122,13 @@ def _has_own_unit(metric: str) -> bool:
     return name.endswith("perplexity") or name in OWN_UNITS
 
 
-def _size(size: float, metric: str) -> str:
+def _size(size: float, metric: str, digits: int = 2) -> str:
     """A difference in the unit of its metric.
 
     >>> _size(0.0047, "acc"), _size(0.0047, "word_perplexity")
     ('0.47pp', '0.0047')
     """
-    return f"{size:.4g}" if _has_own_unit(metric) else f"{size * 100:.2f}pp"
+    return f"{size:.4g}" if _has_own_unit(metric) else f"{size * 100:.{digits}f}pp"
 
 
 def _cells(each: Planned) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ def _said(options: argparse.Namespace, aim: Aim, found: Sequence[Planned]) -> li
     said = [f"\n{how}, each asked {aim.repeats}×; {rests}"]
     if worst is not None and worst.mde is not None:
         said.append(
-            f"too few documents in {len(few)} of {len(found)}; {worst.name} finds {_size(worst.mde, worst.metric)} at best"
+            f"too few documents in {len(few)} of {len(found)}; {worst.name} finds {_size(worst.mde, worst.metric, 1)} at best"
         )
     if any(each.documents is not None and each.repeats_needed is None for each in found):
         said.append(f"repeats of all: {NONE}: what differs from document to document is not mended by asking again")
