@@ -180,7 +180,7 @@ def test_a_file_that_cannot_be_opened_is_listed_as_broken(write: Write) -> None:
 def test_one_name_in_two_files_of_a_folder_is_refused_with_both_named(write: Write) -> None:
     folder = write({"one.yaml": a_task("t"), "two.yaml": a_task("t")})
     manager = TaskManager(include_path=folder, include_defaults=False)
-    with pytest.raises(ConfigError, match=r"two.yaml: task 't' is also defined in .*one.yaml"):
+    with pytest.raises(ConfigError, match=r"two.yaml:1:7: task 't' is also defined in .*one.yaml"):
         manager.load("t")
     lenient = TaskManager(include_path=folder, include_defaults=False, compat="lm-eval")
     assert lenient.load("t")["tasks"]["t"].fields.place("task").file.endswith("one.yaml")

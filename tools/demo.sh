@@ -15,6 +15,5 @@ bold "The run: a transformer of 1.6 million parameters that comes with assay, on
 run run --tasks first_steps --output_path "$out"
 bold "What to look at next"
 printf '%s/samples holds every prompt, answer and score as Parquet; results.json all numbers; the same command again asks nothing twice.\n' "$out"
-printf 'In a browser, with groups, samples and comparisons: make view; or pip install "assay[view]", then assay view %s\n' "$out"
+printf 'In a browser, with groups, samples and comparisons: make view; or pip install ".[view]" here, then assay view %s\n' "$out"
 printf 'Your own task: %s new task my_task, then %s run --tasks ./my_task.yaml --output_path runs/mine\n' "$assay" "$assay"
-printf '\nrun: %s\n' "$(cd "$out" && pwd)"

@@ -86,3 +86,16 @@ def some(names: Sequence[str]) -> str:
     'a, b, c and 2 more'
     """
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def installing(extra: str) -> str:
+    """How to install what an extra brings: by the name of assay only where it came from an index of packages."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        from_index = distribution("assay").read_text("direct_url.json") is None
+    except PackageNotFoundError:
+        from_index = False
+    return (
+        f"pip install 'assay[{extra}]'" if from_index else f"pip install '.[{extra}]' in the folder of assay's sources"
+    )

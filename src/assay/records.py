@@ -264,11 +264,12 @@ class Estimate(float):
     where there were several; a group's number also tells of how many tasks it is and which of its members had none. Where
     its error is 0, `members` are the numbers it follows from, each with how much it moves with them. `draws` is how many
     were independent of each other: as many as documents, or as clusters of them. Of an aggregation that gives several
-    numbers `several` has them by name; the value is then no number.
+    numbers `several` has them by name; the value is then no number. `bounds` are those that no such number can pass.
     """
 
     __slots__ = (
-        "draws", "is_power", "is_rate", "members", "missing", "n", "parts", "reason", "repeats", "several", "stderr", "tasks"
+        "bounds", "draws", "is_power", "is_rate", "members", "missing", "n", "parts", "reason", "repeats", "several",
+        "stderr", "tasks",
     )  # fmt: skip
 
     def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
@@ -279,12 +280,12 @@ class Estimate(float):
         parts: Mapping[Draws, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
         is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
         members: "Sequence[tuple[float, Estimate]]" = (), draws: int | None = None,
-        several: Mapping[str, float] | None = None,
+        several: Mapping[str, float] | None = None, bounds: tuple[float, float] | None = None,
     ) -> None:  # fmt: skip
         del value  # the float itself
         self.stderr, self.n, self.reason = stderr, n, reason
         self.parts: Mapping[Draws, float] = parts if parts is not None else {}
-        self.is_power, self.several = is_power, several
+        self.is_power, self.several, self.bounds = is_power, several, bounds
         self.draws = n if draws is None else draws
         self.repeats, self.is_rate, self.tasks, self.missing, self.members = repeats, is_rate, tasks, missing, members
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, installing
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ def library_problem(library: str | None, what: str, place: Place) -> Problem | N
     if library is None or find_spec(library) is not None:
         return None
     packages = {"sklearn": "scikit-learn", "rouge_score": "rouge-score", "math_verify": "math-verify"}
-    fix = f"pip install 'assay[{'math' if library == 'math_verify' else 'metrics'}]'"
+    fix = installing("math" if library == "math_verify" else "metrics")
     return Problem(place, f"{what} needs {packages.get(library, library)}, which is not installed", fix)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.aggregate.functions import AGGREGATIONS, Aggregation, Values, mean, total
+from assay.aggregate.functions import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
 from assay.records import Draws, Estimate
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
@@ -67,7 +67,8 @@ def with_draws(
 ) -> Estimate:
     """The number with what is known of its draws: how far each document moves it, or only its variance."""
     named = aggregation.name if isinstance(aggregation, Aggregation) else ""
-    made = made.but(is_rate=named == "mean" and set(values) <= {0, 1}, is_power=named.endswith("perplexity"))
+    is_rate = named == "mean" and set(values) <= {0, 1}
+    made = made.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=BOUNDS.get(named))
     if made.stderr is None or math.isnan(made):
         return made
     influence = (

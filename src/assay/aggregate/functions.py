@@ -145,6 +145,23 @@ class Aggregation:
         return replace(self, function=partial(self.function, **kwargs), influence=influence)
 
 
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "perplexity": (1.0, math.inf),
+    "weighted_perplexity": (1.0, math.inf),
+    "bits_per_byte": (0.0, math.inf),
+    "brier_score": (0.0, 2.0),
+    "f1": (0.0, 1.0),
+    "matthews_corrcoef": (-1.0, 1.0),
+    "bleu": (0.0, 100.0),
+    "chrf": (0.0, 100.0),
+    "chrf++": (0.0, 100.0),
+    "ter": (0.0, math.inf),
+    "acc_all": (0.0, 1.0),
+    **dict.fromkeys(CLASS_AGGREGATIONS, (0.0, 1.0)),
+}
+"""What no number of an aggregation can pass: likelihoods are no more than 1, shares lie between 0 and 1."""
+
+
 def _present(values: Values) -> Any:
     numbers = np.asarray(values, dtype=np.float64)
     return numbers[~np.isnan(numbers)]

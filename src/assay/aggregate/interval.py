@@ -9,6 +9,14 @@ LEVEL = 0.95
 
 
 def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:
+    """The interval of a number, within the bounds of its kind; None where it has none."""
+    ends = _unbounded(estimate, level)
+    if ends is None or estimate.bounds is None or not estimate.bounds[0] <= estimate <= estimate.bounds[1]:
+        return ends
+    return max(ends[0], estimate.bounds[0]), min(ends[1], estimate.bounds[1])
+
+
+def _unbounded(estimate: Estimate, level: float) -> tuple[float, float] | None:
     """The interval of a number; None where it has no standard error, or none from which anything follows.
 
     A rate has Wilson's, with as many documents as would give its standard error: never a point, and within 0 and 1. Any

@@ -76,7 +76,9 @@ class Catalog:
             problems += check_fields(merged.fields, entry.path)
         if any(entry in (clash.first, clash.second) for clash in index.clashes):
             problems += [
-                clash.problem(merged.fields) for clash in index.clashes if entry in (clash.first, clash.second)
+                clash.problem(self._reader.merged(clash.second.path, lenient=clash.lenient).fields)
+                for clash in index.clashes
+                if entry in (clash.first, clash.second)
             ]
         return merged.fields, problems
 
@@ -102,8 +104,9 @@ class Catalog:
 
     def _index_beside(self, path: Path) -> Index:
         """The index with what lies beside a file, or in a folder, that was asked for by path: there, it wins."""
-        folder = path if path.is_dir() else path.parent
+        folder, meant = (path, None) if path.is_dir() else (path.parent, str(path))
         if any(folder == Path(r.path) or (r.deep and folder.is_relative_to(r.path)) for r in self._roots):
-            return self.index
+            doubled = any(meant in (clash.first.path, clash.second.path) for clash in self.index.clashes)
+            return Index(self.index.parts, meant) if doubled else self.index
         root = Root(str(folder), "tasks", lenient=self.lenient, deep=path.is_dir())
-        return Index([*self.index.parts, (root, indexed(root, stale=self._stale))])
+        return Index([*self.index.parts, (root, indexed(root, stale=self._stale))], meant)

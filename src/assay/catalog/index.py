@@ -100,10 +100,14 @@ class Clash:
 
 
 class Index:
-    """All names of all roots. Within a root the first file with a name counts, across roots the last root."""
+    """All names of all roots. Within a root the first file with a name counts, across roots the last root.
 
-    def __init__(self, parts: Sequence[tuple[Root, Snapshot]]) -> None:
+    `meant` is a file that was asked for by its path: its names are its own, whoever else has them.
+    """
+
+    def __init__(self, parts: Sequence[tuple[Root, Snapshot]], meant: str | None = None) -> None:
         self.parts = parts
+        self._meant = meant
         self.named: dict[str, Entry] = {}
         self.formats: dict[str, Entry] = {}
         self.broken: list[Entry] = []
@@ -118,7 +122,9 @@ class Index:
                 self.broken.append(entry)
             elif entry.kind not in ("template", "graph"):
                 first = own.setdefault((entry.kind == "format", entry.name), entry)
-                if first is not entry:
+                if first is not entry and self._meant in (first.path, entry.path):
+                    own[entry.kind == "format", entry.name] = first if first.path == self._meant else entry
+                elif first is not entry:
                     self.clashes.append(Clash(first, entry, root.is_lenient(entry.path)))
         for (is_format, name), entry in own.items():
             (self.formats if is_format else self.named)[name] = entry

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import assay
+from assay.cli.parser import Parser
 
 COMMANDS = {
     "run": "evaluate a model on tasks",
@@ -37,15 +38,22 @@ MODULES = {"import": "imports", "verify-backend": "verify_backend"}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the return value is the exit code: 0 done, 1 something is wrong with it, 2 cannot be done."""
     gc.set_threshold(50_000)  # the process is ours: with the usual 700, listing spends a tenth of its time collecting
-    parser = argparse.ArgumentParser(prog="assay", description="Evaluate language models.")
+    parser = Parser(prog="assay", description="Evaluate language models.")
     parser.add_argument("--version", action="version", version=f"assay {assay.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     arguments = list(sys.argv[1:] if argv is None else argv)
+    chosen = parser
     for name, sentence in COMMANDS.items():
         command = commands.add_parser(name, help=sentence, description=sentence[0].upper() + sentence[1:] + ".")
         if name in arguments[:1]:  # the others show one line each, and need not be loaded for it
             import_module(f"assay.cli.{MODULES.get(name, name)}").define(command)
-    options = parser.parse_args(arguments)
+            chosen = command
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        chosen.refuse(unknown)
     return _run(options)
 
 

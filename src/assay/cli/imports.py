@@ -14,7 +14,7 @@ from assay.runs.redact import redacted_command
 def define(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="lm-eval's results or samples files or their folder; .eval or .json logs of"
-        " Inspect; folders of runs")  # fmt: skip
+        " Inspect; folders of runs; or one archive of `assay pack`, which is unpacked")  # fmt: skip
     add("--output_path", "-o", required=True, metavar="DIR", help="the folder of the new run")
     add("--group", action="append", default=[], metavar="FILE", help="a YAML file of a group whose members are among what is"
         " brought in; may be given again")  # fmt: skip

@@ -50,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
         rows = _table_rows(options)
     if options.pattern:
         rows = [row for row in rows if fnmatchcase(row.name, options.pattern)]
+        if not rows:
+            tell(f"no name of these matches {options.pattern!r}")
     if options.json:
         say_json([row.described() for row in rows])
     elif is_terminal():

@@ -26,4 +26,5 @@ def run(options: argparse.Namespace) -> int:
             f"left out: {', '.join(made.left[:8])}" + (f" and {len(made.left) - 8} more" if len(made.left) > 8 else "")
         )
     say(f"{made.path}: {counted(len(made.files), 'file')}, {made.path.stat().st_size:,} bytes")
+    say(f"to look at it: assay import {made.path} -o FOLDER (or unzip it), then assay view FOLDER")
     return 0

@@ -13,6 +13,12 @@ from assay.report.planning import Aim, Planned, assumed, plan, planned_from_runs
 from assay.report.table import markdown
 
 HEADER = ("Tasks", "Metric", "n", "needed", "enough", "found with all", "repeats of all")
+NONE = "none would do"
+
+
+MOST = 0.5
+"""A larger difference without a unit is taken for a slip: shares lie between 0 and 1."""
+OWN_UNITS = ("bits_per_byte", "bleu", "chrf", "chrf++", "ter")
 
 
 def define(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +66,10 @@ def _aim(options: argparse.Namespace) -> Aim:
     problems = [Problem(Place(f"--{name}"), "lies between 0 and 1") for name in wrong]
     if size is None or not float(size[1]):
         problems.append(Problem(Place("--mde"), f"{options.mde!r} is no difference", "write 1pp, or 0.05"))
+    elif not size[2] and float(size[1]) > MOST and not _has_own_unit(options.metric or ""):
+        what = f"a difference of {size[1]} is that of {float(size[1]) * 100:g} percentage points"
+        fix = f"write {size[1]}pp, or {float(size[1]) / 100:g}; of a number that is no share, name its --metric"
+        problems.append(Problem(Place("--mde"), what, fix))
     if not -1 <= options.correlation < 1:
         problems.append(Problem(Place("--correlation"), "lies between -1 and 1"))
     if options.repeats < 1:
@@ -106,18 +116,33 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     return [plan(name, "a rate", size, assumed(aim), aim) for name, size in {**joined, **sizes}.items()]
 
 
+def _has_own_unit(metric: str) -> bool:
+    """Whether a metric is no share, so that percentage points say nothing of it."""
+    name = metric.partition(",")[0]
+    return name.endswith("perplexity") or name in OWN_UNITS
+
+
+def _size(size: float, metric: str, digits: int = 2) -> str:
+    """A difference in the unit of its metric.
+
+    >>> _size(0.0047, "acc"), _size(0.0047, "word_perplexity")
+    ('0.47pp', '0.0047')
+    """
+    return f"{size:.4g}" if _has_own_unit(metric) else f"{size * 100:.{digits}f}pp"
+
+
 def _cells(each: Planned) -> tuple[str, ...]:
-    reached = f"{each.mde * 100:.2f}pp" if each.mde is not None else "–"
-    repeats = "–" if each.documents is None else str(each.repeats_needed or "no number")
+    reached = _size(each.mde, each.metric) if each.mde is not None else "–"
+    repeats = "–" if each.documents is None else str(each.repeats_needed or NONE)
     enough = {True: "yes", False: "no", None: "–"}[each.is_enough]
     return each.name, each.metric, str(each.documents or "–"), str(each.needed), enough, reached, repeats
 
 
 def _said(options: argparse.Namespace, aim: Aim, found: Sequence[Planned]) -> list[str]:
     """What the figures rest on."""
-    how = (
-        f"to see {aim.mde * 100:g}pp with power {aim.power:g} at alpha {aim.alpha:g}, two models on the same documents"
-    )
+    units = {_has_own_unit(each.metric) for each in found}
+    size = f"{aim.mde:g}" if units == {True} else f"{aim.mde * 100:g}pp" + (f" ({aim.mde:g})" if True in units else "")
+    how = f"to see {size} with power {aim.power:g} at alpha {aim.alpha:g}, two models on the same documents"
     if not options.baseline:
         rests = f"rests on rates of 0.5 (the worst case) and a correlation of {aim.correlation:g} between the models:"
         rests += f" {2 * 0.25 * (1 - aim.correlation):.0%} of documents right for one alone"
@@ -130,6 +155,8 @@ def _said(options: argparse.Namespace, aim: Aim, found: Sequence[Planned]) -> li
     said = [f"\n{how}, each asked {aim.repeats}×; {rests}"]
     if worst is not None and worst.mde is not None:
         said.append(
-            f"too few documents in {len(few)} of {len(found)}; {worst.name} finds {worst.mde * 100:.1f}pp at best"
+            f"too few documents in {len(few)} of {len(found)}; {worst.name} finds {_size(worst.mde, worst.metric, 1)} at best"
         )
+    if any(each.documents is not None and each.repeats_needed is None for each in found):
+        said.append(f"repeats of all: {NONE}: what differs from document to document is not mended by asking again")
     return said

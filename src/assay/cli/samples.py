@@ -10,7 +10,7 @@ import orjson
 
 from assay.cli.output import counted, say, tell
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.runs.folder import MANIFEST, RESULTS
+from assay.runs.folder import MANIFEST, RESULTS, no_run
 from assay.runs.stored import Row, SampleFile, is_whole
 from assay.tasks.audit import KINDS
 
@@ -64,7 +64,7 @@ def _files(folder: Path, wanted: Sequence[str] | None) -> dict[str, Path]:
     if not files:
         there = (folder / MANIFEST).is_file()
         what = "no task of this run has come to its end yet" if there else "the folder holds no run"
-        raise ConfigError([Problem(Place(str(folder)), what, "name the folder that --output_path gave to `assay run`")])
+        raise ConfigError([no_run(folder, what)])
     for task in wanted or ():
         if task not in files:
             what = f"there are no samples of a task {task!r}"

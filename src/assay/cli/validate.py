@@ -1,10 +1,14 @@
 """`assay validate`: every problem of every file, before anything runs."""
 
 import argparse
+from typing import Any
 
 from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import counted, say, say_json
+from assay.compat.dotted import seen_dotted
 from assay.compat.evaluate_names import find_metric
+from assay.compat.modules import HelperCode
+from assay.errors import Place
 from assay.tasks.validate import validate
 
 
@@ -18,7 +22,12 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     manager = task_manager(options)
-    problems = validate(manager, [*options.names, *(options.tasks or [])] or None, find_metric)
+    helper = HelperCode()
+
+    def see(name: str, folder: str | None, place: Place) -> Any:
+        return seen_dotted(name, folder, helper, place)
+
+    problems = validate(manager, [*options.names, *(options.tasks or [])] or None, find_metric, see)
     serious = sum(problem.serious for problem in problems)
     if options.json:
         say_json(

@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from assay.cli.output import say, tell
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, installing
+from assay.runs.folder import no_run
 
 PORT = 8777
 
@@ -58,12 +59,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(folder: Path, host: str, allow_remote: bool) -> None:
+    if folder.is_file():
+        raise ConfigError([no_run(folder)])
     if not folder.is_dir():
         raise ConfigError([Problem(Place(str(folder)), "there is no such folder", "name one that has runs in it")])
     missing = [library for library in ("starlette", "uvicorn", "duckdb") if find_spec(library) is None]
     if missing:
-        what = f"the viewer needs {', '.join(missing)}, which is not installed"
-        raise ConfigError([Problem(Place("assay view"), what, "pip install 'assay[view]'")])
+        what = f"the viewer needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        raise ConfigError([Problem(Place("assay view"), what, installing("view"))])
     from assay.viewer.guard import is_loopback
 
     if not is_loopback(host) and not allow_remote:

@@ -1,9 +1,11 @@
 """What a dotted name in a graph file means: an object of a module beside it, of its `tasks` package, of SyGra's names that
 assay supplies, or of an installed package. Finding it runs the module."""
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from assay.compat.modules import HelperCode
+from assay.compat.modules import HelperCode, task_file
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 
 
@@ -29,9 +31,33 @@ def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Pla
     if module is not None:
         public = [each for each in vars(module) if not each.startswith("_")]
         raise _problem(where, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
-    near = nearest(module_name, helper.module_names(folder), count=1)
+    raise _no_module(path, module_name, folder, helper, where)
+
+
+def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place) -> Any | None:
+    """The same without running anything: an object that assay supplies, or None for what lies in somebody's module."""
+    module_name, _, name = path.rpartition(".")
+    here = Path(folder) if folder is not None else Path.cwd()
+    for each in (module_name, path):
+        files = [Path(top, *each.split(".")).with_suffix(".py") for top in (here, Path.cwd())]
+        if any(file.is_file() for file in files) or (each.startswith("tasks.") and task_file(each, here)):
+            return None
+    supplied = helper.supplied(module_name)
+    if supplied is not None:
+        if not hasattr(supplied, name):
+            public = [each for each in vars(supplied) if not each.startswith("_")]
+            raise _problem(place, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
+        return getattr(supplied, name)
+    root = module_name.partition(".")[0]
+    if not root.isidentifier() or (root not in ("sygra", "tasks") and find_spec(root) is not None):
+        return None
+    raise _no_module(path, module_name, folder, helper, place)
+
+
+def _no_module(path: str, module: str, folder: str | None, helper: HelperCode, place: Place) -> ConfigError:
+    near = nearest(module, helper.module_names(folder), count=1)
     fix = f"did you mean {near[0]!r}?" if near else "write the module beside the graph file, or install its package"
-    raise _problem(where, f"{path}: there is no module {module_name!r}", fix)
+    return _problem(place, f"{path}: there is no module {module!r}", fix)
 
 
 def _problem(place: Place, what: str, fix: str) -> ConfigError:

@@ -23,7 +23,7 @@ from assay.compat.names import provided_modules
 from assay.compat.registered import Registered
 from assay.compat.sygra_names import TASK_UTILITIES
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, installing
 from assay.records import Function
 from assay.tasks.settings import Helpers
 
@@ -167,6 +167,10 @@ class HelperCode:
                 raise
             return self.load(Path(spec.origin))  # written for SyGra: with our import, it finds its names
 
+    def supplied(self, name: str) -> ModuleType | None:
+        """A module that assay supplies under a dotted name, or None; nothing is run."""
+        return self._provided.get(name)
+
     def module_names(self, folder: str | None) -> list[str]:
         """The modules that a dotted name may mean without anything installed."""
         beside = [path.stem for path in Path(folder).glob("*.py")] if folder is not None else []
@@ -256,6 +260,6 @@ def _wants_real_datasets() -> bool:
         fix = "write ASSAY_DATASETS=real, or leave it out for the one assay brings along"
         raise ConfigError([Problem(Place("ASSAY_DATASETS"), f"cannot be {written!r}", fix)])
     if written and not _is_installed("datasets"):
-        fix = "pip install 'assay[hub]', or leave ASSAY_DATASETS out"
+        fix = f"{installing('hub')}, or leave ASSAY_DATASETS out"
         raise ConfigError([Problem(Place("ASSAY_DATASETS"), "is real, and `datasets` is not installed", fix)])
     return bool(written)

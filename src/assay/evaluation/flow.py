@@ -20,6 +20,7 @@ from assay.evaluation.conduct import fewer_collections, run_async
 from assay.evaluation.graphs import graph_settings, label_of, nobody, read_inner
 from assay.evaluation.models import (
     UNDER_TEST,
+    check_batch_size,
     check_scorers,
     labels,
     model_under_test,
@@ -31,6 +32,7 @@ from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.outcome import outcome
 from assay.evaluation.record import config_section, facts, helper_digests, remembered, run_section, spec, task_facts
 from assay.evaluation.scoring import memories, processes
+from assay.models.load import check_generation
 from assay.models.protocol import AnyModel, Remote
 from assay.runs.cache import Cache, Cached
 from assay.runs.folder import RunFolder, Writer, open_run
@@ -125,6 +127,9 @@ class Run:
 
     def prepare(self) -> None:
         """Everything that can fail, before the model is loaded."""
+        if self.model is None:
+            check_batch_size(self.config)
+            check_generation(self.config.model, parse_arguments(self.config.gen_kwargs, "gen_kwargs"))
         if self.model is not None and isinstance(self.config.apply_chat_template, str):
             use_template(self.model, self.config.apply_chat_template)
         self.loaded = self.manager.load(self.config.tasks)  # type: ignore[arg-type]  # checked there

@@ -1,5 +1,6 @@
 """The models of a run: the one under test, and those that have a role beside it."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -31,6 +32,15 @@ def model_under_test(config: RunConfig) -> AnyModel:
     if isinstance(config.apply_chat_template, str):
         use_template(model, config.apply_chat_template)
     return model
+
+
+def check_batch_size(config: RunConfig) -> None:
+    """Refuse a number of requests at once that is none."""
+    arguments = parse_arguments(config.model_args, "model_args")
+    for place, size in (("batch_size", config.batch_size), ("model_args.batch_size", arguments.get("batch_size"))):
+        is_number = isinstance(size, int) and not isinstance(size, bool) and size > 0
+        if size is not None and not is_number and not re.fullmatch(r"auto(:\d+)?", str(size)):
+            raise ConfigError([Problem(Place(place), f"cannot be {size!r}", "write a number from 1 on, or auto")])
 
 
 def use_template(model: AnyModel, name: str) -> None:

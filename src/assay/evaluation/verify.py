@@ -198,6 +198,11 @@ def _asked(recorded: Sequence[_Recorded], repeated: Sequence[_Recorded]) -> Iter
 def _remarks(config: RunConfig, models: tuple[AnyModel, AnyModel]) -> Iterator[str]:
     if models[0].identity == models[1].identity:
         yield "A and B are the same model by their identity: this shows only that it says the same twice"
+    precisions = [str(getattr(model, "precision", "")) for model in models]
+    if all(precisions):
+        yield f"A computes in {precisions[0]}, B in {precisions[1]}"
+    for half in {"float16", "bfloat16"} & set(precisions):
+        yield f"{half} is coarse: give dtype=float32 (without dtype hf takes what config.json says), or say --precision {half}"
     if config.apply_chat_template:
         yield "prompts were made with A's chat template, and B was sent the same text"
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.aggregate.board import Board
+from assay.aggregate.functions import BOUNDS
 from assay.aggregate.interval import interval
 from assay.config.arguments import parse_arguments
 from assay.config.source import digest
@@ -203,7 +204,8 @@ def _with_told(
             found |= {row: made} if made is not None else {}
         else:
             made = _as_told(told, counts.get(row, 0), task.source or task.name)
-            found[row] = made.but(is_power=row.metric.endswith("perplexity"))
+            is_power = row.metric.endswith("perplexity")
+            found[row] = made.but(is_power=is_power, bounds=BOUNDS.get("perplexity" if is_power else row.metric))
     return found
 
 
@@ -221,9 +223,10 @@ def _told_groups(runs: Sequence[Brought], tasks: Mapping[str, TaskResult]) -> li
 def _told_group(group: BroughtGroup, below: Sequence[str], tasks: Mapping[str, TaskResult]) -> GroupResult:
     rows = {}
     for row, told in group.told.items():
-        own = [tasks[name].rows[row] for name in below if name in tasks and row in tasks[name].rows]
-        made = _as_told(told, sum(each.n for each in own) or group.size, group.name)
-        rows[row] = made.but(tasks=max(len(own), 1), is_rate=bool(own) and all(each.is_rate for each in own))
+        own = _members_rows(row, [tasks[name].rows for name in below if name in tasks])
+        n = told.n if told.n is not None else _counted(told.value, own)
+        is_rate = bool(own) and n == sum(each.n for each in own) and all(each.is_rate for each in own)
+        rows[row] = _as_told(told, n, group.name).but(tasks=max(len(own), 1), is_rate=is_rate)
     return GroupResult(
         name=group.name,
         alias=group.alias or group.name,
@@ -236,6 +239,25 @@ def _told_group(group: BroughtGroup, below: Sequence[str], tasks: Mapping[str, T
         higher_is_better=group.higher_is_better,
         shares={},
     )
+
+
+def _members_rows(row: ScoreKey, tasks: Sequence[Mapping[ScoreKey, Estimate]]) -> list[Estimate]:
+    """The rows of tasks that a group's number can be of. Filters that are joined by + are those of several members; where
+    a member has more than one of them, nobody knows which was taken, and there are none."""
+    filters = {row.filter, *row.filter.split("+")}
+    found = [
+        [each for key, each in rows.items() if key.metric == row.metric and key.filter in filters] for rows in tasks
+    ]
+    return [] if any(len(own) > 1 for own in found) else [each for own in found for each in own]
+
+
+def _counted(value: float, own: Sequence[Estimate]) -> int:
+    """How many documents a number is of: all those of its members, if it is their mean, by documents or by members."""
+    n = sum(each.n for each in own)
+    if not n:
+        return 0
+    means = (sum(each.value * each.n for each in own) / n, sum(each.value for each in own) / len(own))
+    return n if any(math.isclose(value, mean, rel_tol=1e-6, abs_tol=1e-9) for mean in means) else 0
 
 
 def _below(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:

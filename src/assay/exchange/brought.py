@@ -10,10 +10,11 @@ from assay.runs.samples import Kept
 
 
 class Told(NamedTuple):
-    """A number as it was told, with its standard error where that was told, too."""
+    """A number as it was told, with its standard error and the number of its documents where those were told, too."""
 
     value: float
     stderr: float | None = None
+    n: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +68,39 @@ def told_rows(row: Mapping[str, Any]) -> dict[ScoreKey, Told]:
     """The numbers of a row of lm-eval's results: `{"acc,none": 0.5, "acc_stderr,none": 0.1}`.
 
     >>> told_rows({"alias": "a", "acc,none": 0.5, "acc_stderr,none": "N/A"})
-    {ScoreKey(metric='acc', filter='none'): Told(value=0.5, stderr=None)}
+    {ScoreKey(metric='acc', filter='none'): Told(value=0.5, stderr=None, n=None)}
     """
     found = {}
+    counts = row.get("sample_count")
+    counts = counts if isinstance(counts, Mapping) else {}
     for key, value in row.items():
         metric, comma, name = key.partition(",")
         is_error = metric.endswith("_stderr") and f"{metric.removesuffix('_stderr')},{name}" in row
         if comma and not is_error and is_number(value):
             error = row.get(f"{metric}_stderr,{name}")
-            found[ScoreKey(metric, name)] = Told(float(value), float(error) if is_number(error) else None)
+            stderr, n = float(error) if is_number(error) else None, counts.get(key)
+            found[ScoreKey(metric, name)] = Told(float(value), stderr, n if isinstance(n, int) else None)
     return found
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def bottom_up(members: Mapping[str, Sequence[str]]) -> list[str]:
+    """The groups among `members`, each after those it contains.
+
+    >>> bottom_up({"all": ["some", "task_a"], "some": ["task_b"]})
+    ['some', 'all']
+    """
+    ordered: dict[str, None] = {}
+
+    def visit(name: str, above: tuple[str, ...] = ()) -> None:
+        for member in members.get(name, ()):
+            if member in members and member not in (*ordered, *above, name):
+                visit(member, (*above, name))
+        ordered.setdefault(name)
+
+    for name in members:
+        visit(name)
+    return list(ordered)

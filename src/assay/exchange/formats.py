@@ -15,6 +15,7 @@ from assay.exchange.to_inspect import export_inspect
 from assay.exchange.to_lm_eval import export_lm_eval
 from assay.exchange.to_parquet import export_parquet
 from assay.exchange.trackers import export_mlflow, export_wandb
+from assay.exchange.unpack import unpack
 from assay.runs.folder import MANIFEST, RunError
 
 FILES = {"lm-eval": export_lm_eval, "inspect": export_inspect, "parquet": export_parquet}
@@ -46,6 +47,12 @@ def import_runs(
 
     `groups` are YAML files of groups whose members are the tasks that were brought in.
     """
+    packed = [Path(path) for path in paths if str(path).lower().endswith(".zip")]
+    if packed:
+        if len(paths) > 1 or groups:
+            fix = f"first unpack it: `assay import {packed[0]} -o FOLDER`"
+            raise ConfigError([Problem(Place(str(packed[0])), "an archive is unpacked alone", fix)])
+        return unpack(packed[0], Path(output))
     into = Into(Path(output), [Path(each) for each in groups], force, facts or {})
     try:
         return bring(brought([Path(path) for path in paths]), into)

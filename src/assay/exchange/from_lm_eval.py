@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import Place, Problem
-from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, told_rows
+from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, bottom_up, told_rows
 from assay.records import Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text
 from assay.runs.folder import RunError
 from assay.runs.logged import Logged, LoggedFile, logged_files, logged_samples, results_beside
@@ -58,11 +58,11 @@ def _task(file: LoggedFile, results: Mapping[str, Any]) -> BroughtTask:
 
 def _groups(results: Mapping[str, Any], files: Mapping[str, LoggedFile]) -> Iterator[BroughtGroup]:
     """The groups of results whose tasks are all there. Where members are not told, a group that is alone has them all."""
-    groups = results.get("groups", {})
-    tasks = [name for name in results.get("results", {}) if name not in groups]
+    groups, rows = results.get("groups", {}), results.get("results", {})
+    tasks = [name for name in rows if name not in groups]
     known = results.get("group_subtasks") or (dict.fromkeys(groups, tasks) if len(groups) == 1 else {})
-    for name, row in groups.items():
-        members = known.get(name, ())
+    for name in bottom_up(known):
+        row, members = groups.get(name) or rows.get(name, {}), known[name]
         if members and all(task in files for task in _leaves(name, known)):
             yield BroughtGroup(
                 name=name,

@@ -1,10 +1,10 @@
 """A run of our own, or a scoring of one, as something to be brought together with others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, told_rows
+from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, bottom_up, told_rows
 from assay.exchange.opened import Opened, opened
 
 
@@ -14,7 +14,10 @@ def from_run(folder: Path) -> Brought:
     return Brought(
         format="assay",
         tasks=[_task(run, name) for name in run.tasks],
-        groups=[_group(run.results, name, run.results["results"].get(name, {})) for name in _bottom_up(run.results)],
+        groups=[
+            _group(run.results, name, run.results["results"].get(name, {}))
+            for name in bottom_up(run.results.get("group_subtasks", {}))
+        ],
         facts=run.results,
         files=list(run.tasks.values()),
     )
@@ -38,22 +41,6 @@ def _task(run: Opened, name: str) -> BroughtTask:
         config=results.get("configs", {}).get(name, {}),
         multiple_targets=bool(facts.get("multiple_targets")),
     )
-
-
-def _bottom_up(results: Mapping[str, Any]) -> list[str]:
-    """The groups of results, each after those it contains."""
-    members: Mapping[str, Sequence[str]] = results.get("group_subtasks", {})
-    ordered: dict[str, None] = {}
-
-    def visit(name: str) -> None:
-        for member in members.get(name, ()):
-            if member in members and member not in ordered:
-                visit(member)
-        ordered.setdefault(name)
-
-    for name in members:
-        visit(name)
-    return list(ordered)
 
 
 def _group(results: Mapping[str, Any], name: str, row: Mapping[str, Any]) -> BroughtGroup:

@@ -8,8 +8,7 @@ from typing import Any
 
 import orjson
 
-from assay.errors import Place, Problem
-from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.folder import MANIFEST, RESULTS, RunError, no_run
 from assay.runs.redact import redacted
 from assay.runs.stored import SampleFile, sample_file
 from assay.runs.versions import NAME as SCORED
@@ -64,7 +63,7 @@ def opened(folder: str | Path) -> Opened:
     results, manifest = read_json(path / RESULTS), read_json(path / MANIFEST)
     if not results or not manifest:
         what = "the run has not come to its end" if manifest else "the folder holds no run"
-        raise RunError([Problem(Place(str(folder)), what, "name the folder that --output_path gave to `assay run`")])
+        raise RunError([no_run(path, what)])
     if "tasks" not in manifest and path.resolve().parent.name == SCORED:
         whole = read_json(path.resolve().parent.parent / MANIFEST)
         manifest = {**whole, **manifest}

@@ -45,6 +45,8 @@ def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool 
     run = opened(folder)
     name = file_name(run.folder.resolve().name)
     path = Path(output) if output is not None else Path(f"{name}{'-no_gold' if no_gold else ''}.zip")
+    if path.suffix.lower() != ".zip":
+        raise RunError([Problem(Place(str(path)), "an archive of a run is a zip file", "end its name in .zip")])
     with tempfile.TemporaryDirectory(prefix="assay-pack-") as scratch:
         golds = GoldRemoval(run, Path(scratch)) if no_gold else None
         members = [*_members(run, golds)]

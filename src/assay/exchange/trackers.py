@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, installing
 from assay.exchange.opened import Opened, read_json, without_secrets
 from assay.exchange.to_parquet import numbers
 from assay.runs.folder import MANIFEST, RESULTS
@@ -95,6 +95,4 @@ def _short(value: Any) -> str:
 
 
 def _missing(package: str) -> ConfigError:
-    return ConfigError(
-        [Problem(Place(f"--to {package}"), f"{package} is not installed", f"pip install 'assay[{package}]'")]
-    )
+    return ConfigError([Problem(Place(f"--to {package}"), f"{package} is not installed", installing(package))])

@@ -153,7 +153,9 @@ class MeanAggregator(RowAggregator):
         for member, weight in zip(members, weights, strict=True):
             above += member.estimate * weight
         made = smooth(above / whole, members, [weight / whole for weight in weights])
-        return made.but(is_rate=all(member.estimate.is_rate for member in members))
+        bounds = {member.estimate.bounds for member in members}
+        same = bounds.pop() if len(bounds) == 1 else None
+        return made.but(is_rate=all(member.estimate.is_rate for member in members), bounds=same)
 
 
 class PowerMeanAggregator(RowAggregator):

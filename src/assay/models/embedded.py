@@ -15,6 +15,7 @@ from assay.models.protocol import Answered, Can, Message
 from assay.models.tokens import cut_at_stop, encode_pair, stops_of
 from assay.models.vocabulary import Vocabulary
 from assay.models.windows import Windows
+from assay.models.writing import KNOWN
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Failed,
@@ -40,8 +41,10 @@ class Embedded:
     """A Llama of a folder in Hugging Face's layout; without a path, the bundled one."""
 
     name = "embedded"
+    precision = "float64"
     can = Can(chat=True)
     window = 2048
+    generation = KNOWN - {"top_k"}
 
     def __init__(self, path: str | None = None, over_length: Literal["error", "truncate"] = "error") -> None:
         self.cuts = over_length == "truncate"

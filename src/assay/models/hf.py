@@ -11,7 +11,7 @@ from assay.models.protocol import Answered, Can
 from assay.models.threads import of_torch
 from assay.models.tokens import stops_of
 from assay.models.windows import Pair, Windows
-from assay.models.writing import Writing
+from assay.models.writing import KNOWN, Writing
 from assay.records import Generate, Loglikelihood, Request, Response, Rolling, Usage
 
 CHUNKS = (256, 2048)
@@ -24,6 +24,7 @@ class HF(Spoken):
     name = "hf"
     window = 16_384
     idle, refused = IDLE, REFUSED
+    generation = KNOWN
 
     def __init__(  # noqa: PLR0913  # what lm-eval's has
         self, pretrained: str, *, tokenizer: str | None = None, revision: str | None = None, subfolder: str = "",
@@ -71,6 +72,11 @@ class HF(Spoken):
         told = "".join(f" {key}={value}" for key, value in self._told.items() if value is not None)
         cut = " of cut prompts" if self.cuts else ""
         return f"hf {self._loaded.model.dtype}{told}{cut} {self._loaded.identity}"
+
+    @property
+    def precision(self) -> str:
+        """What it computes in."""
+        return str(self._loaded.model.dtype).removeprefix("torch.")
 
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         """The likelihoods, then the texts, each as it comes."""

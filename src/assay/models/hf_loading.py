@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, installing
 from assay.models.threads import fitting
 from assay.models.weights import identity_of_folder
 
@@ -120,7 +120,9 @@ def libraries(name: str = "hf") -> tuple[Any, Any]:
         import transformers
     except ModuleNotFoundError as error:
         what = f"model {name!r} needs {error.name}, which is not installed"
-        raise ConfigError([Problem(Place("model"), what, "pip install 'assay[hf]'")]) from None
+        raise ConfigError([Problem(Place("model"), what, installing("hf"))]) from None
+    bars: Any = transformers.utils.logging
+    bars.disable_progress_bar()  # a run has a line of its own for how far it is
     return torch, transformers
 
 
@@ -128,6 +130,13 @@ def _found(kind: Any, name: str, given: dict[str, Any]) -> Any:
     """What transformers makes of a name; its own words where it cannot."""
     from safetensors import SafetensorError
 
+    is_path = name.startswith(("/", "./", "../", "~")) or name.count("/") > 1
+    if is_path and not Path(name).expanduser().exists():
+        what, fix = (
+            f"there is no folder {name!r}",
+            "name one with config.json and weights, or a model of the hub: owner/name",
+        )
+        raise ConfigError([Problem(Place("model_args.pretrained"), what, fix)])
     try:
         return kind.from_pretrained(str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name, **given)
     except (OSError, ValueError, ImportError, KeyError, RuntimeError, SafetensorError) as error:

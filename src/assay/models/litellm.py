@@ -4,7 +4,7 @@ import logging
 import os
 from typing import Any
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, installing
 from assay.models.http import HIDDEN, Refused
 from assay.models.reasoning import Draft
 from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
@@ -29,7 +29,7 @@ class LiteLLM(Served):
         try:
             import litellm
         except ModuleNotFoundError:
-            what, fix = "litellm is not installed", "pip install 'assay[litellm]'"
+            what, fix = "litellm is not installed", installing("litellm")
             raise ConfigError([Problem(Place("model"), what, fix)]) from None
         litellm.suppress_debug_info = True
         litellm.drop_params = True  # what a provider does not know is left out by the library that knows it

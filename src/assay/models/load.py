@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from assay.config.arguments import parse_arguments
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.models.protocol import AnyModel
+from assay.models.writing import KNOWN
 
 COMPLETIONS, CHAT = "assay.models.openai:OpenAI", "assay.models.openai:OpenAIChat"
 TRANSFORMERS = "assay.models.hf:HF"
@@ -107,7 +108,11 @@ def _refuse_wrong(name: str, given: Mapping[str, Any], known: Mapping[str, Any])
         if key not in known
     ]
     wrong += [
-        Problem(Place("model_args"), f"model {name!r} needs the argument {key!r}", f"add {key}=… to --model_args")
+        Problem(
+            Place("model_args"),
+            f"model {name!r} needs the argument {key!r}",
+            f"add it: {name},{key}=…, or --model_args {key}=…",
+        )
         for key, default in known.items()
         if default is inspect.Parameter.empty and key not in given
     ]
@@ -129,6 +134,32 @@ def _mistyped(key: str, value: Any, hint: Any) -> Problem | None:
     if plain and not options and value is not None and not fits and not (float in plain and isinstance(value, int)):
         return Problem(place, f"must be {' or '.join(part.__name__ for part in plain)}, not {value!r}", "correct it")
     return None
+
+
+ELSEWHERE = frozenset((
+    "stop", "stop_token_ids", "seed", "min_p", "min_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty",
+    "length_penalty", "logit_bias", "response_format", "reasoning_effort", "ignore_eos", "chat_template_kwargs", "tools",
+    "tool_choice", "thinking", "num_beams", "typical_p",
+))  # fmt: skip
+"""Parameters of a generation that servers know, beside those that all models do."""
+
+
+def check_generation(name: str, params: Mapping[str, object]) -> None:
+    """Refuse a parameter of generation that a model would not know. A server may know any: what looks like a slip is told."""
+    if not params:
+        return
+    known: frozenset[str] | None = getattr(backend(name), "generation", None)
+    unknown = [key for key in params if key not in (KNOWN | ELSEWHERE if known is None else known)]
+    if known is None:
+        for key in unknown:
+            for near in nearest(key, KNOWN | ELSEWHERE, 1, floor=0.8):
+                logging.getLogger("assay").warning("gen_kwargs: %r is passed on as it is; did you mean %r?", key, near)
+        return
+    if unknown:
+        what = "model {!r} knows no parameter {!r} of a generation"
+        raise ConfigError(
+            [Problem(Place("gen_kwargs"), what.format(name, key), did_you_mean(key, known)) for key in unknown]
+        )
 
 
 def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, installing
 from assay.models.protocol import Answered, Can, Message
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Usage
 
@@ -113,7 +113,7 @@ def _libraries() -> tuple[Any, Any]:
         import transformers
     except ModuleNotFoundError as error:
         what = f"model 'reward-hf' needs {error.name}, which is not installed"
-        raise ConfigError([Problem(Place("model"), what, "pip install 'assay[hf]'")]) from None
+        raise ConfigError([Problem(Place("model"), what, installing("hf"))]) from None
     return torch, transformers
 
 

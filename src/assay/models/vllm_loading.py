@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, installing
 
 
 class Library(NamedTuple):
@@ -21,7 +21,7 @@ def library() -> Library:
     try:
         from vllm import LLM, SamplingParams
     except ModuleNotFoundError:
-        what, fix = "vllm is not installed", "pip install 'assay[vllm]', or ask its server: --model openai"
+        what, fix = "vllm is not installed", f"{installing('vllm')}, or ask its server: --model openai"
         raise ConfigError([Problem(Place("model"), what, fix)]) from None
     errors: tuple[type[Exception], ...] = (TypeError, ValueError)
     with suppress(ImportError):  # older ones raise ValueError

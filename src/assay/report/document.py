@@ -15,6 +15,7 @@ from assay.report.flips import answer, target
 from assay.report.plots import Interval
 from assay.report.reading import RUNNING, UNREADABLE, Line, Number, RunReading
 from assay.report.slices import Values, sliced
+from assay.runs.folder import no_run
 from assay.runs.stored import Row
 
 
@@ -92,6 +93,8 @@ def document(folders: Sequence[str | Path], wanted: Wanted | None = None) -> Doc
 
 def _read(folder: Path) -> RunReading:
     reading = RunReading(folder)
+    if folder.is_file():
+        raise ConfigError([no_run(folder)])
     if reading.status in (UNREADABLE, RUNNING) or not reading.results:
         what = "the run is still going on" if reading.status == RUNNING else "the folder holds no run that has ended"
         fix = (

@@ -205,7 +205,11 @@ class RunReading:
                 _number(row.get(f"{metric}_stderr,{filter_name}")),
                 _number(interval[0]),
                 _number(interval[1]),
-                int(told.get("n") or _mapping(row.get("sample_count")).get(key) or row.get("sample_len") or 0),
+                int(
+                    told["n"]
+                    if "n" in told
+                    else _mapping(row.get("sample_count")).get(key) or row.get("sample_len") or 0
+                ),
                 better.get(metric),
                 str(told.get("reason", "")),
                 row[key] if isinstance(row[key], Mapping) else None,

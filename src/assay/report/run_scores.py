@@ -15,7 +15,7 @@ import orjson
 from assay.aggregate.board import cluster_number
 from assay.errors import Place, Problem
 from assay.records import ScoreKey
-from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.folder import MANIFEST, RESULTS, RunError, no_run
 from assay.runs.redact import redacted
 from assay.runs.stored import SampleFile, sample_file
 
@@ -36,8 +36,7 @@ class RunScores:
     def of(cls, folder: Path) -> "RunScores":
         manifest = _read(folder / MANIFEST)
         if not manifest:
-            fix = "name the folder that --output_path gave to `assay run`, or a scoring in it: RUN/scored/001"
-            raise RunError([Problem(Place(str(folder)), "the folder holds no run", fix)])
+            raise RunError([no_run(folder)])
         known = manifest.get("format")
         if not isinstance(known, int) or known > FORMAT:
             what = f"the run is of another version of assay (format {known!r}, and {FORMAT} is known here)"

@@ -115,7 +115,7 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
         better = results["higher_is_better"].get(name, {}).get(metric)
         arrow = {True: "↑", False: "↓"}.get(better, "")
         stderr = row.get(f"{metric}_stderr,{filter_name}", "N/A")
-        count = row.get("sample_count", {}).get(key, row.get("sample_len", ""))
+        count = row["sample_count"].get(key, "") if "sample_count" in row else row.get("sample_len", "")
         yield (
             alias,
             version,

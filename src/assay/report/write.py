@@ -30,6 +30,9 @@ def write_report(
 
 
 def named(path: Path) -> str:
-    """The format that the name of a file says."""
+    """The format that the name of a file says: a page where it says none."""
     ending = path.suffix.lower().removeprefix(".")
-    return ending if ending in FORMATS else "html"
+    if ending and ending not in FORMATS:
+        what, fix = f"a report is never a .{ending}", f"end its name in .{', .'.join(FORMATS)}, or say --format"
+        raise ConfigError([Problem(Place(str(path)), what, fix)])
+    return ending or "html"

@@ -32,6 +32,13 @@ class RunError(AssayError):
     """A run's folder cannot be used as asked."""
 
 
+def no_run(path: Path, what: str = "the folder holds no run") -> Problem:
+    """What is to be said of a path where a run was looked for: an archive must be unpacked first."""
+    if path.suffix.lower() == ".zip" and path.is_file():
+        return Problem(Place(str(path)), "this is an archive", f"unpack it: `assay import {path} -o FOLDER`")
+    return Problem(Place(str(path)), what, "name the folder that --output_path gave to `assay run`")
+
+
 @dataclass
 class RunFolder:
     """A run on disk. `spec` is all that results depend on: a folder holds one."""

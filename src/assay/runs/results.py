@@ -104,7 +104,7 @@ def _group_row(group: GroupResult) -> dict[str, Any]:
     row: dict[str, Any] = {"alias": group.alias, "name": group.name}
     if group.rows is None:
         return row
-    counts = {f"{row.metric},{row.filter}": estimate.n for row, estimate in group.rows.items()}
+    counts = {f"{row.metric},{row.filter}": estimate.n for row, estimate in group.rows.items() if estimate.n}
     return {**row, "sample_len": group.size, **_written(group.rows), **({"sample_count": counts} if counts else {})}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from assay.config.task import TaskConfig
+from assay.errors import installing
 from assay.samples.rows import DataError, Row, Rows
 
 READERS = ("json", "csv", "parquet", "text")
@@ -187,7 +188,7 @@ def _load_from_hub(
     try:
         import datasets
     except ImportError:
-        fix = f"pip install 'assay[hub]', or put its splits under --data_dir as {wanted}/<split>.jsonl"
+        fix = f"{installing('hub')}, or put its splits under --data_dir as {wanted}/<split>.jsonl"
         raise DataError(f"{wanted} is on the Hugging Face hub{looked}: {fix}") from None
     try:
         found: Mapping[str, Split] = datasets.load_dataset(path, name, **options)

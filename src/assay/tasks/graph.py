@@ -1,5 +1,6 @@
 """A task that is a graph: records go through it, and what their unit metrics say are its scores."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,7 @@ from assay.tasks.prepare import check_clusters
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
+UNMEASURED = "no metric: nothing is measured; add a UnitMetrics node or a post-processor"
 ReadGraph = Callable[[str, Place], GraphFile]
 """Finds the graph of another file by its name."""
 
@@ -46,12 +48,13 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     except ConfigError as error:
         problems += error.problems
     fields = unit_fields(file, helpers, folder, problems)
+    problems += sources.missing_files(file, folder)
     if problems:  # what its source says is looked at all the same
         sources.transforms(file, folder, problems)
         raise ConfigError(problems)
     rows, name = sources.records(file, folder)
-    problems += [*undeclared(file, columns_of(rows)), *_lacking_sides(file, columns_of(rows))]
-    problems += aggregator_problems(file, processors or (), _written(file, columns_of(rows)), settings)
+    problems += [*undeclared(file, columns_of(rows)), *lacking_sides(file, columns_of(rows))]
+    problems += aggregator_problems(file, processors or (), columns_written(file, columns_of(rows)), settings)
     if problems or graph is None or processors is None:
         raise ConfigError(problems)
     made = GraphTask(
@@ -64,20 +67,22 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         graph=graph,
         graph_models=models,
     )
+    if not made.scored and not processors and not settings.predict_only:
+        logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
     check_clusters(task, rows)
     if not made.size:
         raise DataError("there are no records")
     return made
 
 
-def _written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
+def columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
     """The columns that records will have; None where code decides."""
     if file.config.output_config.generator is not None or (not file.outputs and has_hidden_keys(file)):
         return None
     return set(file.outputs) or {*columns, *produced(file)}
 
 
-def _lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
+def lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
     """Unit metrics that compare what is never there."""
     known = {*columns, *produced(file)}
     for name, node in file.nodes.items():

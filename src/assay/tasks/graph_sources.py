@@ -1,6 +1,7 @@
 """Where the records of a graph come from, and the values that its samplers take in turn."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,8 +9,9 @@ from assay.config.graph import SampledColumn, SourceConfig
 from assay.config.graph_reading import GraphFile
 from assay.config.source import digest
 from assay.errors import ConfigError, Problem
-from assay.samples.data import Split
+from assay.samples.data import Split, find_files
 from assay.samples.graph_rows import Transform, column_values, graph_rows
+from assay.samples.rows import DataError
 from assay.samples.transforms import DataTransform
 from assay.tasks.settings import Helpers, Settings
 
@@ -32,6 +34,18 @@ class GraphSources:
         wanted = int(limit) + start if limit is not None and limit >= 1 else None
         config, data_dir = file.config.data_config, self.settings.data_dir
         return graph_rows(config, transforms, folder=folder, data_dir=data_dir, wanted=wanted)
+
+    def missing_files(self, file: GraphFile, folder: str | None) -> Iterator[Problem]:
+        """Data files that the sources name, and that are not there."""
+        written: Any = file.fields.get("data_config", {})
+        several = isinstance(written.get("source"), list)
+        for number, source in enumerate(file.config.data_config.source or ()):
+            if source.type == "disk" and source.file_path:
+                try:
+                    find_files(os.path.expanduser(source.file_path), folder, self.settings.data_dir)  # noqa: PTH111  # maybe a pattern
+                except DataError as error:
+                    place = file.place("data_config", "source", *([number] if several else []), "file_path")
+                    yield Problem(place, str(error), "put the file there, or correct its name")
 
     def column(
         self, file: GraphFile, wanted: SampledColumn, at: tuple[str | int, ...], folder: str | None

@@ -121,6 +121,8 @@ def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     number = config.num_fewshot
     if settings.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
         number = settings.num_fewshot
+    if config.output_type == ROLLING and not settings.like_lm_eval:  # a whole text has no examples before it
+        number = 0
     repeats = settings.repeats if settings.repeats is not None and config.output_type == GENERATE else config.repeats
     params = config.generation_kwargs
     if config.output_type == GENERATE:

@@ -22,6 +22,7 @@ from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
 from assay.samples.templates import is_template, template
 from assay.scorers.scorer import Scorer
+from assay.tasks.graph_checks import SeeDotted, check_graph
 from assay.tasks.manager import TaskManager
 from assay.tasks.resolve import resolved
 from assay.tasks.scoring import scoring
@@ -34,16 +35,23 @@ FORMAT_TEXTS = ("instruction", "question_prefix", "answer_instruction", "answer_
 FindMetric = Callable[[str], Callable[..., Any] | None]
 
 
-def validate(manager: TaskManager, specs: object = None, find_metric: FindMetric = lambda name: None) -> list[Problem]:  # noqa: ARG005
+def validate(
+    manager: TaskManager,
+    specs: object = None,
+    find_metric: FindMetric = lambda name: None,  # noqa: ARG005
+    see: SeeDotted = lambda name, folder, place: None,  # noqa: ARG005
+) -> list[Problem]:
     """What is wrong with the tasks asked for, or with all there are; serious problems and mere notes, by place.
 
-    `find_metric` knows metrics by name that are not in our own table.
+    `find_metric` knows metrics by name that are not in our own table, `see` what graphs name and assay supplies.
     """
     catalog = manager.catalog
     wanted: object = [*catalog.index.named.values()] if specs is None else specs
     found, problems = manager.attempt(wanted, thorough=True)
     for task in found["tasks"].values():
         problems += check_task(task, manager.formats, find_metric)
+        if task.graph is not None:
+            problems += check_graph(task, Helpers(_unloaded, list, find_metric, dict), see)
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [
@@ -55,7 +63,7 @@ def validate(manager: TaskManager, specs: object = None, find_metric: FindMetric
 def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: FindMetric) -> Iterator[Problem]:
     """What a task shows without being run."""
     if task.graph is not None:
-        return  # its nodes and edges were looked at when it was read
+        return  # its nodes and edges were looked at when it was read, the rest is for `check_graph`
     functions = list(functions_in(dict(task.fields)))
     broken = [problem for problem in map(check_function, functions) if problem is not None]
     yield from broken
@@ -145,15 +153,16 @@ class _Unloaded(Scorer):
         return self
 
 
+def _unloaded(function: Function) -> type[_Unloaded]:
+    return type(function.name, (_Unloaded,), {})
+
+
 def _check_scoring(task: Task, functions: list[Function], find_metric: FindMetric) -> Iterator[Problem]:
     """The names and parameters of filters, metrics and aggregations."""
 
-    def unloaded(function: Function) -> type[_Unloaded]:
-        return type(function.name, (_Unloaded,), {})
-
     registered = {name: _Unloaded for function in functions for name in _registered_filters(str(module_file(function)))}
-    helpers = Helpers(unloaded, list, find_metric, lambda: registered)
-    config = resolved(replace(task.config, derived={}), unloaded)
+    helpers = Helpers(_unloaded, list, find_metric, lambda: registered)
+    config = resolved(replace(task.config, derived={}), _unloaded)
     try:
         scoring(task, config, Settings(), helpers)
     except ConfigError as error:

@@ -1,0 +1,68 @@
+"""An archive of a run, unpacked into a folder: only what `pack` puts there, and only if it is as it was packed."""
+
+import re
+import shutil
+import tempfile
+import zipfile
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from assay.errors import Place, Problem
+from assay.exchange.opened import opened, read_json
+from assay.exchange.pack import NOTE
+from assay.runs.folder import MANIFEST, RESULTS, RunError
+
+MEMBER = re.compile(
+    rf"(scored/\d+/)?({RESULTS}|{MANIFEST}|samples/[^/\\]+\.parquet)|{NOTE}".replace(".json", r"\.json")
+)
+"""What a member is called, below the one folder of the archive: no name leads out of it."""
+
+
+def unpack(archive: Path, target: Path) -> dict[str, Any]:
+    """Unpack an archive of `assay pack` into a new folder; what comes back is the content of its results.json."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RunError([Problem(Place(str(target)), "the folder holds something already", "choose a new folder")])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=".part-", dir=target.parent))
+    try:
+        with zipfile.ZipFile(archive) as file:
+            _extract(file, archive, part)
+        _check(part, archive)
+        part.chmod(0o755)
+        if target.exists():
+            target.rmdir()
+        part.rename(target)
+    except (OSError, zipfile.BadZipFile) as error:
+        what = f"cannot be unpacked: {getattr(error, 'strerror', None) or error}"
+        raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")]) from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return dict(opened(target).results)
+
+
+def _extract(file: zipfile.ZipFile, archive: Path, part: Path) -> None:
+    for about in file.infolist():
+        inner = "/".join(PurePosixPath(about.filename).parts[1:])
+        if not MEMBER.fullmatch(inner):
+            what = f"holds {about.filename!r:.80}, which is no part of a packed run"
+            raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
+        path = part / inner
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with file.open(about) as source, path.open("xb") as out:
+            shutil.copyfileobj(source, out)
+
+
+def _check(part: Path, archive: Path) -> None:
+    """Refuse what is not as it was packed."""
+    told = read_json(part / NOTE).get("files") or {}
+    there = {path.relative_to(part).as_posix(): path for path in part.rglob("*") if path.is_file()}
+    wrong = sorted({*told, *there} - {NOTE} - {name for name, path in there.items() if told.get(name) == _hash(path)})
+    if wrong or not told:
+        what = f"is not as it was packed: {', '.join(wrong[:3]) or 'it has no ' + NOTE}"
+        raise RunError([Problem(Place(str(archive)), what, "get it again from where it was packed")])
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return sha256(file.read()).hexdigest()

@@ -1,0 +1,80 @@
+"""What can be known to be wrong with a graph without running anybody's code, asking a model or a network."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from assay.config.graph_keys import undeclared
+from assay.errors import ConfigError, Place, Problem
+from assay.samples.data import columns_of
+from assay.samples.rows import DataError
+from assay.tasks.graph import UNMEASURED, columns_written, lacking_sides
+from assay.tasks.graph_files import Processor, make_processors
+from assay.tasks.graph_scores import aggregator_problems, scored_columns, unit_fields
+from assay.tasks.graph_sources import GraphSources
+from assay.tasks.settings import Helpers, Settings
+from assay.tasks.task import Task
+
+SeeDotted = Callable[[str, str | None, Place], Any]
+"""What a dotted name means, where that can be seen without running a module; else None."""
+
+
+class _Unseen:
+    """Stands for somebody's class, of which nothing is known: it may be and take anything."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def apply(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    process = transform = apply
+
+
+def check_graph(task: Task, helpers: Helpers, see: SeeDotted) -> list[Problem]:
+    """The problems that a run would refuse the graph for, all that show."""
+    file = task.graph
+    assert file is not None
+    folder = file.fields.origin("graph_config").folder
+    looked = replace(helpers, dotted=lambda name, folder, place: see(name, folder, place) or _Unseen)
+    sources = GraphSources(Settings(), looked)
+    problems: list[Problem] = []
+    processors: list[Processor] = []
+    try:
+        processors = make_processors(file, looked, folder)
+    except ConfigError as error:
+        problems += error.problems
+    fields = unit_fields(file, looked, folder, problems)
+    if not problems and not scored_columns(file, fields, processors) and not processors:
+        what, _, fix = UNMEASURED.partition("; ")
+        problems.append(Problem(file.place("graph_config"), what, fix, serious=False))
+    missing = list(sources.missing_files(file, folder))
+    columns = () if missing else _columns(task, sources, folder, see, problems)
+    problems += missing
+    if columns:
+        problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
+        problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
+    return problems
+
+
+def _columns(
+    task: Task, sources: GraphSources, folder: str | None, see: SeeDotted, problems: list[Problem]
+) -> tuple[str, ...]:
+    """The columns of the records; none where they come over a network, or code of somebody's would have to be run."""
+    file = task.graph
+    assert file is not None
+    wrong: list[Problem] = []
+    sources.transforms(file, folder, wrong)
+    problems += wrong
+    place = file.place("data_config")
+    own = file.config.data_config.source or ()
+    changes = [each.transform for source in own for each in source.transformations]
+    if wrong or not own or any(source.type != "disk" for source in own):
+        return ()
+    if any(see(name, folder, place) is None for name in changes):
+        return ()
+    try:
+        return tuple(columns_of(sources.records(file, folder)[0]))
+    except DataError as error:
+        problems.append(Problem(place, str(error), "correct the records, or what is said of them"))
+        return ()

@@ -1,0 +1,367 @@
+"""What somebody stumbles over who tries everything for the first time."""
+
+import json
+import math
+import re
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import run_world
+from assay import simple_evaluate
+from assay.aggregate.estimate import estimate, with_draws
+from assay.aggregate.functions import AGGREGATIONS
+from assay.aggregate.interval import interval
+from assay.cli import COMMANDS
+from assay.cli.plan import _cells
+from assay.config.run import RunConfig
+from assay.errors import AssayError, ConfigError, installing
+from assay.evaluation.verify import _remarks
+from assay.exchange.formats import export, import_runs
+from assay.exchange.pack import pack
+from assay.exchange.unpack import unpack
+from assay.models import Scripted
+from assay.models.embedded import BUNDLED, Embedded
+from assay.models.load import check_generation, load_model
+from assay.records import Estimate
+from assay.report.planning import Planned, Spread
+from conftest import Write
+from graph_world import QUESTION_ANSWERING, RECORDS, write_graph
+from run_world import ACC, COLOURS, FILES, Asked
+
+RunAssay = Callable[..., "CompletedProcess[str]"]
+
+TREE = {
+    **FILES,
+    "tints.yaml": FILES["colours.yaml"].replace("task: colours", "task: tints"),
+    "plain.yaml": "group: plain\ntask: [colours]\n",
+    "all.yaml": """
+        group: all
+        task: [plain, tints]
+        aggregate_metric_list: [{metric: acc}]
+    """,
+}
+
+
+@pytest.mark.parametrize("counts_are_told", [True, False])
+def test_a_group_that_is_exported_and_imported_is_of_as_many_documents(
+    counts_are_told: bool, write: Write, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(Asked(), write(TREE), output, tasks=["all"])
+    [results, *_] = export(output, "lm-eval", tmp_path / "files")
+    told = json.loads(Path(results).read_text())
+    if not counts_are_told:
+        del told["groups"]["all"]["sample_count"]
+    Path(results).write_text(json.dumps(told))
+    found = import_runs([tmp_path / "files"], tmp_path / "back")
+    row = found["assay"]["groups"]["all"]["rows"]["acc,none"]
+    assert (row["value"], row["n"]) == (ACC, 2 * len(COLOURS))
+    assert row["interval"] == pytest.approx(
+        run_world.results(output)["assay"]["groups"]["all"]["rows"]["acc,none"]["interval"]
+    )
+    assert found["group_subtasks"]["plain"] == ["colours"]
+
+
+def test_a_told_number_that_is_no_mean_of_its_members_is_of_no_known_number_of_documents(
+    write: Write, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(Asked(), write(TREE), output, tasks=["all"])
+    [results, *_] = export(output, "lm-eval", tmp_path / "files")
+    told = json.loads(Path(results).read_text())
+    told["groups"]["all"] = {"alias": "all", "acc,none": 0.9, "acc_stderr,none": 0.1}
+    Path(results).write_text(json.dumps(told))
+    found = import_runs([tmp_path / "files"], tmp_path / "back")
+    row = found["assay"]["groups"]["all"]["rows"]["acc,none"]
+    assert (row["value"], row["stderr"], row["n"], row["interval"]) == (0.9, 0.1, 0, None)
+
+
+def test_a_slip_in_a_parameter_of_generation_is_refused_before_anything_is_loaded(run_assay: RunAssay) -> None:
+    for model in ("embedded", "hf"):
+        ended = run_assay("run", "--model", model, "--tasks", "first_steps_sums", "--gen_kwargs", "temprature=0")
+        assert ended.returncode == 2
+        assert "did you mean 'temperature'?" in ended.stderr
+    with pytest.raises(ConfigError, match="no parameter 'top_k'"):
+        check_generation("embedded", {"top_k": 5})  # it would have no effect there
+
+
+def test_a_server_may_know_any_parameter_and_a_likely_slip_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    check_generation("openai-chat", {"temprature": 0, "some_other_thing": 1, "seed": 3})
+    assert [record.getMessage() for record in caplog.records] == [
+        "gen_kwargs: 'temprature' is passed on as it is; did you mean 'temperature'?"
+    ]
+
+
+def drawn(aggregation: str, values: Sequence[Any]) -> Estimate:
+    known = AGGREGATIONS[aggregation]
+    made = estimate(known, values, bootstrap_iters=100, like_lm_eval=False)
+    return with_draws(made, known, values, range(len(values)), "here")
+
+
+@given(st.lists(st.floats(-30, 0), min_size=2, max_size=8))
+def test_an_interval_of_a_perplexity_never_falls_below_1(logs: list[float]) -> None:
+    made = drawn("perplexity", logs)
+    ends = interval(made)
+    assert ends is None or 1 <= ends[0] <= made <= ends[1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.floats(0, 1)), min_size=2, max_size=6))
+def test_an_interval_of_a_brier_score_lies_between_0_and_2(pairs: list[tuple[int, float]]) -> None:
+    ends = interval(drawn("brier_score", [(gold, (p, 1 - p)) for gold, p in pairs]))
+    assert ends is None or 0 <= ends[0] <= ends[1] <= 2
+
+
+def test_only_the_end_that_is_impossible_is_moved() -> None:
+    made = drawn("perplexity", [0.0, 0.0, -3.0])  # e¹, standard error of the power 1, Student's 4.303 with two degrees
+    assert interval(made) == pytest.approx((1.0, math.exp(1 + 4.303)), rel=1e-3)
+
+
+def test_a_rolling_task_has_no_examples_whatever_the_run_says(write: Write, output: Path) -> None:
+    folder = write({
+        "texts.yaml": """
+            task: texts
+            dataset_path: json
+            dataset_kwargs: {data_files: {test: texts.jsonl}}
+            test_split: test
+            fewshot_split: test
+            output_type: loglikelihood_rolling
+            doc_to_text: ""
+            doc_to_target: "{{text}}"
+            metric_list: [{metric: word_perplexity}]
+        """,
+        "texts.jsonl": '{"text": "one two"}\n{"text": "three"}\n',
+    })  # fmt: skip
+    model = Scripted(loglikelihood_rolling=lambda text: -float(len(text)))
+    found = simple_evaluate(model, tasks=["texts"], include_path=str(folder), include_defaults=False, num_fewshot=1)
+    assert found["n-shot"] == {"texts": 0}
+
+
+def test_a_difference_without_a_unit_is_not_taken_for_a_hundred_points(run_assay: RunAssay) -> None:
+    ended = run_assay("plan", "first_steps_sums", "--mde", "1")
+    assert ended.returncode == 2
+    assert "write 1pp, or 0.01" in ended.stderr
+    good = run_assay("plan", "first_steps_sums", "--mde", "1pp")
+    assert good.returncode == 0
+    assert "none would do: what differs from document to document" in good.stdout
+
+
+def test_a_perplexity_is_planned_for_in_its_own_unit() -> None:
+    planned = Planned("texts", "word_perplexity", 60, 10, 0.0047, 1, Spread(0.1))
+    assert _cells(planned)[5] == "0.0047"
+    assert _cells(replace(planned, metric="acc"))[5] == "0.47pp"
+
+
+def test_a_file_is_what_its_ending_says_or_is_not_written(
+    run_assay: RunAssay, tasks: Path, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(Asked(), tasks, output)
+    for command, name, fix in (("pack", "x.tar.gz", ".zip"), ("report", "x.pdf", ".html, .md, .json, .csv")):
+        ended = run_assay(command, output, "-o", tmp_path / name)
+        assert (ended.returncode, (tmp_path / name).exists()) == (2, False)
+        assert fix in ended.stderr
+
+
+def test_a_packed_run_is_unpacked_by_import(run_assay: RunAssay, tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    packed = run_assay("pack", output, "-o", tmp_path / "x.zip")
+    assert "then assay view FOLDER" in packed.stdout
+    brought = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
+    assert brought.returncode == 0
+    assert run_world.results(tmp_path / "there")["results"] == run_world.results(output)["results"]
+    assert run_world.samples(tmp_path / "there", "sums") == run_world.samples(output, "sums")
+    again = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
+    assert (again.returncode, "choose a new folder" in again.stderr) == (2, True)
+    for command in (["view"], ["samples"], ["compare", output], ["report"]):
+        ended = run_assay(*command, tmp_path / "x.zip")
+        assert (ended.returncode, "assay import" in ended.stderr) == (2, True), command
+
+
+@pytest.mark.parametrize("name", ["x/../../out.json", "/etc/out.json", "x/samples/../../out.parquet", "x/run.py"])
+def test_an_archive_with_a_name_that_leads_elsewhere_is_refused_and_nothing_is_left(name: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
+        file.writestr(name, "{}")
+    with pytest.raises(AssayError, match="no part of a packed run"):
+        unpack(tmp_path / "x.zip", tmp_path / "there/run")
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".zip"] == []
+
+
+def test_an_archive_that_was_changed_is_refused(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    packed = pack(output, tmp_path / "x.zip").path
+    with zipfile.ZipFile(packed) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(packed, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content.replace(b"0.75", b"0.95") if name.endswith("results.json") else content)
+    with pytest.raises(AssayError, match=r"not as it was packed: results\.json"):
+        unpack(packed, tmp_path / "there")
+
+
+@pytest.mark.parametrize(("origin", "told"), [
+    (None, "pip install 'assay[view]'"),
+    ('{"url": "file:///somewhere/assay", "dir_info": {"editable": true}}', "pip install '.[view]' in the folder of assay's"),
+])  # fmt: skip
+def test_what_is_missing_is_installed_from_where_assay_came_from(
+    origin: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "assay-9.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: assay\nVersion: 9\n")
+    if origin is not None:
+        (folder / "direct_url.json").write_text(origin)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert installing("view").startswith(told)
+
+
+def test_a_comparison_of_backends_names_what_each_computes_in() -> None:
+    coarse = Scripted(generate=lambda *_: "")
+    coarse.precision = "float16"  # type: ignore[attr-defined]
+    said = list(_remarks(RunConfig(), (Embedded(), coarse)))
+    assert said[0] == "A computes in float64, B in float16"
+    assert "--precision float16" in said[1]
+
+
+def test_a_missing_argument_of_a_backend_is_asked_for_in_words_that_every_command_has() -> None:
+    with pytest.raises(ConfigError, match="add it: hf,pretrained=…"):
+        load_model("hf", {})
+
+
+def validated(run_assay: RunAssay, tmp_path: Path, *changes: tuple[str, str]) -> "CompletedProcess[str]":
+    """What validate says of a graph that is right but for these changes."""
+    graph = QUESTION_ANSWERING
+    for old, new in changes:
+        assert old in graph
+        graph = graph.replace(old, new)
+    folder = write_graph(tmp_path, RECORDS, graph)
+    return run_assay("validate", folder / "graph_config.yaml", cwd=tmp_path)
+
+
+def test_validate_finds_nothing_in_a_graph_that_is_right(run_assay: RunAssay, tmp_path: Path) -> None:
+    ended = validated(run_assay, tmp_path)
+    assert (ended.returncode, ended.stdout) == (0, "0 problems, 0 notes\n")
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (("{problem}", "{proble}"), "did you mean 'problem'?"),
+    (("utils.MetricCollatorPostProcessor", "utils.MetricColatorPostProcessor"), "did you mean 'MetricCollatorPostProcessor'?"),
+    (("      aggregator_metrics_map:", "      agregator_metrics_map:"), "did you mean 'aggregator_metrics_map'?"),
+    (("data_transform.RenameFields", "data_transfrom.RenameFields"), "did you mean 'sygra.processors.data_transform'?"),
+    (("file_path: records.jsonl", "file_path: record.jsonl"), "put the file there, or correct its name"),
+    (('golden_key: "answer"', 'golden_key: "anwser"'), "did you mean 'answer'?"),
+])  # fmt: skip
+def test_validate_finds_in_a_graph_what_a_run_would_refuse(
+    change: tuple[str, str], said: str, run_assay: RunAssay, tmp_path: Path
+) -> None:
+    ended = validated(run_assay, tmp_path, change)
+    assert ended.returncode == 1
+    [line] = [line for line in ended.stdout.splitlines() if said in line]
+    assert re.match(r".*graph_config\.yaml:\d+:\d+: ", line)
+
+
+def test_several_slips_in_a_graph_are_told_at_once(run_assay: RunAssay, tmp_path: Path) -> None:
+    ended = validated(run_assay, tmp_path, ("{problem}", "{proble}"), ("      aggregator_metrics_map:", "      map:"))
+    assert "2 problems" in ended.stdout
+
+
+def test_a_run_says_where_a_graph_names_a_file_that_is_not_there(run_assay: RunAssay, tmp_path: Path) -> None:
+    graph = QUESTION_ANSWERING.replace("file_path: records.jsonl", "file_path: record.jsonl")
+    folder = write_graph(tmp_path, RECORDS, graph)
+    ended = run_assay("run", "--model", "dummy", "--tasks", folder / "graph_config.yaml", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert re.search(r"graph_config\.yaml:5:\d+: no data file 'record\.jsonl'.* — put the file there", ended.stderr)
+
+
+UNMEASURED = """
+data_config:
+  source: {type: disk, file_path: records.jsonl}
+graph_config:
+  nodes:
+    ask:
+      node_type: llm
+      prompt: [{user: "{problem}"}]
+      output_keys: said
+      model: {name: eval_model}
+  edges:
+    - {from: START, to: ask}
+    - {from: ask, to: END}
+"""
+
+
+def test_a_graph_that_measures_nothing_says_so(run_assay: RunAssay, tmp_path: Path) -> None:
+    file = write_graph(tmp_path, RECORDS, UNMEASURED) / "graph_config.yaml"
+    told = "no metric: nothing is measured"
+    ended = run_assay("run", "--model", "dummy", "--tasks", file, cwd=tmp_path)
+    assert told in ended.stderr
+    assert "add a UnitMetrics node or a post-processor" in ended.stderr
+    assert told in run_assay("validate", file, cwd=tmp_path).stdout
+    assert told not in run_assay("run", "--model", "dummy", "--tasks", file, "--predict_only", cwd=tmp_path).stderr
+
+
+def test_a_path_names_its_file_whatever_else_has_its_name(tasks: Path, run_assay: RunAssay) -> None:
+    (tasks / "copy.yaml").write_text((tasks / "sums.yaml").read_text().replace("{{q}}=", "Copied: {{q}}="))
+    for more in ((), ("--include_path", tasks)):
+        ended = run_assay("run", "--tasks", tasks / "copy.yaml", "--limit", "1", "--dry_run", *more)
+        assert ended.returncode == 0, ended.stderr
+        assert "Copied: 1+1=" in ended.stdout
+    assert run_assay("run", "--tasks", "sums", "--include_path", tasks, "--dry_run").returncode == 2
+
+
+def test_a_name_that_two_files_have_is_told_once(tasks: Path, run_assay: RunAssay) -> None:
+    (tasks / "twin.yaml").write_text((tasks / "sums.yaml").read_text())
+    ended = run_assay("validate", tasks)
+    assert ended.stdout.count("is also defined in") == 1
+    assert "twin.yaml:1:7" in ended.stdout
+
+
+def test_assay_alone_lists_its_commands(run_assay: RunAssay) -> None:
+    ended = run_assay()
+    assert ended.returncode == 2
+    assert all(re.search(rf"^ +{name}\b", ended.stderr, re.MULTILINE) for name in COMMANDS)
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["vew"], "did you mean view?"),
+    (["run", "--limitt", "5", "--tasks", "x"], "there is no --limitt; did you mean --limit?"),
+    (["export", "run", "--to", "lmeval"], "did you mean lm-eval?"),
+    (["compare", "a", "b", "--gat", "x"], "there is no --gat; did you mean --gate?"),
+    (["verify-backend", "a", "b", "--tasks", "x", "--model_args", "k=v"], "there is no --model_args"),
+])  # fmt: skip
+def test_what_was_mistyped_is_told_with_what_was_meant(arguments: list[str], said: str, run_assay: RunAssay) -> None:
+    ended = run_assay(*arguments)
+    assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def test_a_pattern_that_matches_nothing_says_so(run_assay: RunAssay) -> None:
+    ended = run_assay("ls", "--pattern", "nothing*")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "no name of these matches 'nothing*'" in ended.stderr
+
+
+def test_a_folder_that_is_not_there_is_not_looked_for_at_the_hub() -> None:
+    pytest.importorskip("transformers")
+    for name in ("/no/such/dir", "./no_such", "models/of/mine"):
+        with pytest.raises(ConfigError, match="there is no folder"):
+            load_model("hf", {"pretrained": name})
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["--apply_chat_template", "nosuch"], "nosuch"),
+    (["--batch_size", "zero"], "zero"),
+    (["--batch_size", "0"], "0"),
+    (["--device", "bogus"], "bogus"),
+])  # fmt: skip
+def test_a_setting_of_a_local_model_that_cannot_be_is_refused(
+    arguments: list[str], said: str, run_assay: RunAssay
+) -> None:
+    pytest.importorskip("transformers")
+    ended = run_assay("run", "--model", "hf", "--model_args", f"pretrained={BUNDLED}", "--tasks", "first_steps_sums",
+                      "--limit", "1", *arguments)  # fmt: skip
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert re.search(rf"{said}.* — ", ended.stderr)
