@@ -16,7 +16,7 @@ from assay.report.comparison import Row as Row
 from assay.report.comparison import Verdict as Verdict
 from assay.report.flips import flips_of
 from assay.report.gates import Gate, decide, parse_gate
-from assay.report.lines import below, chosen, lines, members, row_of
+from assay.report.lines import below, chosen, lines, lone_lines, members, row_of
 from assay.report.pairing import pair_tasks, refuse_other_prompts, shared_tasks
 from assay.report.run_scores import RunScores
 
@@ -90,18 +90,19 @@ def _compare_pair(a: RunScores, b: RunScores, number: int, wanted: _Wanted) -> C
     """One run against the first."""
     notes: list[str] = []
     shared = set(shared_tasks(a, b))
-    named = set().union(*(below(a, each, shared) for each in wanted.tasks)) & shared if wanted.tasks else shared
+    named = set().union(*(below(a, each, shared) for each in wanted.tasks)) if wanted.tasks else {*a.tasks, *b.tasks}
     tasks = pair_tasks(a, b, named, notes)
     if not wanted.other_prompts:
         refuse_other_prompts(tasks, b)
     every = lines((a, b), members(tasks, (a, b), wanted.cluster_by, notes), notes)
     several = chosen(every, a, wanted.tasks, wanted.metrics)
+    gated = chosen([*every, *lone_lines(a, every)], a, wanted.tasks, wanted.metrics)
     return Comparison(
         runs=(),
         rows=[row_of(line, number, wanted.level, wanted.power) for line in several],
         attributions=[attribute(a, b, tasks, number)],
         flips=flips_of(tasks, several, number, wanted.flips) if wanted.flips else (),
-        verdicts=[each for gate in wanted.gates for each in decide(gate, several, a, number, wanted.level)],
+        verdicts=[each for gate in wanted.gates for each in decide(gate, gated, a, number, wanted.level)],
         notes=notes,
     )
 

@@ -67,11 +67,13 @@ def parse_gate(written: str) -> Gate:
 
 
 def decide(gate: Gate, lines: Sequence[Line], run_a: RunScores, number: int, level: float) -> list[Verdict]:
-    """What the gate says of each row that it means."""
+    """What the gate says of each row that it means. Of a row that the first run alone has nothing can be said: a run that lacks
+    a task or a group passes no gate."""
     return [_verdict(gate, line, number, level) for line in _meant(gate, lines, run_a)]
 
 
 def _meant(gate: Gate, lines: Sequence[Line], run: RunScores) -> list[Line]:
+    """The rows that both runs have, and those of the first that the other lacks."""
     of_metric = [line for line in lines if line.key.metric == gate.metric and gate.filter in (None, line.key.filter)]
     if not of_metric:
         known = {line.key.metric for line in lines}
@@ -79,7 +81,8 @@ def _meant(gate: Gate, lines: Sequence[Line], run: RunScores) -> list[Line]:
         fix = did_you_mean(wrong, known if gate.metric not in known else {",".join(line.key) for line in lines})
         raise ConfigError([Problem(Place("--gate"), f"no shared metric is called {wrong!r}", fix)])
     if gate.name is None:
-        return _at_the_top(of_metric, run)
+        shared = _at_the_top([line for line in of_metric if not line.is_lone], run)
+        return [*shared, *(line for line in _at_the_top(of_metric, run) if line.is_lone)]
     found = [line for line in of_metric if line.name == gate.name or fnmatchcase(line.name, gate.name)]
     if not found:
         names = {line.name for line in of_metric}

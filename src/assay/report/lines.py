@@ -22,10 +22,13 @@ Known = Mapping[tuple[str, ScoreKey], Member | str]
 """The tasks' numbers in both runs, or why they cannot be compared; tasks by their names in the first run."""
 SCORE_AGAIN = "how it follows from its tasks is not noted; `assay score RUN` notes it"
 
+LONE = "the other run has no such number, or no samples of it"
+
 
 @dataclass(frozen=True)
 class Line:
-    """A number of a task or group in both runs; without parts `reason` says why nothing is known of its spread."""
+    """A number of a task or group in both runs; without parts `reason` says why nothing is known of its spread.
+    A lone one is in the first run alone."""
 
     kind: Literal["task", "group"]
     name: str
@@ -37,6 +40,7 @@ class Line:
     b: float | None
     parts: Sequence[Part] = ()
     reason: str = ""
+    is_lone: bool = False
 
     def contrast(self, scale: float = 1.0) -> Contrast | None:
         if not self.parts or self.a is None or self.b is None:
@@ -99,6 +103,19 @@ def lines(runs: Runs, known: Known, notes: list[str]) -> list[Line]:
     alone = sorted(groups - ({*runs[0].groups} & {*runs[1].groups}))
     if alone:
         notes.append(f"only one of the runs has the group {some(alone)}")
+    return found
+
+
+def lone_lines(run: RunScores, shared: Sequence[Line]) -> list[Line]:
+    """The numbers of the first run that the other has not: nothing can be said of them, which a gate must know."""
+    known = {(line.name, line.key) for line in shared}
+    found = []
+    for name, depth in dict(in_order(run.results)).items():
+        kind: Literal["task", "group"] = "group" if name in run.groups else "task"
+        for key, value in run.rows(name).items():
+            if (name, key) not in known:
+                better = run.better(name, key.metric)
+                found.append(Line(kind, name, _alias(run, name), key, depth, better, value, None, (), LONE, True))
     return found
 
 

@@ -55,10 +55,13 @@ def _plain(name: str) -> str:
 
 def pair_tasks(a: RunScores, b: RunScores, names: Collection[str], notes: list[str]) -> list[PairedTask]:
     """The shared tasks of these names with their documents paired; what is in one run alone is noted."""
-    shared = {name: other for name, other in shared_tasks(a, b).items() if name in names}
+    every = shared_tasks(a, b)
+    shared = {name: other for name, other in every.items() if name in names}
     if not shared:
         what = f"the runs share no task: {some(a.tasks)} there, {some(b.tasks)} here"
         raise ConfigError([Problem(Place(str(b.folder)), what, "name runs of the same tasks")])
+    _note_tasks("the first run alone has", [each for each in a.tasks if each in names and each not in every], notes)
+    _note_tasks(f"{b.folder} alone has", [n for n in b.tasks if n in names and n not in every.values()], notes)
     found = []
     for name, other in shared.items():
         scores_a, scores_b = a.scores(name), b.scores(other)
@@ -70,6 +73,11 @@ def pair_tasks(a: RunScores, b: RunScores, names: Collection[str], notes: list[s
         found.append(paired)
         _note_documents(paired, notes)
     return found
+
+
+def _note_tasks(who: str, names: Sequence[str], notes: list[str]) -> None:
+    if names:
+        notes.append(f"{who} the task{'s' if len(names) > 1 else ''} {some(names)}: not compared")
 
 
 def _pair(name: str, other: str, of_a: tuple[RunScores, TaskScores], of_b: tuple[RunScores, TaskScores]) -> PairedTask:
