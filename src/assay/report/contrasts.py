@@ -25,7 +25,8 @@ class Member:
     """A number of a task in both runs, on the documents that both scored.
 
     `influence_a` and `influence_b` say how far each document moves it; without them `computed` is its difference, or `reason`
-    why there is none. `scores_a` and `scores_b` are one number a document, where it has one. `whole`: no document was left out.
+    why there is none. `scores_a` and `scores_b` are one number a document, where it has one. `missed` documents are in one of
+    the runs and not scored in both; of rates `missed_a` and `missed_b` are what those scored that `only_a` and `only_b` count.
     """
 
     task: str
@@ -45,6 +46,9 @@ class Member:
     scores_b: Any = None
     computed: tuple[Contrast, Significance] | None = None
     reason: str = ""
+    missed: int = 0
+    missed_a: float = 0.0
+    missed_b: float = 0.0
 
     @property
     def n(self) -> int:
@@ -90,8 +94,15 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, RunScores]
         only_a=sum(value is not None for value in values_a) - len(a),
         only_b=sum(value is not None for value in values_b) - len(b),
         clusters=clusters[chosen] if clusters is not None else None,
+        missed=len(values_a) + len(values_b) - len(task.places_a) - len(a),
     )
+    if made.missed and made.is_rate:
+        made = replace(made, missed_a=_sum(values_a) - sum(a), missed_b=_sum(values_b) - sum(b))
     return _with_spread(made, aggregation, a, b)
+
+
+def _sum(values: Sequence[Any]) -> float:
+    return float(sum(value for value in values if value is not None))
 
 
 def _with_spread(made: Member, aggregation: Aggregation, a: Sequence[Any], b: Sequence[Any]) -> Member:

@@ -10,6 +10,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.report.comparison import Decision, Verdict
 from assay.report.lines import Line
 from assay.report.run_scores import RunScores
+from assay.report.unscored import moved, why_open
 
 _WRITTEN = re.compile(
     r"\s*(?:(?P<name>\S.*)/)?(?P<metric>[^/<>=,\s]+)(?:,(?P<filter>[^<>=\s]+))?\s*(?P<sign>>=|<=|>|<)\s*"
@@ -66,10 +67,21 @@ def parse_gate(written: str) -> Gate:
     )
 
 
-def decide(gate: Gate, lines: Sequence[Line], run_a: RunScores, number: int, level: float) -> list[Verdict]:
+@dataclass(frozen=True)
+class Evidence:
+    """What a gate is decided on: the numbers of two runs, the second the `number`-th of all, and at which level."""
+
+    lines: Sequence[Line]
+    runs: tuple[RunScores, RunScores]
+    number: int
+    level: float
+    allow_incomplete: bool = False
+
+
+def decide(gate: Gate, evidence: Evidence) -> list[Verdict]:
     """What the gate says of each row that it means. Of a row that the first run alone has nothing can be said: a run that lacks
     a task or a group passes no gate."""
-    return [_verdict(gate, line, number, level) for line in _meant(gate, lines, run_a)]
+    return [_verdict(gate, line, evidence) for line in _meant(gate, evidence.lines, evidence.runs[0])]
 
 
 def _meant(gate: Gate, lines: Sequence[Line], run: RunScores) -> list[Line]:
@@ -105,8 +117,9 @@ def _at_the_top(lines: Sequence[Line], run: RunScores) -> list[Line]:
     return [line for line in lines if line.name not in under]
 
 
-def _verdict(gate: Gate, line: Line, number: int, level: float) -> Verdict:
-    found = _measured(gate, line, level)
+def _verdict(gate: Gate, line: Line, evidence: Evidence) -> Verdict:
+    found = _measured(gate, line, evidence)
+    number = evidence.number
     if isinstance(found, str):
         return Verdict(gate.written, line.name, *line.key, number, "inconclusive", None, None, gate.threshold, found)
     difference, ends, reason = found
@@ -123,7 +136,7 @@ def _verdict(gate: Gate, line: Line, number: int, level: float) -> Verdict:
     return Verdict(gate.written, line.name, *line.key, number, decision, difference, bound, gate.threshold, reason)
 
 
-def _measured(gate: Gate, line: Line, level: float) -> tuple[float, tuple[float, float] | None, str] | str:
+def _measured(gate: Gate, line: Line, evidence: Evidence) -> tuple[float, tuple[float, float] | None, str] | str:
     """The difference in the gate's units with its one-sided bounds; or why it cannot be decided."""
     if line.a is None or line.b is None:
         return line.reason or "there is no number"
@@ -133,9 +146,19 @@ def _measured(gate: Gate, line: Line, level: float) -> tuple[float, tuple[float,
     made: Contrast | None = line.contrast(scale)
     if made is None:
         return line.reason or "its spread is known for absolute differences only"
-    ends = interval(made, 2 * level - 1)
+    open_because = "" if evidence.allow_incomplete else why_open(line, evidence.runs)
+    if open_because:
+        return open_because
+    ends, reason = interval(made, 2 * evidence.level - 1), ""
+    missed = 0 if evidence.allow_incomplete else sum(part.member.missed for part in line.parts)
+    if ends is None:
+        reason = "all documents differ alike"
+    elif missed:
+        less, more = moved(line.parts, scale)
+        ends = ends[0] + less, ends[1] + more
+        reason = f"with the {missed} documents that not both runs scored at their worst"
     if not gate.relative:
-        return made.difference, ends, "" if ends else "all documents differ alike"
+        return made.difference, ends, reason
     shift = gate.threshold
     bounds = (ends[0] / line.a + shift, ends[1] / line.a + shift) if ends is not None else None
-    return made.difference / line.a + shift, bounds, "" if ends else "all documents differ alike"
+    return made.difference / line.a + shift, bounds, reason

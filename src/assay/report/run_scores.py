@@ -18,6 +18,7 @@ from assay.records import ScoreKey
 from assay.runs.folder import MANIFEST, RESULTS, RunError
 from assay.runs.stored import SampleFile, sample_file
 
+RUNNING = "running"
 FORMAT = 1
 """The newest layout of a run's folder that is known here."""
 
@@ -42,7 +43,7 @@ class RunScores:
             what = f"the run is of another version of assay (format {known!r}, and {FORMAT} is known here)"
             raise RunError([Problem(Place(str(folder)), what, "use the assay that wrote it, or a newer one")])
         results = _read(folder / RESULTS)
-        if not results.get("results"):
+        if not results.get("results") or manifest.get("status") == RUNNING:
             what = f"the run has not come to its end (status: {manifest.get('status', 'unknown')})"
             raise RunError([Problem(Place(str(folder)), what, "let it go on, by the same command")])
         return cls(folder, manifest, results, _asked(folder, manifest))
@@ -64,7 +65,15 @@ class RunScores:
 
     @property
     def status(self) -> str:
-        return str(self.results.get("assay", {}).get("status", self.manifest.get("status", "unknown")))
+        """How it ended: as the results say, unless it was begun again since and did not come to an end."""
+        written, last = self.account.get("status"), self.manifest.get("status")
+        return str(written if written is not None and last in (None, "complete") else last or written or "unknown")
+
+    @property
+    def account(self) -> Mapping[str, Any]:
+        """What is told beside the numbers: what failed, what was not asked, how the run ended."""
+        found: Mapping[str, Any] = self.results.get("assay", {})
+        return found
 
     def rows(self, name: str) -> dict[ScoreKey, float | None]:
         """The numbers of a task or group; None where there is none."""
