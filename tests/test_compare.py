@@ -368,3 +368,16 @@ def test_samples_that_are_gone_are_told(tmp_path: Path) -> None:
     assert {each.name for each in found.rows} == {"g", "t"}
     assert row(found, "g").interval is None
     assert any(note.startswith("u: its samples are not in") for note in found.notes)
+
+
+def test_a_number_that_the_other_run_makes_otherwise_is_told_and_passes_no_gate(tmp_path: Path) -> None:
+    """A mean of 0.48, a median of 0.3: neither is compared with what the other aggregation would have given."""
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 5})
+    a = make_run(folder, tmp_path / "a", {"t": [0.1, 0.2, 0.3, 0.9, 0.9]})
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 5}, MEAN.replace("mean", "median"))
+    b = make_run(folder, tmp_path / "b", {"t": [0.1, 0.2, 0.3, 0.9, 0.95]})
+    found = compare([a, b], gates=["x > -50pp"])
+    assert (row(found).a, row(found).b) == (pytest.approx(0.48), 0.3)
+    assert (row(found).interval, row(found).p) == (None, None)
+    assert "the other run does not make its number of the documents' scores by mean" in row(found).reason
+    assert found.decision == "inconclusive"

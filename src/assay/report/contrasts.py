@@ -73,6 +73,11 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, RunScores]
     aggregation = aggregation_of(runs[0], task.name, key, values_a)
     if aggregation is None:
         return "how its number follows from the documents' scores is not known: a function of the task's own makes it"
+    stored, present = runs[1].rows(task.name_b)[key], [value for value in values_b if value is not None]
+    if stored is not None and present and not _gives(aggregation, present, stored):
+        return (
+            f"the other run does not make its number of the documents' scores by {aggregation.name}, as the first does"
+        )
     places = [
         (place, x, y)
         for place, (x, y) in enumerate(zip(task.places_a.tolist(), task.places_b.tolist(), strict=True))

@@ -96,7 +96,7 @@ def lines(runs: Runs, known: Known, notes: list[str]) -> list[Line]:
             continue
         seen.add(name)
         if name in tasks:
-            found += _task_lines(name, depth, runs[0], known)
+            found += _task_lines(name, depth, runs, known)
         elif name in runs[0].groups and name in runs[1].groups:
             found += _group_lines(name, depth, runs, known)
     groups = {*runs[0].groups, *runs[1].groups}
@@ -119,12 +119,15 @@ def lone_lines(run: RunScores, shared: Sequence[Line]) -> list[Line]:
     return found
 
 
-def _task_lines(name: str, depth: int, run: RunScores, known: Known) -> Iterator[Line]:
+def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Line]:
+    """Where documents cannot be compared, the numbers are those that are stored."""
+    other = shared_tasks(*runs)[name]
     for (task, key), member in known.items():
         if task == name:
-            better, alias = run.better(name, key.metric), _alias(run, name)
+            better, alias = runs[0].better(name, key.metric), _alias(runs[0], name)
             if isinstance(member, str):
-                yield Line("task", name, alias, key, depth, better, None, None, (), member)
+                a, b = runs[0].rows(name)[key], runs[1].rows(other)[key]
+                yield Line("task", name, alias, key, depth, better, a, b, (), member)
             else:
                 parts = () if member.reason else (Part(member),)
                 yield Line("task", name, alias, key, depth, better, member.a, member.b, parts, member.reason)
