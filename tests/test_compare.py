@@ -163,6 +163,28 @@ def test_a_group_is_compared_by_what_its_tasks_contribute(tmp_path: Path) -> Non
     assert (by_size.difference, by_size.p, by_size.test) == (pytest.approx(1 / 12), pytest.approx(0.625), "McNemar")
 
 
+def same_data_twice(tmp_path: Path, more: str) -> Path:
+    """Tasks t and u over the same 60 documents, in a group: each scores them as the other does."""
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 60}, more, GROUP)
+    (folder / "u.yaml").write_text((folder / "t.yaml").read_text().replace("task: t\n", "task: u\n"))
+    return folder
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "median"])
+def test_a_group_of_the_same_documents_twice_varies_as_one_of_its_tasks(tmp_path: Path, aggregation: str) -> None:
+    """Also where no document's part in a number is known: as independent ones they would have an error smaller by √2."""
+    folder = same_data_twice(tmp_path, MEAN.replace("mean", aggregation))
+    random = np.random.default_rng(0)
+    a = random.normal(0, 1, 60)
+    b = a + random.normal(0.1, 0.5, 60)
+    runs = [make_run(folder, tmp_path / n, {"t": s.tolist()}, tasks=["g"]) for n, s in (("a", a), ("b", b))]
+    found = compare(runs)
+    assert row(found, "g").stderr == pytest.approx(row(found, "t").stderr)
+    assert row(found, "g").stderr == pytest.approx(row(found, "u").stderr)
+    results = json.loads((runs[0] / "results.json").read_text())["results"]
+    assert results["g"]["x_stderr,none"] == pytest.approx(results["t"]["x_stderr,none"])
+
+
 def test_a_harmonic_mean_is_compared_by_its_derivatives(tmp_path: Path) -> None:
     """2/(1/t + 1/u): by t it is h²/(2 t²)."""
     found = row(compare(grouped(tmp_path, GROUP.replace("aggregation: mean", "aggregation: harmonic_mean"))), "g")

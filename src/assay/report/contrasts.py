@@ -203,12 +203,19 @@ def _unit(parts: Sequence[Part]) -> float:
 
 
 def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) -> Contrast | None:
-    """A difference of which only the variance is known: that of its members, as if they had nothing in common."""
+    """A difference of which only the variance is known: that of its members, at most as large as their documents allow."""
     if scale != 1.0 or any(part.member.influence_a is None and part.member.computed is None for part in parts):
         return None
-    known = [part.member.computed[0] if part.member.computed else contrast([Part(part.member)], part.member.a, part.member.b)
-             for part in parts]  # fmt: skip
-    slopes = [(part.slope_a + part.slope_b) / 2 for part in parts]
-    spread = sum(slope**2 * each.variance for slope, each in zip(slopes, known, strict=True) if each is not None)
-    n, draws = sum(part.member.n for part in parts), sum(each.draws for each in known if each is not None)
-    return Contrast(b - a, None, spread, n, draws, len(parts))
+    drawn: dict[Draws, float] = {}
+    for member, slope_a, slope_b in parts:
+        if member.computed is not None:
+            known = Draws(member.source, member.documents, None, member.computed[0].variance, member.clusters)
+            drawn[known] = (slope_a + slope_b) / 2
+        else:
+            moved = slope_b * np.asarray(member.influence_b) - slope_a * np.asarray(member.influence_a)
+            drawn[Draws.of_mean(member.source, member.documents, moved, member.clusters)] = 1.0
+    by_source: dict[str, list[Draws]] = defaultdict(list)
+    for each in drawn:
+        by_source[each.source].append(each)
+    draws = sum(len(np.unique(np.concatenate(draw_numbers(several)))) for several in by_source.values())
+    return Contrast(b - a, None, variance(drawn), sum(part.member.n for part in parts), draws, len(parts))
