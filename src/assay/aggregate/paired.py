@@ -64,7 +64,7 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
     """
     if not contrast.variance and not contrast.unit:
         return None
-    centre, error = _smoothed(contrast)
+    centre, error = smoothed(contrast)
     clustered = contrast.draws < contrast.documents
     if contrast.unit and not clustered:
         half = NormalDist().inv_cdf(0.5 + level / 2) * error
@@ -73,7 +73,7 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
     return centre - half, centre + half
 
 
-def _smoothed(contrast: Contrast) -> tuple[float, float]:
+def smoothed(contrast: Contrast) -> tuple[float, float]:
     """The middle of the interval and the standard error in it."""
     if not contrast.unit:
         return contrast.difference, contrast.stderr
@@ -83,7 +83,7 @@ def _smoothed(contrast: Contrast) -> tuple[float, float]:
 
 def detectable(contrast: Contrast, power: float, level: float = 0.95) -> float | None:
     """The least true difference that would be told from 0 with this power, at the level of the interval."""
-    error = _smoothed(contrast)[1]
+    error = smoothed(contrast)[1]
     return error * _quantiles(power, 1 - level) if error else None
 
 
