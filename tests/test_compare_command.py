@@ -78,7 +78,7 @@ def test_runs_that_agree_pass_a_gate_that_allows_a_little(tmp_path: Path) -> Non
     scores = [0.25, 0.5, 0.75, 1.5]
     found = compare(_twins(tmp_path, scores), gates=["x > -0.5pp"])
     assert found.decision == "pass"
-    assert found.verdicts[0].reason == "all documents differ alike"
+    assert found.verdicts[0].reason == "all answers are the same"
 
 
 def _twins(tmp_path: Path, scores: list[float]) -> list[Path]:

@@ -146,3 +146,30 @@ def test_documents_that_were_not_asked_leave_a_gate_open(tmp_path: Path) -> None
     results["assay"]["tasks"]["t"]["not_asked"] = 50
     (runs[1] / "results.json").write_text(json.dumps(results))
     assert decided(compare(runs, gates=["x > -2pp"])) == {"t": "inconclusive"}
+
+
+# --- too few documents to say anything -----------------------------------------------------------------------------
+
+
+def test_documents_that_differ_alike_decide_nothing(tmp_path: Path) -> None:
+    """Two documents that are better by a half, and answers that are not the same: what others would be nobody knows."""
+    found = compare(two_runs(tmp_path, [0.5, 1.5], [1.0, 2.0]), gates=["x > -0.5pp"])
+    assert (decided(found), found.verdicts[0].difference) == ({"t": "inconclusive"}, 0.5)
+    assert found.verdicts[0].reason == "all documents differ alike"
+
+
+def test_rounding_is_no_spread(tmp_path: Path) -> None:
+    """0.1 more for each: as numbers of the machine the differences are not all equal."""
+    a = [0.1 * n for n in range(30)]
+    found = compare(two_runs(tmp_path, a, [each + 0.1 for each in a]), gates=["x > 0"])
+    assert (found.rows[0].stderr, found.rows[0].interval) == (0.0, None)
+    assert decided(found) == {"t": "inconclusive"}
+
+
+def test_two_clusters_that_agree_pass_no_gate(tmp_path: Path) -> None:
+    """Half a cluster at either side of two moves the rate by ½: 0 ± 6.314 · ½ · 2/3, by Student with one degree."""
+    runs = two_runs(tmp_path, [1, 0] * 250, [1.0, 0.0] * 250, c=[n // 250 for n in range(500)])
+    assert decided(compare(runs, gates=["x > -2pp"])) == {"t": "pass"}
+    found = compare(runs, gates=["x > -2pp"], cluster_by="c")
+    assert decided(found) == {"t": "inconclusive"}
+    assert found.verdicts[0].bound == pytest.approx(-6.313752 / 3, rel=1e-4)

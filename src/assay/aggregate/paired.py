@@ -31,8 +31,8 @@ HALF = 0.5
 class Contrast:
     """A difference and what each draw (a document, or a cluster of them) contributes to it: their sum is the difference.
 
-    `variance` is that of the difference over other documents. `unit` is, for rates, how far one document can move it (the
-    root of the mean square); 0 for other numbers. `tasks` is how many numbers were taken from the data to know the spread.
+    `variance` is that of the difference over other documents. `unit` is, for rates, how far one draw can move it (the root of
+    the mean square); 0 for other numbers. `tasks` is how many numbers were taken from the data to know the spread.
     Where nothing but the variance is known, there are no contributions.
     """
 
@@ -59,8 +59,8 @@ class Significance(NamedTuple):
 def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
     """What the difference may well be; None where no document says anything about it.
 
-    Rates: half a document is added to either side (Bonett and Price add a whole one, which covers too often), so that the
-    interval is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws.
+    Rates: half a draw is added to either side (Bonett and Price add a whole one, which covers too often), so that the interval
+    is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws.
     """
     if not contrast.variance and not contrast.unit:
         return None
@@ -77,8 +77,17 @@ def smoothed(contrast: Contrast) -> tuple[float, float]:
     """The middle of the interval and the standard error in it."""
     if not contrast.unit:
         return contrast.difference, contrast.stderr
-    share = contrast.documents / (contrast.documents + 2 * HALF)
+    share = contrast.draws / (contrast.draws + 2 * HALF)
     return contrast.difference * share, math.sqrt(contrast.variance + 2 * HALF * contrast.unit**2) * share
+
+
+def reach(moves: Any) -> float:
+    """The unit of a rate, from how far each of its draws can move it: of clusters, all of their documents together.
+
+    >>> reach([0.25, 0.25, 0.25, 0.25]), reach([0.5, 0.5])
+    (0.25, 0.5)
+    """
+    return math.sqrt(float(np.mean(np.square(moves))))
 
 
 def detectable(contrast: Contrast, power: float, level: float = 0.95) -> float | None:

@@ -99,7 +99,7 @@ def _compare_pair(a: RunScores, b: RunScores, number: int, wanted: _Wanted) -> C
     every = lines((a, b), members(tasks, (a, b), wanted.cluster_by, notes), notes)
     several = chosen(every, a, wanted.tasks, wanted.metrics)
     gated = chosen([*every, *lone_lines(a, every)], a, wanted.tasks, wanted.metrics)
-    evidence = Evidence(gated, (a, b), number, wanted.level, wanted.incomplete)
+    evidence = Evidence(gated, tasks, (a, b), number, wanted.level, wanted.incomplete)
     return Comparison(
         runs=(),
         rows=[row_of(line, number, wanted.level, wanted.power) for line in several],

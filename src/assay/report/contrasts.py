@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
-from assay.aggregate.paired import Contrast, Significance, Values, recomputed
+from assay.aggregate.paired import Contrast, Significance, Values, reach, recomputed
 from assay.groups.spread import draw_numbers, variance
 from assay.records import Draws, ScoreKey
 from assay.report.pairing import PairedTask
@@ -18,6 +18,9 @@ from assay.scorers.table import ALL_METRICS
 
 ITERATIONS = 1000
 """Resamples, and exchanges, of numbers that must be computed anew."""
+
+ROUNDING = 1e-12
+"""Differences of documents that lie no further apart than this share of the scores are the same."""
 
 
 @dataclass(frozen=True)
@@ -166,16 +169,19 @@ def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> C
         return _without_documents(parts, a, b, scale)
     drawn, whole = [], 0.0
     by_source: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
-    for member, slope_a, slope_b in parts:
-        moved = slope_b * np.asarray(member.influence_b) - scale * slope_a * np.asarray(member.influence_a)
+    possible: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
+    for part in parts:
+        member, slope = part.member, (part.slope_a + part.slope_b) / 2
+        moved = _moved(part, scale)
         draws = Draws.of_mean(member.source, member.documents, moved, member.clusters)
-        slope = (slope_a + slope_b) / 2
         own = (moved - moved.mean() + slope * (member.b - scale * member.a)) / member.n
         drawn.append(draws)
         by_source[member.source].append((draws, own))
+        possible[member.source].append((draws, np.full(member.n, abs(slope) / member.n)))
         whole += float(own.sum())
     several = np.concatenate([_by_draw(each) for each in by_source.values()])
     difference = b - scale * a
+    are_rates = all(part.member.is_rate for part in parts)
     return Contrast(
         difference,
         several + (difference - whole) / len(several),
@@ -183,8 +189,19 @@ def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> C
         documents=sum(part.member.n for part in parts),
         draws=len(several),
         tasks=len(parts),
-        unit=_unit(parts),
+        unit=reach(np.concatenate([_by_draw(each) for each in possible.values()])) if are_rates else 0.0,
     )
+
+
+def _moved(part: Part, scale: float = 1.0) -> Any:
+    """How far each document moves a difference. Where all move it alike but for rounding, other documents change nothing."""
+    a, b = (
+        scale * part.slope_a * np.asarray(part.member.influence_a),
+        part.slope_b * np.asarray(part.member.influence_b),
+    )
+    moved = b - a
+    is_noise = np.ptp(moved) <= ROUNDING * max(np.abs(a).max(), np.abs(b).max())
+    return np.zeros_like(moved) if is_noise else moved
 
 
 def _by_draw(several: Sequence[tuple[Draws, Any]]) -> Any:
@@ -192,14 +209,6 @@ def _by_draw(several: Sequence[tuple[Draws, Any]]) -> Any:
     numbers = np.concatenate(draw_numbers([draws for draws, _ in several]))
     place = np.unique(numbers, return_inverse=True)[1]
     return np.bincount(place, weights=np.concatenate([own for _, own in several]))
-
-
-def _unit(parts: Sequence[Part]) -> float:
-    """How far one document moves a rate: the root of the mean square; 0 where not all members are rates."""
-    if not all(part.member.is_rate for part in parts):
-        return 0.0
-    squares = sum(((part.slope_a + part.slope_b) / 2) ** 2 / part.member.n for part in parts)
-    return math.sqrt(squares / sum(part.member.n for part in parts))
 
 
 def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) -> Contrast | None:
@@ -212,7 +221,7 @@ def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) 
             known = Draws(member.source, member.documents, None, member.computed[0].variance, member.clusters)
             drawn[known] = (slope_a + slope_b) / 2
         else:
-            moved = slope_b * np.asarray(member.influence_b) - slope_a * np.asarray(member.influence_a)
+            moved = _moved(Part(member, slope_a, slope_b))
             drawn[Draws.of_mean(member.source, member.documents, moved, member.clusters)] = 1.0
     by_source: dict[str, list[Draws]] = defaultdict(list)
     for each in drawn:

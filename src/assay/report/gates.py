@@ -9,6 +9,7 @@ from assay.aggregate.paired import Contrast, interval
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.report.comparison import Decision, Verdict
 from assay.report.lines import Line
+from assay.report.pairing import PairedTask
 from assay.report.run_scores import RunScores
 from assay.report.unscored import moved, why_open
 
@@ -72,10 +73,16 @@ class Evidence:
     """What a gate is decided on: the numbers of two runs, the second the `number`-th of all, and at which level."""
 
     lines: Sequence[Line]
+    tasks: Sequence[PairedTask]
     runs: tuple[RunScores, RunScores]
     number: int
     level: float
     allow_incomplete: bool = False
+
+    def has_same_answers(self, line: Line) -> bool:
+        """Whether all documents that a number comes from were answered in the same words."""
+        wanted = {part.member.task for part in line.parts}
+        return all(task.has_same_answers for task in self.tasks if task.name in wanted)
 
 
 def decide(gate: Gate, evidence: Evidence) -> list[Verdict]:
@@ -123,8 +130,11 @@ def _verdict(gate: Gate, line: Line, evidence: Evidence) -> Verdict:
     if isinstance(found, str):
         return Verdict(gate.written, line.name, *line.key, number, "inconclusive", None, None, gate.threshold, found)
     difference, ends, reason = found
-    if ends is None:  # all documents differ alike: there is nothing that other documents could change
-        decision: Decision = "pass" if gate.lets(difference) else "fail"
+    decision: Decision
+    if ends is None:  # all documents differ alike, however few they are: of others that says nothing
+        decision = "inconclusive"
+        if evidence.has_same_answers(line):
+            decision, reason = "pass" if gate.lets(difference) else "fail", "all answers are the same"
         return Verdict(gate.written, line.name, *line.key, number, decision, difference, None, gate.threshold, reason)
     safe, open_end = ends if gate.wants_more else (ends[1], ends[0])
     if gate.lets(safe):

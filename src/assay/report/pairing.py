@@ -36,6 +36,12 @@ class PairedTask:
         pairs = zip(self.places_a.tolist(), self.places_b.tolist(), strict=True)
         return [int(self.scores_a.documents[x]) for x, y in pairs if a[x] != b[y]]
 
+    @cached_property
+    def has_same_answers(self) -> bool:
+        """Whether every document was answered in the same words."""
+        a, b = self.scores_a.responses, self.scores_b.responses
+        return all(a[x] == b[y] for x, y in zip(self.places_a.tolist(), self.places_b.tolist(), strict=True))
+
 
 def shared_tasks(a: RunScores, b: RunScores) -> dict[str, str]:
     """The tasks of the first run that the other has, too: by name, else the one that is the same in another format."""

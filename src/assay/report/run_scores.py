@@ -149,6 +149,11 @@ class TaskScores:
         return found
 
     @cached_property
+    def responses(self) -> list[bytes]:
+        """A name for what was answered about each document."""
+        return [_digest(each) for part in self.file.columns(["responses"]) for each in part["responses"]]
+
+    @cached_property
     def contents(self) -> list[bytes]:
         """A name for the content of each document."""
         return [_digest(doc) for part in self.file.columns(["doc"]) for doc in part["doc"]]
