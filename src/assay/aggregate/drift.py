@@ -52,7 +52,8 @@ def drift(
         return plain._replace(reason="too few documents can be compared in pairs")
     made = Draws.of_mean("", range(len(moves[0])), moves[1] - moves[0], clusters)
     is_rate = known.name == "mean" and {*before, *after} <= {0, 1}
-    whole = Draws("", range(len(before)), np.full(len(before), 1 / len(before)), clusters=clusters)
-    unit = reach(whole.summed()) if is_rate else 0.0
+    can, does = np.full(len(before), 1 / len(before)), (moves[1] - moves[0]) / len(before)
+    drawn = [Draws("", range(len(before)), each, clusters=clusters).summed() for each in (can, does)]
+    unit = reach(drawn[0], drawn[1], len(before)) if is_rate else 0.0
     contrast = Contrast(plain.value, None, made.variance, len(before), made.count, unit=unit)
     return plain._replace(interval=interval(contrast, level) or (plain.value, plain.value))

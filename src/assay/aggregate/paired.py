@@ -81,13 +81,19 @@ def smoothed(contrast: Contrast) -> tuple[float, float]:
     return contrast.difference * share, math.sqrt(contrast.variance + 2 * HALF * contrast.unit**2) * share
 
 
-def reach(moves: Any) -> float:
-    """The unit of a rate, from how far each of its draws can move it: of clusters, all of their documents together.
+def reach(can: Any, does: Any, documents: int) -> float:
+    """The unit of a rate, from how far each draw can move it and how far it does: the root of the mean square.
 
-    >>> reach([0.25, 0.25, 0.25, 0.25]), reach([0.5, 0.5])
-    (0.25, 0.5)
+    A document counts as far as it can move it. A cluster, or a document that several tasks have, seldom goes so far: it counts
+    as those do that move it at all, and only where none does as far as it can.
+
+    >>> reach([0.25] * 4, [0.0, 0.25, 0.0, 0.0], 4), reach([0.5, 0.5], [0.25, 0.0], 4), reach([0.5, 0.5], [0.0, 0.0], 4)
+    (0.25, 0.25, 0.5)
     """
-    return math.sqrt(float(np.mean(np.square(moves))))
+    possible, moves = np.asarray(can), np.abs(does)
+    seen = moves[moves > 1e-12 * possible]
+    chosen = seen if len(seen) and len(possible) < documents else possible
+    return math.sqrt(float(np.mean(np.square(chosen))))
 
 
 def detectable(contrast: Contrast, power: float, level: float = 0.95) -> float | None:

@@ -167,29 +167,22 @@ def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> C
     """b less `scale` times a, with what each document contributes to it; None where a member's documents are not known."""
     if any(part.member.influence_a is None for part in parts):
         return _without_documents(parts, a, b, scale)
-    drawn, whole = [], 0.0
-    by_source: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
-    possible: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
+    drawn, owned = [], []
     for part in parts:
         member, slope = part.member, (part.slope_a + part.slope_b) / 2
         moved = _moved(part, scale)
-        draws = Draws.of_mean(member.source, member.documents, moved, member.clusters)
-        own = (moved - moved.mean() + slope * (member.b - scale * member.a)) / member.n
-        drawn.append(draws)
-        by_source[member.source].append((draws, own))
-        possible[member.source].append((draws, np.full(member.n, abs(slope) / member.n)))
-        whole += float(own.sum())
-    several = np.concatenate([_by_draw(each) for each in by_source.values()])
+        drawn.append(Draws.of_mean(member.source, member.documents, moved, member.clusters))
+        owned.append((moved - moved.mean() + slope * (member.b - scale * member.a)) / member.n)
+    several = _by_draw(drawn, owned)
     difference = b - scale * a
-    are_rates = all(part.member.is_rate for part in parts)
     return Contrast(
         difference,
-        several + (difference - whole) / len(several),
+        several + (difference - sum(float(own.sum()) for own in owned)) / len(several),
         variance(dict.fromkeys(drawn, 1.0)),
         documents=sum(part.member.n for part in parts),
         draws=len(several),
         tasks=len(parts),
-        unit=reach(np.concatenate([_by_draw(each) for each in possible.values()])) if are_rates else 0.0,
+        unit=_unit(parts, drawn),
     )
 
 
@@ -204,11 +197,26 @@ def _moved(part: Part, scale: float = 1.0) -> Any:
     return np.zeros_like(moved) if is_noise else moved
 
 
-def _by_draw(several: Sequence[tuple[Draws, Any]]) -> Any:
+def _unit(parts: Sequence[Part], drawn: Sequence[Draws]) -> float:
+    """How far one draw moves a rate; 0 for other numbers."""
+    if not all(part.member.is_rate for part in parts):
+        return 0.0
+    can = [np.full(part.member.n, abs(part.slope_a + part.slope_b) / 2 / part.member.n) for part in parts]
+    does = [_moved(part) / part.member.n for part in parts]
+    return reach(_by_draw(drawn, can), _by_draw(drawn, does), sum(part.member.n for part in parts))
+
+
+def _by_draw(drawn: Sequence[Draws], owned: Sequence[Any]) -> Any:
     """What each document of one source contributes, or each cluster, over all tasks that have it."""
-    numbers = np.concatenate(draw_numbers([draws for draws, _ in several]))
-    place = np.unique(numbers, return_inverse=True)[1]
-    return np.bincount(place, weights=np.concatenate([own for _, own in several]))
+    by_source: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
+    for draws, own in zip(drawn, owned, strict=True):
+        by_source[draws.source].append((draws, own))
+    found = []
+    for several in by_source.values():
+        numbers = np.concatenate(draw_numbers([draws for draws, _ in several]))
+        place = np.unique(numbers, return_inverse=True)[1]
+        found.append(np.bincount(place, weights=np.concatenate([own for _, own in several])))
+    return np.concatenate(found)
 
 
 def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) -> Contrast | None:
