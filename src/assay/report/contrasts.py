@@ -73,6 +73,10 @@ class Part(NamedTuple):
 def member_of(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, RunScores], clusters: Any) -> Member | str:
     """A number of a task in both runs; or why it cannot be compared."""
     values_a, values_b = task.scores_a.values[key], task.scores_b.values[key]
+    if all(value is None for value in values_a):
+        return (
+            "it is made of all documents together, and none has a score of its own for it: look at the rows that have"
+        )
     aggregation = aggregation_of(runs[0], task.name, key, values_a)
     if aggregation is None:
         return "how its number follows from the documents' scores is not known: a function of the task's own makes it"

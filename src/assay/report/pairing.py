@@ -34,7 +34,7 @@ class PairedTask:
         """The documents that were asked about in other words."""
         a, b = self.scores_a.prompts, self.scores_b.prompts
         pairs = zip(self.places_a.tolist(), self.places_b.tolist(), strict=True)
-        return [int(self.scores_a.documents[x]) for x, y in pairs if a[x] != b[y]]
+        return [int(self.scores_a.documents[x]) for x, y in pairs if a[x] != b[y] and a[x] and b[y]]
 
     @cached_property
     def has_same_answers(self) -> bool:

@@ -19,6 +19,8 @@ from assay.runs.folder import MANIFEST, RESULTS, RunError
 from assay.runs.stored import SampleFile, sample_file
 
 RUNNING = "running"
+DRAWN = ("name", "parameters", "url", "auth_token")
+"""Of a node's model: who it is, and how answers are drawn."""
 FORMAT = 1
 """The newest layout of a run's folder that is known here."""
 
@@ -109,15 +111,18 @@ class RunScores:
     def scores(self, task: str) -> "TaskScores | None":
         """The samples of a task; None where they are not there."""
         path = sample_file(self.folder, task)
-        return TaskScores(SampleFile(path), list(self.rows(task))) if path is not None else None
+        graph = self.config(task).get("graph_config")
+        asked = orjson.dumps(_asked_by(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
+        return TaskScores(SampleFile(path), list(self.rows(task)), asked) if path is not None else None
 
 
 @dataclass(frozen=True)
 class TaskScores:
-    """The samples of one task: columns that are read when they are asked for."""
+    """The samples of one task: columns that are read when they are asked for. Of a graph, `graph` is what asks in it."""
 
     file: SampleFile
     keys: Sequence[ScoreKey]
+    graph: str = ""
 
     @cached_property
     def documents(self) -> Any:
@@ -141,11 +146,16 @@ class TaskScores:
 
     @cached_property
     def prompts(self) -> list[bytes]:
-        """A name for what was asked about each document: prompt and continuations, not how answers were drawn."""
+        """A name for what was asked about each document: prompt and continuations, not how answers were drawn.
+
+        Later requests of a graph hold answers to earlier ones: of those it is what the graph says that counts. A record that
+        failed on its way leaves no requests, and has no name.
+        """
         found, texts = [], _Continuations()
         for part in self.file.columns(["prefix", "prompt", "requests"]):
             for prefix, prompt, requests in zip(part["prefix"], part["prompt"], part["requests"], strict=True):
-                found.append(_digest(f"{prefix or ''}{prompt}\0{texts[requests]}"))
+                asked = self.graph or texts[requests]
+                found.append(_digest(f"{prefix or ''}{prompt}\0{asked}") if not self.graph or requests != "[]" else b"")
         return found
 
     @cached_property
@@ -190,6 +200,17 @@ class _Continuations(dict[str, str]):
         if len(self) < 10_000:
             self[written] = found
         return found
+
+
+def _asked_by(graph: Any, key: str = "") -> Any:
+    """What a graph says, but for whose answers it asks and how they are drawn."""
+    if isinstance(graph, list):
+        return [_asked_by(each, key) for each in graph]
+    if not isinstance(graph, Mapping):
+        return graph
+    if key == "models":  # by label
+        return {label: _asked_by(each, "model") for label, each in graph.items()}
+    return {name: _asked_by(each, name) for name, each in graph.items() if key != "model" or name not in DRAWN}
 
 
 def _digest(text: str) -> bytes:
