@@ -15,7 +15,7 @@ from assay.cli import main
 from assay.errors import AssayError
 from assay.models import Scripted
 from assay.report.compare import compare
-from assay.report.comparison_text import summary
+from assay.report.comparison_text import gate_line, summary
 from assay.report.gates import parse_gate
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import SEVERAL
@@ -116,6 +116,28 @@ def test_a_gate_is_read_with_its_filter_and_unit() -> None:
     gate = parse_gate(" a/b/exact_match,strict >= −2.5% rel ")
     assert (gate.name, gate.metric, gate.filter, gate.sign) == ("a/b", "exact_match", "strict", ">=")
     assert (gate.threshold, gate.relative) == (-0.025, True)
+
+
+@pytest.mark.parametrize(
+    ("metric", "written", "shown"),
+    [
+        ("ppl", "ppl < 0.5", "+0.3000, bound "),
+        ("relevance", "relevance > -0.1", "+0.3000, bound "),
+        ("relevance", "relevance > -10pp", "+30.00pp, bound "),
+        ("ppl", "ppl > -10% rel", "+50.00% rel, bound "),
+    ],
+)
+def test_a_gate_is_told_in_its_own_unit_whatever_the_metric_is_called(
+    metric: str, written: str, shown: str, tmp_path: Path
+) -> None:
+    """0.6 to 0.9: 0.3 more, 30 points, half as much again."""
+    more = MEAN.replace("metric: x", f"metric: {metric}") + "process_results: !function named.values\n"
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 100}, more)
+    text = (folder / "t.yaml").read_text().replace("process_results: !function helper.values\n", "")
+    (folder / "t.yaml").write_text(text)
+    (folder / "named.py").write_text(f"def values(doc, results):\n    return {{{metric!r}: float(results[0])}}\n")
+    made = [make_run(folder, tmp_path / name, {"t": s}) for name, s in (("a", WORSE), ("b", BETTER))]
+    assert f": t {shown}" in gate_line(compare(made, gates=[written]).verdicts[0])
 
 
 # --- what is said ----------------------------------------------------------------------------------------------------

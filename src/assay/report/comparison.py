@@ -9,6 +9,7 @@ STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
 """What a number goes through, in the order it happens."""
 
 Decision = Literal["pass", "fail", "inconclusive"]
+Unit = Literal["pp", "% rel", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,8 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a gate says of one row: `bound` is the end of the one-sided interval that decided, or that would have to."""
+    """What a gate says of one row: `bound` is the end of the one-sided interval that decided, or that would have to. `unit` is
+    that of the gate: `pp`, `% rel`, or nothing for the metric's own."""
 
     gate: str
     name: str
@@ -129,6 +131,7 @@ class Verdict:
     bound: float | None
     threshold: float
     reason: str = ""
+    unit: Unit = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,14 +128,12 @@ def _gate_lines(verdicts: Sequence[Verdict]) -> list[str]:
 def gate_line(verdict: Verdict) -> str:
     """What a gate says, in a line.
 
-    >>> gate_line(Verdict("acc > -0.5pp", "t", "acc", "none", 1, "pass", 0.01, 0.002, -0.005))
+    >>> gate_line(Verdict("acc > -0.5pp", "t", "acc", "none", 1, "pass", 0.01, 0.002, -0.005, unit="pp"))
     '✓ acc > -0.5pp: t +1.00pp, bound +0.20pp'
     """
-    points = "pp" in verdict.gate or "rel" in verdict.gate
-    unit = "% rel" if "rel" in verdict.gate else "pp" if points else ""
 
     def shown(value: float) -> str:
-        return f"{value * 100:+.2f}{unit}" if points else f"{value:+.4f}"
+        return f"{value * 100:+.2f}{verdict.unit}" if verdict.unit else f"{value:+.4f}"
 
     told = [shown(verdict.difference)] if verdict.difference is not None else []
     bound = [f"bound {shown(verdict.bound)}"] if verdict.bound is not None else []

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from assay.aggregate.paired import Contrast, interval
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.report.comparison import Decision, Verdict
+from assay.report.comparison import Decision, Unit, Verdict
 from assay.report.lines import Line
 from assay.report.pairing import PairedTask
 from assay.report.run_scores import RunScores
@@ -30,7 +30,12 @@ class Gate:
     filter: str | None
     sign: str
     threshold: float
-    relative: bool
+    unit: Unit
+
+    @property
+    def relative(self) -> bool:
+        """Whether it is a share of the first run's value."""
+        return self.unit == "% rel"
 
     @property
     def wants_more(self) -> bool:
@@ -64,7 +69,7 @@ def parse_gate(written: str) -> Gate:
         found["filter"],
         found["sign"],
         number / 100 if unit in ("pp", "%rel") else number,
-        relative=unit.endswith("rel"),
+        "% rel" if unit.endswith("rel") else "pp" if unit == "pp" else "",
     )
 
 
@@ -126,24 +131,35 @@ def _at_the_top(lines: Sequence[Line], run: RunScores) -> list[Line]:
 
 def _verdict(gate: Gate, line: Line, evidence: Evidence) -> Verdict:
     found = _measured(gate, line, evidence)
-    number = evidence.number
+    decided: tuple[Decision, float | None]
     if isinstance(found, str):
-        return Verdict(gate.written, line.name, *line.key, number, "inconclusive", None, None, gate.threshold, found)
-    difference, ends, reason = found
-    decision: Decision
-    if ends is None:  # all documents differ alike, however few they are: of others that says nothing
-        decision = "inconclusive"
-        if evidence.has_same_answers(line):
-            decision, reason = "pass" if gate.lets(difference) else "fail", "all answers are the same"
-        return Verdict(gate.written, line.name, *line.key, number, decision, difference, None, gate.threshold, reason)
+        difference, decided, reason = None, ("inconclusive", None), found
+    else:
+        difference, ends, reason = found
+        decided = _decided(gate, ends) if ends is not None else ("inconclusive", None)
+        if ends is None and evidence.has_same_answers(line):
+            decided, reason = ("pass" if gate.lets(difference) else "fail", None), "all answers are the same"
+    decision, bound = decided
+    return Verdict(
+        gate.written,
+        line.name,
+        *line.key,
+        evidence.number,
+        decision,
+        difference,
+        bound,
+        gate.threshold,
+        reason,
+        gate.unit,
+    )
+
+
+def _decided(gate: Gate, ends: tuple[float, float]) -> tuple[Decision, float]:
+    """What the bounds say, and the one that says it."""
     safe, open_end = ends if gate.wants_more else (ends[1], ends[0])
     if gate.lets(safe):
-        decision, bound = "pass", safe
-    elif not gate.lets(open_end):
-        decision, bound = "fail", open_end
-    else:
-        decision, bound = "inconclusive", safe
-    return Verdict(gate.written, line.name, *line.key, number, decision, difference, bound, gate.threshold, reason)
+        return "pass", safe
+    return ("inconclusive", safe) if gate.lets(open_end) else ("fail", open_end)
 
 
 def _measured(gate: Gate, line: Line, evidence: Evidence) -> tuple[float, tuple[float, float] | None, str] | str:
