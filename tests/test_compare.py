@@ -14,6 +14,7 @@ from assay import simple_evaluate
 from assay.errors import AssayError
 from assay.evaluation.score import Wanted, score
 from assay.report.compare import Comparison, Row, compare
+from assay.report.comparison_text import summary
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import choose, generate
 
@@ -237,6 +238,27 @@ def test_several_runs_are_each_compared_with_the_first_and_corrected_together(tm
     assert (row(found, run=2).p, row(found, run=2).p_holm) == (pytest.approx(1 / 128), pytest.approx(2 / 128))
     assert row(found).p_holm == pytest.approx(0.375)
     assert [run.label for run in found.runs] == ["a", "b", "c"]
+
+
+def test_a_task_is_better_only_if_that_holds_among_all_that_are_looked_at(tmp_path: Path) -> None:
+    """Six documents won of ten, none lost: p 1/64, and of five such tests 5/64, though the interval leaves 0 out."""
+    tasks = ("t", "u", "v", "w", "y")
+    folder = write_tasks(tmp_path / "tasks", {name: [{}] * 10 for name in tasks})
+    a = make_run(folder, tmp_path / "a", dict.fromkeys(tasks, [0] * 10))
+    b = make_run(folder, tmp_path / "b", {**dict.fromkeys(tasks, [0] * 10), "t": [1] * 6 + [0] * 4})
+    found = row(compare([a, b]))
+    assert (found.p, found.p_holm) == (pytest.approx(1 / 64), pytest.approx(5 / 64))
+    assert found.interval is not None and found.interval[0] > 0
+    assert found.verdict == "unclear"
+    assert row(compare([a, b], tasks=["t"])).verdict == "better"
+
+
+def test_where_nobody_says_which_way_is_better_a_difference_is_only_that(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10}, MEAN.replace(", higher_is_better: true", ""))
+    runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [0] * 10), ("b", [1] * 10))]
+    found = compare(runs)
+    assert (row(found).higher_is_better, row(found).verdict) == (None, "differs")
+    assert "0 better, 0 worse, 1 different, 0 not told apart" in summary(found)
 
 
 def test_rows_are_chosen_by_task_group_and_metric(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from assay import simple_evaluate
 from assay.cli import main
 from assay.errors import AssayError
 from assay.models import Scripted
-from assay.report.compare import compare
-from assay.report.comparison_text import gate_line, summary
+from assay.report.compare import ComparedRun, Comparison, Row, compare
+from assay.report.comparison_text import as_csv, gate_line, summary
 from assay.report.gates import parse_gate
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import SEVERAL
@@ -172,6 +172,14 @@ def test_csv_has_a_line_for_every_row(runs: list[str], capsys: pytest.CaptureFix
     [row] = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert (row["name"], row["metric"], row["n"], row["wins"], row["verdict"]) == ("t", "x", "100", "30", "better")
     assert float(row["low"]) < 0.3 < float(row["high"])
+
+
+def test_csv_marks_names_that_a_spreadsheet_would_compute(tmp_path: Path) -> None:
+    row = Row("task", "=HYPERLINK(1)", "+a", "-m", "@f", 1, 0, True, 2, 0.5, 0.25, -0.25)
+    runs = [ComparedRun(Path(name), name, "m", "complete") for name in ("=a", "b")]
+    [found] = csv.DictReader(io.StringIO(as_csv(Comparison(runs, [row]))))
+    told = [found[name] for name in ("run_a", "name", "alias", "metric", "filter", "difference")]
+    assert told == ["'=a", "'=HYPERLINK(1)", "'+a", "'-m", "'@f", "-0.25"]
 
 
 def test_json_is_the_whole_comparison(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:

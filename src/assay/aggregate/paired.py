@@ -120,8 +120,8 @@ def significance(contrast: Contrast) -> Significance:
 
 
 def _normal(contrast: Contrast) -> Significance:
-    if not contrast.difference or not contrast.variance:
-        return Significance(0.0 if contrast.difference else 1.0, "normal")
+    if not contrast.difference or not contrast.variance:  # without a spread nothing speaks against chance
+        return Significance(1.0, "no spread" if contrast.difference else "normal")
     return Significance(2 * NormalDist().cdf(-abs(contrast.difference) / contrast.stderr), "normal")
 
 
@@ -221,7 +221,8 @@ def recomputed(
     function: Callable[[Sequence[Any]], float], values: Values, iterations: int
 ) -> tuple[Contrast, Significance] | None:
     """A difference of numbers that must be computed anew for other documents: its spread over resamples of the pairs, and
-    its p over runs that take each document from either. None where the function takes some resample badly."""
+    its p over runs that take each document from either. None where the function takes some resample badly, or has no number
+    for it."""
     a, b, clusters = values
     n = len(a)
     try:
@@ -232,6 +233,8 @@ def recomputed(
         ]
         swapped = [abs(each) for each in _swapped(function, values, iterations)]
     except (TypeError, ValueError, ArithmeticError, LookupError):
+        return None
+    if not np.isfinite([found, *several, *swapped]).all():
         return None
     count = n if clusters is None else len(set(clusters))
     spread = float(np.var(several, ddof=1)) * count / (count - 1)

@@ -60,7 +60,7 @@ def compare(  # noqa: PLR0913  # each is an option of the command
     parts = [_compare_pair(read[0], other, number, wanted) for number, other in enumerate(read[1:], 1)]
     return Comparison(
         runs=_labelled(read),
-        rows=_corrected([row for part in parts for row in part.rows]),
+        rows=_corrected([row for part in parts for row in part.rows], 1 - level),
         attributions=[each for part in parts for each in part.attributions],
         flips=[flip for part in parts for flip in part.flips],
         verdicts=[verdict for part in parts for verdict in part.verdicts],
@@ -110,11 +110,12 @@ def _compare_pair(a: RunScores, b: RunScores, number: int, wanted: _Wanted) -> C
     )
 
 
-def _corrected(rows: Sequence[Row]) -> list[Row]:
-    """The rows with each task's p corrected for how many there are, in all comparisons with the first run."""
+def _corrected(rows: Sequence[Row], alpha: float) -> list[Row]:
+    """The rows with each task's p corrected for how many there are, in all comparisons with the first run, and what that says."""
     tested = [(place, row.p) for place, row in enumerate(rows) if row.kind == "task" and row.p is not None]
     corrected = dict(zip((place for place, _ in tested), holm([p for _, p in tested]), strict=True))
-    return [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]
+    made = [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]
+    return [replace(row, verdict=row.told(alpha)) for row in made]
 
 
 def _labelled(runs: Sequence[RunScores]) -> list[ComparedRun]:
