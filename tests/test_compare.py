@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from assay import simple_evaluate
@@ -15,6 +17,7 @@ from assay.errors import AssayError
 from assay.evaluation.score import Wanted, score
 from assay.report.compare import Comparison, Row, compare
 from assay.report.comparison_text import summary
+from assay.report.pairing import _by_content
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import choose, generate
 
@@ -425,3 +428,36 @@ def test_a_number_that_the_other_run_makes_otherwise_is_told_and_passes_no_gate(
     assert (row(found).interval, row(found).p) == (None, None)
     assert "the other run does not make its number of the documents' scores by mean" in row(found).reason
     assert found.decision == "inconclusive"
+
+
+def test_scores_that_are_pairs_are_compared(tmp_path: Path) -> None:
+    """Log-likelihoods with lengths: exp(-(sum of the first)/(sum of the second)), 12 over 12 and 9 over 12."""
+    more = "metric_list: [{metric: x, aggregation: weighted_perplexity, higher_is_better: false}]\n"
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4}, more)
+    (folder / "helper.py").write_text("def values(doc, results):\n    return {'x': (-float(results[0]), 3)}\n")
+    runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [1, 5, 2, 4]), ("b", [1, 4, 2, 2]))]
+    found = row(compare(runs))
+    assert (found.a, found.b) == (pytest.approx(math.exp(12 / 12)), pytest.approx(math.exp(9 / 12)))
+    assert (found.wins, found.losses, found.ties) == (2, 0, 2)
+    assert found.interval is not None
+
+
+def test_equal_documents_are_paired_in_their_order() -> None:
+    """Documents 1, 1, 2, 1 and then 2, 1, 1, 1 of other data: the first 1 goes with the first, the only 2 with the other."""
+    first, second = np.array([1, 1, 2, 1], np.uint64), np.array([2, 1, 1, 7, 1, 1], np.uint64)
+    a, b = _by_content(first, second)
+    assert (a.tolist(), b.tolist()) == ([0, 1, 2, 3], [1, 2, 0, 4])
+    nothing = _by_content(np.empty(0, np.uint64), second)
+    assert [each.tolist() for each in nothing] == [[], []]
+
+
+@given(st.lists(st.integers(1, 4), max_size=12), st.lists(st.integers(1, 4), max_size=12))
+def test_pairs_of_equal_documents_are_those_that_a_list_would_give(first: list[int], second: list[int]) -> None:
+    left: list[int | None] = list(second)
+    expected = []
+    for place, content in enumerate(first):
+        if content in left:
+            expected.append((place, left.index(content)))
+            left[left.index(content)] = None
+    a, b = _by_content(np.array(first, np.uint64), np.array(second, np.uint64))
+    assert list(zip(a.tolist(), b.tolist(), strict=True)) == expected

@@ -86,6 +86,9 @@ def draw_numbers(several: Sequence[Draws]) -> list[Any]:
     """For each part, of each document the number of its draw. Documents that one of them puts together are so for all."""
     import numpy as np
 
+    if len(several) == 1:
+        [part] = several
+        return [np.asarray(part.documents if part.clusters is None else part.clusters)]
     clusters: dict[int, int] = {}
     for part in several:
         if part.clusters is not None:

@@ -72,28 +72,14 @@ class Part(NamedTuple):
 
 def member_of(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, RunScores], clusters: Any) -> Member | str:
     """A number of a task in both runs; or why it cannot be compared."""
-    values_a, values_b = task.scores_a.values[key], task.scores_b.values[key]
-    if all(value is None for value in values_a):
-        return (
-            "it is made of all documents together, and none has a score of its own for it: look at the rows that have"
-        )
-    aggregation = aggregation_of(runs[0], task.name, key, values_a)
-    if aggregation is None:
-        return "how its number follows from the documents' scores is not known: a function of the task's own makes it"
-    stored, present = runs[1].rows(task.name_b)[key], [value for value in values_b if value is not None]
-    if stored is not None and present and not _gives(aggregation, present, stored):
-        return (
-            f"the other run does not make its number of the documents' scores by {aggregation.name}, as the first does"
-        )
-    places = [
-        (place, x, y)
-        for place, (x, y) in enumerate(zip(task.places_a.tolist(), task.places_b.tolist(), strict=True))
-        if values_a[x] is not None and values_b[y] is not None
-    ]
-    if not places:
+    column_a, column_b = task.scores_a.values[key], task.scores_b.values[key]
+    aggregation = _shared_aggregation(task, key, runs)
+    if isinstance(aggregation, str):
+        return aggregation
+    chosen = np.flatnonzero(column_a.present[task.places_a] & column_b.present[task.places_b])
+    if not len(chosen):
         return "no document has a score in both runs"
-    chosen = np.array([place for place, _, _ in places], dtype=np.int64)
-    a, b = [values_a[x] for _, x, _ in places], [values_b[y] for _, _, y in places]
+    a, b = column_a.at(task.places_a[chosen]), column_b.at(task.places_b[chosen])
     made = Member(
         task=task.name,
         key=key,
@@ -102,24 +88,42 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, RunScores]
         places=chosen,
         a=float(aggregation.function(a)),
         b=float(aggregation.function(b)),
-        is_rate=aggregation.name == "mean" and set(a) <= {0, 1} and set(b) <= {0, 1},
-        only_a=sum(value is not None for value in values_a) - len(a),
-        only_b=sum(value is not None for value in values_b) - len(b),
+        is_rate=aggregation.name == "mean" and _is_right_or_wrong(a) and _is_right_or_wrong(b),
+        only_a=int(column_a.present.sum()) - len(a),
+        only_b=int(column_b.present.sum()) - len(b),
         clusters=clusters[chosen] if clusters is not None else None,
-        missed=len(values_a) + len(values_b) - len(task.places_a) - len(a),
+        missed=len(column_a.present) + len(column_b.present) - len(task.places_a) - len(a),
     )
     if made.missed and made.is_rate:
-        made = replace(made, missed_a=_sum(values_a) - sum(a), missed_b=_sum(values_b) - sum(b))
+        sums = [float(np.sum(each)) for each in (column_a.there, a, column_b.there, b)]
+        made = replace(made, missed_a=sums[0] - sums[1], missed_b=sums[2] - sums[3])
     return _with_spread(made, aggregation, a, b)
 
 
-def _sum(values: Sequence[Any]) -> float:
-    return float(sum(value for value in values if value is not None))
+def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, RunScores]) -> Aggregation | str:
+    """How both runs make a number of the documents' scores; or why that is not known."""
+    mine, others = task.scores_a.values[key].there, task.scores_b.values[key].there
+    if not len(mine):
+        return (
+            "it is made of all documents together, and none has a score of its own for it: look at the rows that have"
+        )
+    found = aggregation_of(runs[0], task.name, key, mine)
+    if found is None:
+        return "how its number follows from the documents' scores is not known: a function of the task's own makes it"
+    stored = runs[1].rows(task.name_b)[key]
+    if stored is not None and len(others) and not _gives(found, others, stored):
+        return f"the other run does not make its number of the documents' scores by {found.name}, as the first does"
+    return found
 
 
-def _with_spread(made: Member, aggregation: Aggregation, a: Sequence[Any], b: Sequence[Any]) -> Member:
+def _is_right_or_wrong(scores: Any) -> bool:
+    numbers = np.asarray(scores)
+    return numbers.dtype != object and numbers.ndim == 1 and bool(((numbers == 0) | (numbers == 1)).all())
+
+
+def _with_spread(made: Member, aggregation: Aggregation, a: Any, b: Any) -> Member:
     made = replace(made, scores_a=_one_number(aggregation, a), scores_b=_one_number(aggregation, b))
-    draws = len(a) if made.clusters is None else len(set(made.clusters.tolist()))
+    draws = len(a) if made.clusters is None else len(np.unique(made.clusters))
     if draws < 2:
         return replace(made, reason="one document has no spread" if made.n < 2 else "all documents are of one cluster")
     if not math.isfinite(made.a) or not math.isfinite(made.b):
@@ -130,19 +134,19 @@ def _with_spread(made: Member, aggregation: Aggregation, a: Sequence[Any], b: Se
             return replace(made, influence_a=both[0], influence_b=both[1])
     iterations = min(ITERATIONS, aggregation.bootstrap_limit or ITERATIONS)
     clusters = made.clusters.tolist() if made.clusters is not None else None
-    computed = recomputed(aggregation.function, Values(a, b, clusters), iterations)
+    computed = recomputed(aggregation.function, Values(list(a), list(b), clusters), iterations)
     return replace(made, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
 
 
 def aggregation_of(run: RunScores, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
     """How a number was made of the documents' scores: what the task says, if it gives the number that is stored."""
-    stored, present = run.rows(task)[key], [value for value in values if value is not None]
+    stored = run.rows(task)[key]
     told = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
     named = [str(each.get("aggregation")) for each in told if each.get("metric") == key.metric]
     declared = ALL_METRICS.get(key.metric)
     for name in [*named, str(declared.aggregation) if declared is not None else "", "mean"]:
         known = AGGREGATIONS.get(name)
-        if known is not None and stored is not None and present and _gives(known, present, stored):
+        if known is not None and stored is not None and _gives(known, values, stored):
             return known
     return None
 
@@ -156,7 +160,7 @@ def _gives(aggregation: Aggregation, values: Sequence[Any], stored: float) -> bo
 
 def _one_number(aggregation: Aggregation, values: Sequence[Any]) -> Any:
     """What each document scored, as one number: of a pair of labels whether they agree, of a likelihood that of a unit."""
-    if all(isinstance(value, int | float) for value in values):
+    if isinstance(values, np.ndarray) or all(isinstance(value, int | float) for value in values):
         return np.asarray(values, dtype=np.float64)
     if aggregation.name in ("weighted_perplexity", "bits_per_byte"):
         return np.array([-above / below if below else math.nan for above, below in values])
@@ -217,6 +221,9 @@ def _by_draw(drawn: Sequence[Draws], owned: Sequence[Any]) -> Any:
         by_source[draws.source].append((draws, own))
     found = []
     for several in by_source.values():
+        if len(several) == 1 and several[0][0].clusters is None:
+            found.append(several[0][1])
+            continue
         numbers = np.concatenate(draw_numbers([draws for draws, _ in several]))
         place = np.unique(numbers, return_inverse=True)[1]
         found.append(np.bincount(place, weights=np.concatenate([own for _, own in several])))

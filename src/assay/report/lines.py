@@ -68,10 +68,7 @@ def members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | None, not
 def _clusters(task: PairedTask, column: Any) -> Any:
     """The draw of each paired document; None where each is its own."""
     told = task.scores_a.clusters(str(column)) if column else None
-    if told is None:
-        return None
-    numbers = zip((told[place] for place in task.places_a.tolist()), task.documents.tolist(), strict=True)
-    return np.array([own if cluster is None else cluster for cluster, own in numbers], dtype=np.int64)
+    return None if told is None else told[task.places_a]
 
 
 def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Any]], notes: list[str]) -> None:

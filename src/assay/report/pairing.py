@@ -1,6 +1,5 @@
 """The same documents in two runs: by data-set fingerprint and row, or where the data differ, by what they say."""
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,15 +31,14 @@ class PairedTask:
     @cached_property
     def prompts_that_differ(self) -> list[int]:
         """The documents that were asked about in other words."""
-        a, b = self.scores_a.prompts, self.scores_b.prompts
-        pairs = zip(self.places_a.tolist(), self.places_b.tolist(), strict=True)
-        return [int(self.scores_a.documents[x]) for x, y in pairs if a[x] != b[y] and a[x] and b[y]]
+        a, b = self.scores_a.prompts[self.places_a], self.scores_b.prompts[self.places_b]
+        found: list[int] = self.documents[(a != b) & (a != 0) & (b != 0)].tolist()
+        return found
 
     @cached_property
     def has_same_answers(self) -> bool:
         """Whether every document was answered in the same words."""
-        a, b = self.scores_a.responses, self.scores_b.responses
-        return all(a[x] == b[y] for x, y in zip(self.places_a.tolist(), self.places_b.tolist(), strict=True))
+        return bool((self.scores_a.responses[self.places_a] == self.scores_b.responses[self.places_b]).all())
 
 
 def shared_tasks(a: RunScores, b: RunScores) -> dict[str, str]:
@@ -96,15 +94,22 @@ def _pair(name: str, other: str, of_a: tuple[RunScores, TaskScores], of_b: tuple
     return PairedTask(name, other, scores_a, scores_b, places_a, places_b, source or name, by_content=True)
 
 
-def _by_content(a: Sequence[bytes], b: Sequence[bytes]) -> tuple[Any, Any]:
-    """Places of equal documents; of several that are equal, the first goes with the first."""
-    waiting: dict[bytes, list[int]] = defaultdict(list)
-    for place, content in enumerate(b):
-        waiting[content].append(place)
-    for several in waiting.values():
-        several.reverse()
-    found = [(place, waiting[content].pop()) for place, content in enumerate(a) if waiting.get(content)]
-    return np.array([x for x, _ in found], dtype=np.int64), np.array([y for _, y in found], dtype=np.int64)
+def _by_content(a: Any, b: Any) -> tuple[Any, Any]:
+    """Places of equal documents, in the order of the first run; of several that are equal, the first goes with the first."""
+    _, places_a, places_b = np.intersect1d(_counted(a), _counted(b), assume_unique=True, return_indices=True)
+    order = np.argsort(places_a)
+    return places_a[order], places_b[order]
+
+
+def _counted(contents: Any) -> Any:
+    """Each content with how many times it came before: no two are equal."""
+    order = np.argsort(contents, kind="stable")
+    ordered = contents[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else np.empty(0, int)
+    before = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
+    found = np.empty(len(contents), [("content", np.uint64), ("before", np.int64)])
+    found["content"], found["before"][order] = contents, before
+    return found
 
 
 def _note_documents(paired: PairedTask, notes: list[str]) -> None:
