@@ -1,15 +1,16 @@
 """Paired comparisons against the truth: how often tests reject runs that are equally good, how often intervals hold the difference.
 
 The grid: a task right or wrong on n documents of which a share is right for one run alone (`discordance`), with a true difference
-of 0 or half of that; scores that are no rates; documents in clusters that win or lose together; groups of five tasks with n to 2 n
-documents, by size and each alike. A test can reject only where enough documents differ: cells with fewer than 10 expected are not
-counted for its size (there it rejects more rarely), and with fewer than 3 not for coverage (there intervals hold too often).
+of 0 or half of that; scores that are no rates; documents in clusters that win or lose together, five in each or ten clusters in
+all; groups of five tasks with n to 2 n documents, by size and each alike; groups of two tasks over the same documents. A test
+can reject only where enough documents differ: cells with fewer than 10 expected are not counted for its size (there it rejects
+more rarely), and with fewer than 3 not for coverage (there intervals hold too often).
 """
 
 import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
 import numpy as np
@@ -22,7 +23,8 @@ from bench.measure import Said
 DATA_SETS = {"rate": 2000, "rate in clusters": 2000, "score": 1000, "score in clusters": 1000}
 OF_GROUPS = 1000
 SIZE, COVERAGE = (0.04, 0.06), (0.94, 0.96)
-KINDS = ("rate", "score", "rate in clusters", "score in clusters", "group by size", "group of equals")
+KINDS = ("rate", "score", "rate in clusters", "score in clusters", "rate in ten clusters", "score in ten clusters",
+         "group by size", "group of equals", "group on shared documents")  # fmt: skip
 OF_CLUSTER = 5
 KEY = ScoreKey("acc", "none")
 
@@ -46,8 +48,13 @@ class Cell:
 
     @property
     def differing(self) -> float:
-        documents = 7.5 * self.n if self.kind.startswith("group") else float(self.n)
-        return documents / (OF_CLUSTER if "clusters" in self.kind else 1) * self.discordance
+        several = self.kind.startswith("group") and not self.kind.endswith("documents")
+        return (7.5 * self.n if several else float(self.n)) / self.of_cluster * self.discordance
+
+    @property
+    def of_cluster(self) -> int:
+        """How many documents are one draw."""
+        return self.n // 10 if "ten clusters" in self.kind else OF_CLUSTER if "clusters" in self.kind else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ def cells() -> list[Cell]:
     """The declared grid."""
     rates = [
         Cell(kind, *place)
-        for kind in ("rate", "group by size", "group of equals")
+        for kind in ("rate", "group by size", "group of equals", "group on shared documents")
         for place in itertools.product((50, 100, 300, 1000), (0.5, 0.85), (0.05, 0.1, 0.2), (0.0, 0.5))
         if place[0] < 1000 or kind == "rate"
     ]
@@ -77,7 +84,13 @@ def cells() -> list[Cell]:
         for n in (150, 300, 1000)
         for effect in (0.0, 0.5)
     ]
-    return [*rates, *scores, *clusters]
+    few = [
+        Cell(kind, n, 0.5, 0.3 if kind.startswith("rate") else 1.0, effect)
+        for kind in ("rate in ten clusters", "score in ten clusters")
+        for n in (100, 300)
+        for effect in (0.0, 0.5)
+    ]
+    return [*rates, *scores, *clusters, *few]
 
 
 def rows() -> Iterator[Said]:
@@ -148,6 +161,8 @@ def data_set(cell: Cell, random: np.random.Generator) -> list[Part]:
     """Both runs' scores on new documents."""
     if not cell.kind.startswith("group"):
         return [Part(_member(cell, "t", cell.n, random))]
+    if cell.kind.endswith("documents"):
+        return _twice(cell, random)
     sizes = [round(cell.n * (1 + step / 4)) for step in range(5)]
     slopes = [size / sum(sizes) for size in sizes] if cell.kind.endswith("size") else [0.2] * 5
     return [
@@ -156,8 +171,18 @@ def data_set(cell: Cell, random: np.random.Generator) -> list[Part]:
     ]
 
 
+def _twice(cell: Cell, random: np.random.Generator) -> list[Part]:
+    """Two tasks on the same documents: where one differs, the other does in four of five cases, and the same way."""
+    one = _member(cell, "t", cell.n, random)
+    a, b = _rates(cell, cell.n, random, None)
+    same = random.random(cell.n) < 0.8
+    a, b = np.where(same, one.influence_a, a), np.where(same, one.influence_b, b)
+    other = replace(one, task="u", a=float(a.mean()), b=float(b.mean()), influence_a=a, influence_b=b)
+    return [Part(one, 0.5, 0.5), Part(other, 0.5, 0.5)]
+
+
 def _member(cell: Cell, name: str, n: int, random: np.random.Generator) -> Member:
-    clusters = np.arange(n) // OF_CLUSTER if "clusters" in cell.kind else None
+    clusters = np.arange(n) // cell.of_cluster if cell.of_cluster > 1 else None
     if cell.kind.startswith("score"):
         a, b = _scores(cell, n, random)
     else:
@@ -182,6 +207,6 @@ def _scores(cell: Cell, n: int, random: np.random.Generator) -> tuple[np.ndarray
     common = random.normal(0, 1, n)
     one, other = random.exponential(1, n), random.exponential(1, n)
     if "clusters" in cell.kind:
-        shifts = random.normal(0, 1, -(-n // OF_CLUSTER))
-        other = other + shifts[np.arange(n) // OF_CLUSTER]
+        shifts = random.normal(0, 1, -(-n // cell.of_cluster))
+        other = other + shifts[np.arange(n) // cell.of_cluster]
     return common + one, common + other + cell.truth

@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from assay import simple_evaluate
 from assay.errors import AssayError
 from assay.evaluation.score import Wanted, score
 from assay.report.compare import Comparison, Row, compare
+from assay.report.comparison_text import summary
+from assay.report.pairing import _by_content
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import choose, generate
 
@@ -163,6 +167,28 @@ def test_a_group_is_compared_by_what_its_tasks_contribute(tmp_path: Path) -> Non
     assert (by_size.difference, by_size.p, by_size.test) == (pytest.approx(1 / 12), pytest.approx(0.625), "McNemar")
 
 
+def same_data_twice(tmp_path: Path, more: str) -> Path:
+    """Tasks t and u over the same 60 documents, in a group: each scores them as the other does."""
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 60}, more, GROUP)
+    (folder / "u.yaml").write_text((folder / "t.yaml").read_text().replace("task: t\n", "task: u\n"))
+    return folder
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "median"])
+def test_a_group_of_the_same_documents_twice_varies_as_one_of_its_tasks(tmp_path: Path, aggregation: str) -> None:
+    """Also where no document's part in a number is known: as independent ones they would have an error smaller by √2."""
+    folder = same_data_twice(tmp_path, MEAN.replace("mean", aggregation))
+    random = np.random.default_rng(0)
+    a = random.normal(0, 1, 60)
+    b = a + random.normal(0.1, 0.5, 60)
+    runs = [make_run(folder, tmp_path / n, {"t": s.tolist()}, tasks=["g"]) for n, s in (("a", a), ("b", b))]
+    found = compare(runs)
+    assert row(found, "g").stderr == pytest.approx(row(found, "t").stderr)
+    assert row(found, "g").stderr == pytest.approx(row(found, "u").stderr)
+    results = json.loads((runs[0] / "results.json").read_text())["results"]
+    assert results["g"]["x_stderr,none"] == pytest.approx(results["t"]["x_stderr,none"])
+
+
 def test_a_harmonic_mean_is_compared_by_its_derivatives(tmp_path: Path) -> None:
     """2/(1/t + 1/u): by t it is h²/(2 t²)."""
     found = row(compare(grouped(tmp_path, GROUP.replace("aggregation: mean", "aggregation: harmonic_mean"))), "g")
@@ -215,6 +241,27 @@ def test_several_runs_are_each_compared_with_the_first_and_corrected_together(tm
     assert (row(found, run=2).p, row(found, run=2).p_holm) == (pytest.approx(1 / 128), pytest.approx(2 / 128))
     assert row(found).p_holm == pytest.approx(0.375)
     assert [run.label for run in found.runs] == ["a", "b", "c"]
+
+
+def test_a_task_is_better_only_if_that_holds_among_all_that_are_looked_at(tmp_path: Path) -> None:
+    """Six documents won of ten, none lost: p 1/64, and of five such tests 5/64, though the interval leaves 0 out."""
+    tasks = ("t", "u", "v", "w", "y")
+    folder = write_tasks(tmp_path / "tasks", {name: [{}] * 10 for name in tasks})
+    a = make_run(folder, tmp_path / "a", dict.fromkeys(tasks, [0] * 10))
+    b = make_run(folder, tmp_path / "b", {**dict.fromkeys(tasks, [0] * 10), "t": [1] * 6 + [0] * 4})
+    found = row(compare([a, b]))
+    assert (found.p, found.p_holm) == (pytest.approx(1 / 64), pytest.approx(5 / 64))
+    assert found.interval is not None and found.interval[0] > 0
+    assert found.verdict == "unclear"
+    assert row(compare([a, b], tasks=["t"])).verdict == "better"
+
+
+def test_where_nobody_says_which_way_is_better_a_difference_is_only_that(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10}, MEAN.replace(", higher_is_better: true", ""))
+    runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [0] * 10), ("b", [1] * 10))]
+    found = compare(runs)
+    assert (row(found).higher_is_better, row(found).verdict) == (None, "differs")
+    assert "0 better, 0 worse, 1 different, 0 not told apart" in summary(found)
 
 
 def test_rows_are_chosen_by_task_group_and_metric(tmp_path: Path) -> None:
@@ -370,3 +417,49 @@ def test_samples_that_are_gone_are_told(tmp_path: Path) -> None:
     assert {each.name for each in found.rows} == {"g", "t"}
     assert row(found, "g").interval is None
     assert any(note.startswith("u: its samples are not in") for note in found.notes)
+
+
+def test_a_number_that_the_other_run_makes_otherwise_is_told_and_passes_no_gate(tmp_path: Path) -> None:
+    """A mean of 0.48, a median of 0.3: neither is compared with what the other aggregation would have given."""
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 5})
+    a = make_run(folder, tmp_path / "a", {"t": [0.1, 0.2, 0.3, 0.9, 0.9]})
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 5}, MEAN.replace("mean", "median"))
+    b = make_run(folder, tmp_path / "b", {"t": [0.1, 0.2, 0.3, 0.9, 0.95]})
+    found = compare([a, b], gates=["x > -50pp"])
+    assert (row(found).a, row(found).b) == (pytest.approx(0.48), 0.3)
+    assert (row(found).interval, row(found).p) == (None, None)
+    assert "the other run does not make its number of the documents' scores by mean" in row(found).reason
+    assert found.decision == "inconclusive"
+
+
+def test_scores_that_are_pairs_are_compared(tmp_path: Path) -> None:
+    """Log-likelihoods with lengths: exp(-(sum of the first)/(sum of the second)), 12 over 12 and 9 over 12."""
+    more = "metric_list: [{metric: x, aggregation: weighted_perplexity, higher_is_better: false}]\n"
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4}, more)
+    (folder / "helper.py").write_text("def values(doc, results):\n    return {'x': (-float(results[0]), 3)}\n")
+    runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [1, 5, 2, 4]), ("b", [1, 4, 2, 2]))]
+    found = row(compare(runs))
+    assert (found.a, found.b) == (pytest.approx(math.exp(12 / 12)), pytest.approx(math.exp(9 / 12)))
+    assert (found.wins, found.losses, found.ties) == (2, 0, 2)
+    assert found.interval is not None
+
+
+def test_equal_documents_are_paired_in_their_order() -> None:
+    """Documents 1, 1, 2, 1 and then 2, 1, 1, 1 of other data: the first 1 goes with the first, the only 2 with the other."""
+    first, second = np.array([1, 1, 2, 1], np.uint64), np.array([2, 1, 1, 7, 1, 1], np.uint64)
+    a, b = _by_content(first, second)
+    assert (a.tolist(), b.tolist()) == ([0, 1, 2, 3], [1, 2, 0, 4])
+    nothing = _by_content(np.empty(0, np.uint64), second)
+    assert [each.tolist() for each in nothing] == [[], []]
+
+
+@given(st.lists(st.integers(1, 4), max_size=12), st.lists(st.integers(1, 4), max_size=12))
+def test_pairs_of_equal_documents_are_those_that_a_list_would_give(first: list[int], second: list[int]) -> None:
+    left: list[int | None] = list(second)
+    expected = []
+    for place, content in enumerate(first):
+        if content in left:
+            expected.append((place, left.index(content)))
+            left[left.index(content)] = None
+    a, b = _by_content(np.array(first, np.uint64), np.array(second, np.uint64))
+    assert list(zip(a.tolist(), b.tolist(), strict=True)) == expected

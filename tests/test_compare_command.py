@@ -14,8 +14,8 @@ from assay import simple_evaluate
 from assay.cli import main
 from assay.errors import AssayError
 from assay.models import Scripted
-from assay.report.compare import compare
-from assay.report.comparison_text import summary
+from assay.report.compare import ComparedRun, Comparison, Row, compare
+from assay.report.comparison_text import as_csv, gate_line, summary
 from assay.report.gates import parse_gate
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import SEVERAL
@@ -78,7 +78,7 @@ def test_runs_that_agree_pass_a_gate_that_allows_a_little(tmp_path: Path) -> Non
     scores = [0.25, 0.5, 0.75, 1.5]
     found = compare(_twins(tmp_path, scores), gates=["x > -0.5pp"])
     assert found.decision == "pass"
-    assert found.verdicts[0].reason == "all documents differ alike"
+    assert found.verdicts[0].reason == "all answers are the same"
 
 
 def _twins(tmp_path: Path, scores: list[float]) -> list[Path]:
@@ -118,6 +118,28 @@ def test_a_gate_is_read_with_its_filter_and_unit() -> None:
     assert (gate.threshold, gate.relative) == (-0.025, True)
 
 
+@pytest.mark.parametrize(
+    ("metric", "written", "shown"),
+    [
+        ("ppl", "ppl < 0.5", "+0.3000, bound "),
+        ("relevance", "relevance > -0.1", "+0.3000, bound "),
+        ("relevance", "relevance > -10pp", "+30.00pp, bound "),
+        ("ppl", "ppl > -10% rel", "+50.00% rel, bound "),
+    ],
+)
+def test_a_gate_is_told_in_its_own_unit_whatever_the_metric_is_called(
+    metric: str, written: str, shown: str, tmp_path: Path
+) -> None:
+    """0.6 to 0.9: 0.3 more, 30 points, half as much again."""
+    more = MEAN.replace("metric: x", f"metric: {metric}") + "process_results: !function named.values\n"
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 100}, more)
+    text = (folder / "t.yaml").read_text().replace("process_results: !function helper.values\n", "")
+    (folder / "t.yaml").write_text(text)
+    (folder / "named.py").write_text(f"def values(doc, results):\n    return {{{metric!r}: float(results[0])}}\n")
+    made = [make_run(folder, tmp_path / name, {"t": s}) for name, s in (("a", WORSE), ("b", BETTER))]
+    assert f": t {shown}" in gate_line(compare(made, gates=[written]).verdicts[0])
+
+
 # --- what is said ----------------------------------------------------------------------------------------------------
 
 
@@ -152,6 +174,14 @@ def test_csv_has_a_line_for_every_row(runs: list[str], capsys: pytest.CaptureFix
     assert float(row["low"]) < 0.3 < float(row["high"])
 
 
+def test_csv_marks_names_that_a_spreadsheet_would_compute(tmp_path: Path) -> None:
+    row = Row("task", "=HYPERLINK(1)", "+a", "-m", "@f", 1, 0, True, 2, 0.5, 0.25, -0.25)
+    runs = [ComparedRun(Path(name), name, "m", "complete") for name in ("=a", "b")]
+    [found] = csv.DictReader(io.StringIO(as_csv(Comparison(runs, [row]))))
+    told = [found[name] for name in ("run_a", "name", "alias", "metric", "filter", "difference")]
+    assert told == ["'=a", "'=HYPERLINK(1)", "'+a", "'-m", "'@f", "-0.25"]
+
+
 def test_json_is_the_whole_comparison(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     main(["compare", *runs, "--format", "json"])
     found = json.loads(capsys.readouterr().out)
@@ -181,11 +211,13 @@ def needed(variance: float, effect: float, power: float = 0.8, alpha: float = 0.
 
 
 def test_without_a_run_the_worst_case_is_planned_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rates of ½ with a correlation of ½: a difference has the variance 2 · ¼ · ½."""
+    """Rates of ½ with a correlation of ½: a difference has the variance 2 · ¼ · ½. The mean of tasks with 40 and 20 documents,
+    each alike, has ¼ · (1/40 + 1/20) of it, 9/8 of what 60 documents would give."""
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 40, "u": [{}] * 20}, group=GROUP)
     found = planned(capsys, "g", "--mde", "5pp", "--include_path", str(folder), "--no_defaults")
     assert {name: row["documents"] for name, row in found.items()} == {"g": 60, "t": 40, "u": 20}
-    assert {row["needed"] for row in found.values()} == {needed(0.25, 0.05)}
+    assert {found[name]["needed"] for name in "tu"} == {needed(0.25, 0.05)}
+    assert found["g"]["needed"] == needed(0.25 * 60 * (1 / 40 + 1 / 20) / 4, 0.05)
     assert found["t"]["enough"] is False
     other = planned(capsys, "t", "--mde", "5pp", "--include_path", str(folder), "--no_defaults", "--correlation", "0.8")
     assert other["t"]["needed"] == needed(0.1, 0.05)

@@ -100,3 +100,31 @@ def test_an_interval_is_no_point_where_all_scores_are_equal() -> None:
     """Wilson, for 30 of 30, by hand: 30 / (30 + 1.96²) = 0.8865."""
     ends = interval(rates("all", np.ones(30)).estimate)
     assert ends == pytest.approx((0.8865, 1.0), abs=1e-4)
+
+
+# --- numbers of which no document's move is known ----------------------------------------------------------------------
+
+
+def spread_alone(name: str, source: str, documents: range, stderr: float) -> Member:
+    """A number with an error of its own, and documents whose moves are not known: a median, a bleu score."""
+    return Member(name, Estimate(0.5, stderr, 10, parts={Draws(source, documents, None, stderr**2): 1.0}), 10)
+
+
+def test_numbers_over_shared_documents_without_moves_have_at_most_the_sum_of_their_errors() -> None:
+    """(0.3 + 0.4)/2: they may move together. Of other documents, or of other data: √(0.3² + 0.4²)/2."""
+    for other, error in (
+        (spread_alone("u", "same", range(10), 0.4), 0.35),
+        (spread_alone("u", "same", range(9, 20), 0.4), 0.35),
+        (spread_alone("u", "same", range(10, 20), 0.4), 0.25),
+        (spread_alone("u", "other", range(10), 0.4), 0.25),
+    ):
+        members = [spread_alone("t", "same", range(10), 0.3), other]
+        made = MeanAggregator(GroupConfig(group="g")).combine(members, [1.0, 1.0])
+        assert made.stderr == pytest.approx(error)
+
+
+def test_a_number_without_moves_beside_one_with_them_may_move_with_it() -> None:
+    """15 of 30 right: √(0.25/29). Half of that and half of 0.3."""
+    members = [rates("same", np.repeat([0.0, 1.0], 15)), spread_alone("u", "same", range(30), 0.3)]
+    made = MeanAggregator(GroupConfig(group="g")).combine(members, [1.0, 1.0])
+    assert made.stderr == pytest.approx((math.sqrt(0.25 / 29) + 0.3) / 2)

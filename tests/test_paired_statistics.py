@@ -296,3 +296,21 @@ def test_true_differences_are_in_nineteen_of_twenty_intervals() -> None:
     cells = [Cell("rate", n, 0.5, 0.2, 0.5) for n in (50, 100, 300)] + [Cell("score", 100, 0.5, 1.0, 0.5)]
     found = [measured(cell, 1500) for cell in cells]
     assert 0.94 <= np.mean([each.coverage for each in found]) <= 0.96
+
+
+# --- what has no number --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", [math.nan, math.inf])
+def test_a_number_that_some_resample_has_not_has_no_spread(missing: float) -> None:
+    """Of four documents a resample has often but one value: there this function knows nothing."""
+
+    def choosy(values: object) -> float:
+        several = list(values)  # type: ignore[call-overload]
+        return missing if len(set(several)) == 1 else float(np.mean(several))
+
+    assert recomputed(choosy, Values([0, 0, 0, 1], [0, 0, 1, 1]), 200) is None
+
+
+def test_a_difference_without_a_spread_is_no_evidence() -> None:
+    assert significance(Contrast(0.5, None, 0.0, 10, 10)).p == 1.0

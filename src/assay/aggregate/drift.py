@@ -9,7 +9,7 @@ import numpy as np
 from assay.aggregate.estimate import estimate
 from assay.aggregate.functions import Aggregation, Values
 from assay.aggregate.interval import LEVEL
-from assay.aggregate.paired import Contrast, interval
+from assay.aggregate.paired import Contrast, interval, reach
 from assay.records import Draws
 
 
@@ -52,6 +52,8 @@ def drift(
         return plain._replace(reason="too few documents can be compared in pairs")
     made = Draws.of_mean("", range(len(moves[0])), moves[1] - moves[0], clusters)
     is_rate = known.name == "mean" and {*before, *after} <= {0, 1}
-    unit = 1 / len(before) if is_rate else 0.0
+    can, does = np.full(len(before), 1 / len(before)), (moves[1] - moves[0]) / len(before)
+    drawn = [Draws("", range(len(before)), each, clusters=clusters).summed() for each in (can, does)]
+    unit = reach(drawn[0], drawn[1], len(before)) if is_rate else 0.0
     contrast = Contrast(plain.value, None, made.variance, len(before), made.count, unit=unit)
     return plain._replace(interval=interval(contrast, level) or (plain.value, plain.value))

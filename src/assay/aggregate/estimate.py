@@ -75,7 +75,7 @@ def with_draws(
         aggregation.influence(values) if isinstance(aggregation, Aggregation) and aggregation.influence else None
     )
     if influence is None or len(influence) != len(values):
-        known = Draws(f"{source} {id(values)}", documents, None, made.stderr**2, clusters)
+        known = Draws(source, documents, None, made.stderr**2, clusters)
         return made.but(parts={known: 1.0})
     return made.but(parts={Draws.of_mean(source, documents, influence, clusters): 1.0})
 

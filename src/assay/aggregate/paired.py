@@ -31,8 +31,8 @@ HALF = 0.5
 class Contrast:
     """A difference and what each draw (a document, or a cluster of them) contributes to it: their sum is the difference.
 
-    `variance` is that of the difference over other documents. `unit` is, for rates, how far one document can move it (the
-    root of the mean square); 0 for other numbers. `tasks` is how many numbers were taken from the data to know the spread.
+    `variance` is that of the difference over other documents. `unit` is, for rates, how far one draw can move it (the root of
+    the mean square); 0 for other numbers. `tasks` is how many numbers were taken from the data to know the spread.
     Where nothing but the variance is known, there are no contributions.
     """
 
@@ -59,12 +59,12 @@ class Significance(NamedTuple):
 def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
     """What the difference may well be; None where no document says anything about it.
 
-    Rates: half a document is added to either side (Bonett and Price add a whole one, which covers too often), so that the
-    interval is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws.
+    Rates: half a draw is added to either side (Bonett and Price add a whole one, which covers too often), so that the interval
+    is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws.
     """
     if not contrast.variance and not contrast.unit:
         return None
-    centre, error = _smoothed(contrast)
+    centre, error = smoothed(contrast)
     clustered = contrast.draws < contrast.documents
     if contrast.unit and not clustered:
         half = NormalDist().inv_cdf(0.5 + level / 2) * error
@@ -73,17 +73,32 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
     return centre - half, centre + half
 
 
-def _smoothed(contrast: Contrast) -> tuple[float, float]:
+def smoothed(contrast: Contrast) -> tuple[float, float]:
     """The middle of the interval and the standard error in it."""
     if not contrast.unit:
         return contrast.difference, contrast.stderr
-    share = contrast.documents / (contrast.documents + 2 * HALF)
+    share = contrast.draws / (contrast.draws + 2 * HALF)
     return contrast.difference * share, math.sqrt(contrast.variance + 2 * HALF * contrast.unit**2) * share
+
+
+def reach(can: Any, does: Any, documents: int) -> float:
+    """The unit of a rate, from how far each draw can move it and how far it does: the root of the mean square.
+
+    A document counts as far as it can move it. A cluster, or a document that several tasks have, seldom goes so far: it counts
+    as those do that move it at all, and only where none does as far as it can.
+
+    >>> reach([0.25] * 4, [0.0, 0.25, 0.0, 0.0], 4), reach([0.5, 0.5], [0.25, 0.0], 4), reach([0.5, 0.5], [0.0, 0.0], 4)
+    (0.25, 0.25, 0.5)
+    """
+    possible, moves = np.asarray(can), np.abs(does)
+    seen = moves[moves > 1e-12 * possible]
+    chosen = seen if len(seen) and len(possible) < documents else possible
+    return math.sqrt(float(np.mean(np.square(chosen))))
 
 
 def detectable(contrast: Contrast, power: float, level: float = 0.95) -> float | None:
     """The least true difference that would be told from 0 with this power, at the level of the interval."""
-    error = _smoothed(contrast)[1]
+    error = smoothed(contrast)[1]
     return error * _quantiles(power, 1 - level) if error else None
 
 
@@ -105,8 +120,8 @@ def significance(contrast: Contrast) -> Significance:
 
 
 def _normal(contrast: Contrast) -> Significance:
-    if not contrast.difference or not contrast.variance:
-        return Significance(0.0 if contrast.difference else 1.0, "normal")
+    if not contrast.difference or not contrast.variance:  # without a spread nothing speaks against chance
+        return Significance(1.0, "no spread" if contrast.difference else "normal")
     return Significance(2 * NormalDist().cdf(-abs(contrast.difference) / contrast.stderr), "normal")
 
 
@@ -206,7 +221,8 @@ def recomputed(
     function: Callable[[Sequence[Any]], float], values: Values, iterations: int
 ) -> tuple[Contrast, Significance] | None:
     """A difference of numbers that must be computed anew for other documents: its spread over resamples of the pairs, and
-    its p over runs that take each document from either. None where the function takes some resample badly."""
+    its p over runs that take each document from either. None where the function takes some resample badly, or has no number
+    for it."""
     a, b, clusters = values
     n = len(a)
     try:
@@ -217,6 +233,8 @@ def recomputed(
         ]
         swapped = [abs(each) for each in _swapped(function, values, iterations)]
     except (TypeError, ValueError, ArithmeticError, LookupError):
+        return None
+    if not np.isfinite([found, *several, *swapped]).all():
         return None
     count = n if clusters is None else len(set(clusters))
     spread = float(np.var(several, ddof=1)) * count / (count - 1)

@@ -51,6 +51,11 @@ def define(parser: argparse.ArgumentParser) -> None:
     )
     add("--allow_different_prompts", action="store_true", help="also where a document was asked about in other words")
     add(
+        "--allow_incomplete",
+        action="store_true",
+        help="gates: decide on the documents that both runs scored, whatever failed",
+    )
+    add(
         "--flips",
         type=int,
         default=0,
@@ -72,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
         gates=options.gate,
         cluster_by=options.cluster_by,
         allow_different_prompts=options.allow_different_prompts,
+        allow_incomplete=options.allow_incomplete,
         flips=options.flips,
         level=options.level,
         power=options.power,

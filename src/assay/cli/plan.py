@@ -9,7 +9,8 @@ from pathlib import Path
 from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import say, say_json, tell
 from assay.errors import ConfigError, Place, Problem
-from assay.report.planning import Aim, Planned, assumed, plan, planned_from_runs
+from assay.records import ScoreKey
+from assay.report.planning import Aim, Planned, Unknown, planned_from_runs, planned_from_tasks
 from assay.report.table import markdown
 
 HEADER = ("Tasks", "Metric", "n", "needed", "enough", "found with all", "repeats of all")
@@ -109,11 +110,15 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     made.prepare()
     for name, why in made.broken.items():
         tell(f"{name}: {why}")
-    sizes = {each.runnable.task.name: each.runnable.size for each in made.tasks}
-    groups = made.loaded["groups"].values()
-    own = {group.name: [task.name for task in group.get_all_tasks()] for group in groups}
-    joined = {name: sum(sizes.get(each, 0) for each in below) for name, below in own.items()}
-    return [plan(name, "a rate", size, assumed(aim), aim) for name, size in {**joined, **sizes}.items()]
+    tasks = {}
+    for each in (one.runnable for one in made.tasks if one.runnable.size):
+        keys = each.rows() or [ScoreKey(metric, "none") for metric in each.higher_is_better()]
+        tasks[each.task.name] = Unknown.of(keys, each.size, each.source or each.task.name, aim)
+    found = planned_from_tasks(tasks, made.loaded["groups"].values(), aim)
+    lost = {*made.loaded["groups"]} - {each.name for each in found}
+    if lost:
+        tell(f"no number of their own, or none with a spread that is known: {', '.join(sorted(lost))}")
+    return found
 
 
 def _has_own_unit(metric: str) -> bool:

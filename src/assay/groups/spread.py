@@ -50,7 +50,8 @@ def unknown(value: float, members: Sequence[Member], reason: str) -> Estimate:
 
 
 def variance(parts: Mapping[Draws, float]) -> float:
-    """The variance of a sum of moves: by document where members share a source, else member by member."""
+    """The variance of a sum of moves: by document where members share a source, else member by member. Never too small: see
+    `_shared_variance` where the moves of documents that are shared are not known."""
     by_source: dict[str, list[tuple[Draws, float]]] = {}
     for draws, share in parts.items():
         by_source.setdefault(draws.source, []).append((draws, share))
@@ -61,22 +62,33 @@ def variance(parts: Mapping[Draws, float]) -> float:
 
 
 def _shared_variance(several: Sequence[tuple[Draws, float]]) -> float:
+    """Of parts of one source. How a part without moves varies with others that have its documents is not known: their errors
+    are added, which is the most that it can be."""
     import numpy as np
 
-    known = [(draws, share) for draws, share in several if draws.moves is not None]
-    alone = sum(share**2 * draws.variance for draws, share in several if draws.moves is None)
-    if not known:
-        return alone
-    documents = np.concatenate(draw_numbers([draws for draws, _ in known]))
-    moves = np.concatenate([share * np.asarray(draws.moves) for draws, share in known])
-    _, place = np.unique(documents, return_inverse=True)
-    return alone + float(np.sum(np.bincount(place, weights=moves) ** 2))
+    numbers = draw_numbers([draws for draws, _ in several])
+    known = [(own, share * np.asarray(draws.moves)) for own, (draws, share) in zip(numbers, several, strict=True)
+             if draws.moves is not None]  # fmt: skip
+    together = alone = 0.0
+    if known:
+        _, place = np.unique(np.concatenate([own for own, _ in known]), return_inverse=True)
+        together = math.sqrt(np.sum(np.bincount(place, weights=np.concatenate([moves for _, moves in known])) ** 2))
+    met, counts = np.unique(np.concatenate([np.unique(own) for own in numbers]), return_counts=True)
+    for own, (draws, share) in zip(numbers, several, strict=True):
+        if draws.moves is None and len(own) and not np.isin(own, met[counts > 1]).any():
+            alone += share**2 * draws.variance
+        elif draws.moves is None:
+            together += abs(share) * math.sqrt(draws.variance)
+    return together**2 + alone
 
 
 def draw_numbers(several: Sequence[Draws]) -> list[Any]:
     """For each part, of each document the number of its draw. Documents that one of them puts together are so for all."""
     import numpy as np
 
+    if len(several) == 1:
+        [part] = several
+        return [np.asarray(part.documents if part.clusters is None else part.clusters)]
     clusters: dict[int, int] = {}
     for part in several:
         if part.clusters is not None:

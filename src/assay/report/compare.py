@@ -15,8 +15,8 @@ from assay.report.comparison import Flip as Flip
 from assay.report.comparison import Row as Row
 from assay.report.comparison import Verdict as Verdict
 from assay.report.flips import flips_of
-from assay.report.gates import Gate, decide, parse_gate
-from assay.report.lines import below, chosen, lines, members, row_of
+from assay.report.gates import Evidence, Gate, decide, parse_gate
+from assay.report.lines import below, chosen, lines, lone_lines, members, row_of
 from assay.report.pairing import pair_tasks, refuse_other_prompts, shared_tasks
 from assay.report.run_scores import RunScores
 
@@ -28,6 +28,7 @@ class _Wanted:
     gates: Sequence[Gate]
     cluster_by: str | None
     other_prompts: bool
+    incomplete: bool
     flips: int
     level: float
     power: float
@@ -41,6 +42,7 @@ def compare(  # noqa: PLR0913  # each is an option of the command
     gates: Sequence[str] = (),
     cluster_by: str | None = None,
     allow_different_prompts: bool = False,
+    allow_incomplete: bool = False,
     flips: int = 0,
     level: float = 0.95,
     power: float = 0.8,
@@ -49,16 +51,16 @@ def compare(  # noqa: PLR0913  # each is an option of the command
 
     `tasks` (names, globs, groups) and `metrics` choose rows. `level` is that of the intervals and, one-sided, of the gates.
     `flips` is how many documents of each task are listed that became worse, and that became better. Runs whose prompts differ are
-    refused unless that is allowed.
+    refused unless that is allowed. Gates count documents that not both runs scored at their worst, unless `allow_incomplete`.
     """
     asked = [parse_gate(each) for each in gates]
     _check_shares(level, power)
-    wanted = _Wanted(tasks, metrics, asked, cluster_by, allow_different_prompts, flips, level, power)
+    wanted = _Wanted(tasks, metrics, asked, cluster_by, allow_different_prompts, allow_incomplete, flips, level, power)
     read = _read([Path(run) for run in runs])
     parts = [_compare_pair(read[0], other, number, wanted) for number, other in enumerate(read[1:], 1)]
     return Comparison(
         runs=_labelled(read),
-        rows=_corrected([row for part in parts for row in part.rows]),
+        rows=_corrected([row for part in parts for row in part.rows], 1 - level),
         attributions=[each for part in parts for each in part.attributions],
         flips=[flip for part in parts for flip in part.flips],
         verdicts=[verdict for part in parts for verdict in part.verdicts],
@@ -90,27 +92,30 @@ def _compare_pair(a: RunScores, b: RunScores, number: int, wanted: _Wanted) -> C
     """One run against the first."""
     notes: list[str] = []
     shared = set(shared_tasks(a, b))
-    named = set().union(*(below(a, each, shared) for each in wanted.tasks)) & shared if wanted.tasks else shared
+    named = set().union(*(below(a, each, shared) for each in wanted.tasks)) if wanted.tasks else {*a.tasks, *b.tasks}
     tasks = pair_tasks(a, b, named, notes)
     if not wanted.other_prompts:
         refuse_other_prompts(tasks, a, b)
     every = lines((a, b), members(tasks, (a, b), wanted.cluster_by, notes), notes)
     several = chosen(every, a, wanted.tasks, wanted.metrics)
+    gated = chosen([*every, *lone_lines(a, every)], a, wanted.tasks, wanted.metrics)
+    evidence = Evidence(gated, tasks, (a, b), number, wanted.level, wanted.incomplete)
     return Comparison(
         runs=(),
         rows=[row_of(line, number, wanted.level, wanted.power) for line in several],
         attributions=[attribute(a, b, tasks, number)],
         flips=flips_of(tasks, several, number, wanted.flips) if wanted.flips else (),
-        verdicts=[each for gate in wanted.gates for each in decide(gate, several, a, number, wanted.level)],
+        verdicts=[each for gate in wanted.gates for each in decide(gate, evidence)],
         notes=notes,
     )
 
 
-def _corrected(rows: Sequence[Row]) -> list[Row]:
-    """The rows with each task's p corrected for how many there are, in all comparisons with the first run."""
+def _corrected(rows: Sequence[Row], alpha: float) -> list[Row]:
+    """The rows with each task's p corrected for how many there are, in all comparisons with the first run, and what that says."""
     tested = [(place, row.p) for place, row in enumerate(rows) if row.kind == "task" and row.p is not None]
     corrected = dict(zip((place for place, _ in tested), holm([p for _, p in tested]), strict=True))
-    return [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]
+    made = [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]
+    return [replace(row, verdict=row.told(alpha)) for row in made]
 
 
 def _labelled(runs: Sequence[RunScores]) -> list[ComparedRun]:

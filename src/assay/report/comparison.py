@@ -9,6 +9,8 @@ STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
 """What a number goes through, in the order it happens."""
 
 Decision = Literal["pass", "fail", "inconclusive"]
+Unit = Literal["pp", "% rel", ""]
+Says = Literal["better", "worse", "differs", "unclear", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +58,23 @@ class Row:
     only_a: int = 0
     only_b: int = 0
     reason: str = ""
+    verdict: Says = "unknown"
+
+    def told(self, alpha: float) -> Says:
+        """What is to be said of b: of a task by its corrected p, of a group by its interval; `unclear` is not `equal`. Where
+        nobody says whether more is better, a sure difference is no more than that."""
+        sure = self.p_holm <= alpha if self.p_holm is not None else self._leaves_zero_out
+        if sure is None or self.difference is None:
+            return "unknown"
+        if not sure:
+            return "unclear"
+        if self.higher_is_better is None:
+            return "differs"
+        return "better" if (self.difference > 0) is self.higher_is_better else "worse"
 
     @property
-    def verdict(self) -> Literal["better", "worse", "unclear", "unknown"]:
-        """What the interval says of b: `unclear` where it holds 0."""
-        if self.interval is None or self.difference is None:
-            return "unknown"
-        low, high = self.interval
-        if low <= 0 <= high:
-            return "unclear"
-        return "better" if (low > 0) is (self.higher_is_better is not False) else "worse"
+    def _leaves_zero_out(self) -> bool | None:
+        return None if self.interval is None else not self.interval[0] <= 0 <= self.interval[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +126,8 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a gate says of one row: `bound` is the end of the one-sided interval that decided, or that would have to."""
+    """What a gate says of one row: `bound` is the end of the one-sided interval that decided, or that would have to. `unit` is
+    that of the gate: `pp`, `% rel`, or nothing for the metric's own."""
 
     gate: str
     name: str
@@ -129,6 +139,7 @@ class Verdict:
     bound: float | None
     threshold: float
     reason: str = ""
+    unit: Unit = ""
 
 
 @dataclass(frozen=True, slots=True)

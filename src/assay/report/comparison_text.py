@@ -10,6 +10,7 @@ from typing import Any
 from assay.errors import some
 from assay.report.comparison import Attribution, Comparison, Flip, Row, Verdict
 from assay.report.table import markdown
+from assay.report.texts import in_cell
 
 HEADER = ("Tasks", "Filter", "Metric", "", "a", "b", "b − a", "interval", "p", "p (Holm)", "test", "better/worse/same", "n",
           "detectable", "b is")  # fmt: skip
@@ -128,14 +129,12 @@ def _gate_lines(verdicts: Sequence[Verdict]) -> list[str]:
 def gate_line(verdict: Verdict) -> str:
     """What a gate says, in a line.
 
-    >>> gate_line(Verdict("acc > -0.5pp", "t", "acc", "none", 1, "pass", 0.01, 0.002, -0.005))
+    >>> gate_line(Verdict("acc > -0.5pp", "t", "acc", "none", 1, "pass", 0.01, 0.002, -0.005, unit="pp"))
     '✓ acc > -0.5pp: t +1.00pp, bound +0.20pp'
     """
-    points = "pp" in verdict.gate or "rel" in verdict.gate
-    unit = "% rel" if "rel" in verdict.gate else "pp" if points else ""
 
     def shown(value: float) -> str:
-        return f"{value * 100:+.2f}{unit}" if points else f"{value:+.4f}"
+        return f"{value * 100:+.2f}{verdict.unit}" if verdict.unit else f"{value:+.4f}"
 
     told = [shown(verdict.difference)] if verdict.difference is not None else []
     bound = [f"bound {shown(verdict.bound)}"] if verdict.bound is not None else []
@@ -157,15 +156,12 @@ def _documents(rows: Sequence[Row]) -> str:
 def _tasks(found: Comparison) -> str:
     """How many of the tasks' numbers differ, all of them looked at together."""
     rows = [row for row in found.rows if row.kind == "task" and row.p_holm is not None]
-    sure = [row for row in rows if row.p_holm is not None and row.p_holm <= 1 - found.level]
-    worse = sorted((row for row in sure if _is_worse(row)), key=lambda row: (row.p_holm, -abs(row.difference or 0)))
+    counts = Counter(row.verdict for row in rows)
+    worse = sorted((r for r in rows if r.verdict == "worse"), key=lambda row: (row.p_holm, -abs(row.difference or 0)))
     names = list(dict.fromkeys(f"{row.name} {row.metric} {signed(row.difference)}" for row in worse))
-    told = f"{len(sure) - len(worse)} better, {len(worse)} worse, {len(rows) - len(sure)} not told apart"
+    differ = f", {counts['differs']} different" if counts["differs"] else ""
+    told = f"{counts['better']} better, {counts['worse']} worse{differ}, {counts['unclear']} not told apart"
     return f"tasks' numbers (Holm): {told}" + (f"; worst: {some(names)}" if names else "")
-
-
-def _is_worse(row: Row) -> bool:
-    return ((row.difference or 0) < 0) is (row.higher_is_better is not False)
 
 
 def _differs(found: Comparison) -> str:
@@ -185,7 +181,7 @@ def as_mapping(found: Comparison) -> dict[str, Any]:
         "level": found.level,
         "power": found.power,
         "runs": [{**asdict(run), "folder": str(run.folder)} for run in found.runs],
-        "rows": [{**asdict(row), "verdict": row.verdict} for row in found.rows],
+        "rows": [asdict(row) for row in found.rows],
         "attributions": [{**asdict(each), "first": each.first} for each in found.attributions],
         "gates": [asdict(each) for each in found.verdicts],
         "flips": [asdict(each) for each in found.flips],
@@ -195,12 +191,13 @@ def as_mapping(found: Comparison) -> dict[str, Any]:
 
 def as_csv(found: Comparison) -> str:
     """The rows, one a line; an interval in two columns."""
-    names = [each.name for each in fields(Row) if each.name != "interval"]
+    names = [each.name for each in fields(Row) if each.name not in ("interval", "verdict")]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["run_a", "run_b", *names, "low", "high", "verdict"])
     for row in found.rows:
         ends = row.interval or ("", "")
-        own = ["" if (value := getattr(row, name)) is None else value for name in names]
-        writer.writerow([found.runs[0].label, found.runs[row.run].label, *own, *ends, row.verdict])
+        own = [getattr(row, name) for name in names]
+        several = [found.runs[0].label, found.runs[row.run].label, *own, *ends, row.verdict]
+        writer.writerow(["" if each is None else in_cell(each) if isinstance(each, str) else each for each in several])
     return out.getvalue()

@@ -7,9 +7,11 @@ from fnmatch import fnmatchcase
 
 from assay.aggregate.paired import Contrast, interval
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.report.comparison import Decision, Verdict
+from assay.report.comparison import Decision, Unit, Verdict
 from assay.report.lines import Line
+from assay.report.pairing import PairedTask
 from assay.report.run_scores import RunScores
+from assay.report.unscored import moved, why_open
 
 _WRITTEN = re.compile(
     r"\s*(?:(?P<name>\S.*)/)?(?P<metric>[^/<>=,\s]+)(?:,(?P<filter>[^<>=\s]+))?\s*(?P<sign>>=|<=|>|<)\s*"
@@ -28,7 +30,12 @@ class Gate:
     filter: str | None
     sign: str
     threshold: float
-    relative: bool
+    unit: Unit
+
+    @property
+    def relative(self) -> bool:
+        """Whether it is a share of the first run's value."""
+        return self.unit == "% rel"
 
     @property
     def wants_more(self) -> bool:
@@ -62,16 +69,35 @@ def parse_gate(written: str) -> Gate:
         found["filter"],
         found["sign"],
         number / 100 if unit in ("pp", "%rel") else number,
-        relative=unit.endswith("rel"),
+        "% rel" if unit.endswith("rel") else "pp" if unit == "pp" else "",
     )
 
 
-def decide(gate: Gate, lines: Sequence[Line], run_a: RunScores, number: int, level: float) -> list[Verdict]:
-    """What the gate says of each row that it means."""
-    return [_verdict(gate, line, number, level) for line in _meant(gate, lines, run_a)]
+@dataclass(frozen=True)
+class Evidence:
+    """What a gate is decided on: the numbers of two runs, the second the `number`-th of all, and at which level."""
+
+    lines: Sequence[Line]
+    tasks: Sequence[PairedTask]
+    runs: tuple[RunScores, RunScores]
+    number: int
+    level: float
+    allow_incomplete: bool = False
+
+    def has_same_answers(self, line: Line) -> bool:
+        """Whether all documents that a number comes from were answered in the same words."""
+        wanted = {part.member.task for part in line.parts}
+        return all(task.has_same_answers for task in self.tasks if task.name in wanted)
+
+
+def decide(gate: Gate, evidence: Evidence) -> list[Verdict]:
+    """What the gate says of each row that it means. Of a row that the first run alone has nothing can be said: a run that lacks
+    a task or a group passes no gate."""
+    return [_verdict(gate, line, evidence) for line in _meant(gate, evidence.lines, evidence.runs[0])]
 
 
 def _meant(gate: Gate, lines: Sequence[Line], run: RunScores) -> list[Line]:
+    """The rows that both runs have, and those of the first that the other lacks."""
     of_metric = [line for line in lines if line.key.metric == gate.metric and gate.filter in (None, line.key.filter)]
     if not of_metric:
         known = {line.key.metric for line in lines}
@@ -79,7 +105,8 @@ def _meant(gate: Gate, lines: Sequence[Line], run: RunScores) -> list[Line]:
         fix = did_you_mean(wrong, known if gate.metric not in known else {",".join(line.key) for line in lines})
         raise ConfigError([Problem(Place("--gate"), f"no shared metric is called {wrong!r}", fix)])
     if gate.name is None:
-        return _at_the_top(of_metric, run)
+        shared = _at_the_top([line for line in of_metric if not line.is_lone], run)
+        return [*shared, *(line for line in _at_the_top(of_metric, run) if line.is_lone)]
     found = [line for line in of_metric if line.name == gate.name or fnmatchcase(line.name, gate.name)]
     if not found:
         names = {line.name for line in of_metric}
@@ -102,25 +129,40 @@ def _at_the_top(lines: Sequence[Line], run: RunScores) -> list[Line]:
     return [line for line in lines if line.name not in under]
 
 
-def _verdict(gate: Gate, line: Line, number: int, level: float) -> Verdict:
-    found = _measured(gate, line, level)
+def _verdict(gate: Gate, line: Line, evidence: Evidence) -> Verdict:
+    found = _measured(gate, line, evidence)
+    decided: tuple[Decision, float | None]
     if isinstance(found, str):
-        return Verdict(gate.written, line.name, *line.key, number, "inconclusive", None, None, gate.threshold, found)
-    difference, ends, reason = found
-    if ends is None:  # all documents differ alike: there is nothing that other documents could change
-        decision: Decision = "pass" if gate.lets(difference) else "fail"
-        return Verdict(gate.written, line.name, *line.key, number, decision, difference, None, gate.threshold, reason)
+        difference, decided, reason = None, ("inconclusive", None), found
+    else:
+        difference, ends, reason = found
+        decided = _decided(gate, ends) if ends is not None else ("inconclusive", None)
+        if ends is None and evidence.has_same_answers(line):
+            decided, reason = ("pass" if gate.lets(difference) else "fail", None), "all answers are the same"
+    decision, bound = decided
+    return Verdict(
+        gate.written,
+        line.name,
+        *line.key,
+        evidence.number,
+        decision,
+        difference,
+        bound,
+        gate.threshold,
+        reason,
+        gate.unit,
+    )
+
+
+def _decided(gate: Gate, ends: tuple[float, float]) -> tuple[Decision, float]:
+    """What the bounds say, and the one that says it."""
     safe, open_end = ends if gate.wants_more else (ends[1], ends[0])
     if gate.lets(safe):
-        decision, bound = "pass", safe
-    elif not gate.lets(open_end):
-        decision, bound = "fail", open_end
-    else:
-        decision, bound = "inconclusive", safe
-    return Verdict(gate.written, line.name, *line.key, number, decision, difference, bound, gate.threshold, reason)
+        return "pass", safe
+    return ("inconclusive", safe) if gate.lets(open_end) else ("fail", open_end)
 
 
-def _measured(gate: Gate, line: Line, level: float) -> tuple[float, tuple[float, float] | None, str] | str:
+def _measured(gate: Gate, line: Line, evidence: Evidence) -> tuple[float, tuple[float, float] | None, str] | str:
     """The difference in the gate's units with its one-sided bounds; or why it cannot be decided."""
     if line.a is None or line.b is None:
         return line.reason or "there is no number"
@@ -130,9 +172,19 @@ def _measured(gate: Gate, line: Line, level: float) -> tuple[float, tuple[float,
     made: Contrast | None = line.contrast(scale)
     if made is None:
         return line.reason or "its spread is known for absolute differences only"
-    ends = interval(made, 2 * level - 1)
+    open_because = "" if evidence.allow_incomplete else why_open(line, evidence.runs)
+    if open_because:
+        return open_because
+    ends, reason = interval(made, 2 * evidence.level - 1), ""
+    missed = 0 if evidence.allow_incomplete else sum(part.member.missed for part in line.parts)
+    if ends is None:
+        reason = "all documents differ alike"
+    elif missed:
+        less, more = moved(line.parts, scale)
+        ends = ends[0] + less, ends[1] + more
+        reason = f"with the {missed} documents that not both runs scored at their worst"
     if not gate.relative:
-        return made.difference, ends, "" if ends else "all documents differ alike"
+        return made.difference, ends, reason
     shift = gate.threshold
     bounds = (ends[0] / line.a + shift, ends[1] / line.a + shift) if ends is not None else None
-    return made.difference / line.a + shift, bounds, "" if ends else "all documents differ alike"
+    return made.difference / line.a + shift, bounds, reason

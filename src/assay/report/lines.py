@@ -22,10 +22,13 @@ Known = Mapping[tuple[str, ScoreKey], Member | str]
 """The tasks' numbers in both runs, or why they cannot be compared; tasks by their names in the first run."""
 SCORE_AGAIN = "how it follows from its tasks is not noted; `assay score RUN` notes it"
 
+LONE = "the other run has no such number, or no samples of it"
+
 
 @dataclass(frozen=True)
 class Line:
-    """A number of a task or group in both runs; without parts `reason` says why nothing is known of its spread."""
+    """A number of a task or group in both runs; without parts `reason` says why nothing is known of its spread.
+    A lone one is in the first run alone."""
 
     kind: Literal["task", "group"]
     name: str
@@ -37,6 +40,7 @@ class Line:
     b: float | None
     parts: Sequence[Part] = ()
     reason: str = ""
+    is_lone: bool = False
 
     def contrast(self, scale: float = 1.0) -> Contrast | None:
         if not self.parts or self.a is None or self.b is None:
@@ -64,10 +68,7 @@ def members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | None, not
 def _clusters(task: PairedTask, column: Any) -> Any:
     """The draw of each paired document; None where each is its own."""
     told = task.scores_a.clusters(str(column)) if column else None
-    if told is None:
-        return None
-    numbers = zip((told[place] for place in task.places_a.tolist()), task.documents.tolist(), strict=True)
-    return np.array([own if cluster is None else cluster for cluster, own in numbers], dtype=np.int64)
+    return None if told is None else told[task.places_a]
 
 
 def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Any]], notes: list[str]) -> None:
@@ -92,7 +93,7 @@ def lines(runs: Runs, known: Known, notes: list[str]) -> list[Line]:
             continue
         seen.add(name)
         if name in tasks:
-            found += _task_lines(name, depth, runs[0], known)
+            found += _task_lines(name, depth, runs, known)
         elif name in runs[0].groups and name in runs[1].groups:
             found += _group_lines(name, depth, runs, known)
     groups = {*runs[0].groups, *runs[1].groups}
@@ -102,12 +103,28 @@ def lines(runs: Runs, known: Known, notes: list[str]) -> list[Line]:
     return found
 
 
-def _task_lines(name: str, depth: int, run: RunScores, known: Known) -> Iterator[Line]:
+def lone_lines(run: RunScores, shared: Sequence[Line]) -> list[Line]:
+    """The numbers of the first run that the other has not: nothing can be said of them, which a gate must know."""
+    known = {(line.name, line.key) for line in shared}
+    found = []
+    for name, depth in dict(in_order(run.results)).items():
+        kind: Literal["task", "group"] = "group" if name in run.groups else "task"
+        for key, value in run.rows(name).items():
+            if (name, key) not in known:
+                better = run.better(name, key.metric)
+                found.append(Line(kind, name, _alias(run, name), key, depth, better, value, None, (), LONE, True))
+    return found
+
+
+def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Line]:
+    """Where documents cannot be compared, the numbers are those that are stored."""
+    other = shared_tasks(*runs)[name]
     for (task, key), member in known.items():
         if task == name:
-            better, alias = run.better(name, key.metric), _alias(run, name)
+            better, alias = runs[0].better(name, key.metric), _alias(runs[0], name)
             if isinstance(member, str):
-                yield Line("task", name, alias, key, depth, better, None, None, (), member)
+                a, b = runs[0].rows(name)[key], runs[1].rows(other)[key]
+                yield Line("task", name, alias, key, depth, better, a, b, (), member)
             else:
                 parts = () if member.reason else (Part(member),)
                 yield Line("task", name, alias, key, depth, better, member.a, member.b, parts, member.reason)

@@ -1,6 +1,5 @@
 """The same documents in two runs: by data-set fingerprint and row, or where the data differ, by what they say."""
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,9 +35,14 @@ class PairedTask:
     @cached_property
     def prompts_that_differ(self) -> list[int]:
         """The documents that were asked about in other words."""
-        a, b = self.scores_a.prompts, self.scores_b.prompts
-        pairs = zip(self.places_a.tolist(), self.places_b.tolist(), strict=True)
-        return [int(self.scores_a.documents[x]) for x, y in pairs if a[x] != b[y]]
+        a, b = self.scores_a.prompts[self.places_a], self.scores_b.prompts[self.places_b]
+        found: list[int] = self.documents[(a != b) & (a != 0) & (b != 0)].tolist()
+        return found
+
+    @cached_property
+    def has_same_answers(self) -> bool:
+        """Whether every document was answered in the same words."""
+        return bool((self.scores_a.responses[self.places_a] == self.scores_b.responses[self.places_b]).all())
 
 
 def shared_tasks(a: RunScores, b: RunScores) -> dict[str, str]:
@@ -59,10 +63,13 @@ def _plain(name: str) -> str:
 
 def pair_tasks(a: RunScores, b: RunScores, names: Collection[str], notes: list[str]) -> list[PairedTask]:
     """The shared tasks of these names with their documents paired; what is in one run alone is noted."""
-    shared = {name: other for name, other in shared_tasks(a, b).items() if name in names}
+    every = shared_tasks(a, b)
+    shared = {name: other for name, other in every.items() if name in names}
     if not shared:
         what = f"the runs share no task: {some(a.tasks)} there, {some(b.tasks)} here"
         raise ConfigError([Problem(Place(str(b.folder)), what, "name runs of the same tasks")])
+    _note_tasks("the first run alone has", [each for each in a.tasks if each in names and each not in every], notes)
+    _note_tasks(f"{b.folder} alone has", [n for n in b.tasks if n in names and n not in every.values()], notes)
     found = []
     for name, other in shared.items():
         scores_a, scores_b = a.scores(name), b.scores(other)
@@ -76,6 +83,11 @@ def pair_tasks(a: RunScores, b: RunScores, names: Collection[str], notes: list[s
     return found
 
 
+def _note_tasks(who: str, names: Sequence[str], notes: list[str]) -> None:
+    if names:
+        notes.append(f"{who} the task{'s' if len(names) > 1 else ''} {some(names)}: not compared")
+
+
 def _pair(name: str, other: str, of_a: tuple[RunScores, TaskScores], of_b: tuple[RunScores, TaskScores]) -> PairedTask:
     (a, scores_a), (b, scores_b) = of_a, of_b
     source = a.source(name)
@@ -86,15 +98,22 @@ def _pair(name: str, other: str, of_a: tuple[RunScores, TaskScores], of_b: tuple
     return PairedTask(name, other, scores_a, scores_b, places_a, places_b, source or name, by_content=True)
 
 
-def _by_content(a: Sequence[bytes], b: Sequence[bytes]) -> tuple[Any, Any]:
-    """Places of equal documents; of several that are equal, the first goes with the first."""
-    waiting: dict[bytes, list[int]] = defaultdict(list)
-    for place, content in enumerate(b):
-        waiting[content].append(place)
-    for several in waiting.values():
-        several.reverse()
-    found = [(place, waiting[content].pop()) for place, content in enumerate(a) if waiting.get(content)]
-    return np.array([x for x, _ in found], dtype=np.int64), np.array([y for _, y in found], dtype=np.int64)
+def _by_content(a: Any, b: Any) -> tuple[Any, Any]:
+    """Places of equal documents, in the order of the first run; of several that are equal, the first goes with the first."""
+    _, places_a, places_b = np.intersect1d(_counted(a), _counted(b), assume_unique=True, return_indices=True)
+    order = np.argsort(places_a)
+    return places_a[order], places_b[order]
+
+
+def _counted(contents: Any) -> Any:
+    """Each content with how many times it came before: no two are equal."""
+    order = np.argsort(contents, kind="stable")
+    ordered = contents[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else np.empty(0, int)
+    before = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
+    found = np.empty(len(contents), [("content", np.uint64), ("before", np.int64)])
+    found["content"], found["before"][order] = contents, before
+    return found
 
 
 def _note_documents(paired: PairedTask, notes: list[str]) -> None:

@@ -103,7 +103,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
 
 
 def _compared(row: Row) -> tuple[str, ...]:
-    mark = {"better": "🟢", "worse": "🔴"}.get(row.verdict, "")
+    mark = {"better": "🟢", "worse": "🔴", "differs": "🔵"}.get(row.verdict, "")
     difference = "–" if row.difference is None else f"{row.difference:+.4f}"
     interval = f"{row.interval[0]:+.3f} … {row.interval[1]:+.3f}" if row.interval is not None else ""
     corrected = decimal(row.p_holm, 3) if row.kind == "task" else ""

@@ -5,19 +5,24 @@ variance of the difference of its means, and that of the answers over the number
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import orjson
 
-from assay.aggregate.paired import documents_needed, effect_found
+from assay.aggregate.paired import documents_needed, effect_found, smoothed
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import ScoreKey
-from assay.report.contrasts import aggregation_of
-from assay.report.run_scores import RunScores
+from assay.groups.group import Group
+from assay.groups.results import bottom_up, group_numbers
+from assay.records import Draws, Estimate, ScoreKey
+from assay.report.contrasts import Part
+from assay.report.lines import Line, lines, members
+from assay.report.pairing import PairedTask, pair_tasks
+from assay.report.run_scores import RunScores, TaskScores
 
+RATE = "a rate"
 WORST = 0.25
 """The variance of a rate of one half: no rate has more."""
 
@@ -84,8 +89,41 @@ def assumed(aim: Aim) -> Spread:
     return Spread(2 * WORST * (1 - aim.correlation))
 
 
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A task of which nothing is known but how many documents it has: its numbers are rates of one half."""
+
+    rows: Mapping[ScoreKey, Estimate]
+    scored: int
+
+    @classmethod
+    def of(cls, keys: Iterable[ScoreKey], size: int, source: str, aim: Aim) -> "Unknown":
+        variance = assumed(aim).documents / size
+        rows = {
+            key: Estimate(0.5, math.sqrt(variance), size, parts={Draws(source, range(size), None, variance): 1.0})
+            for key in keys
+        }
+        return cls(rows, size)
+
+
+def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[Any]], aim: Aim) -> list[Planned]:
+    """What groups and tasks take of which nothing is known. A group's number is made as a run makes it: by size or each task
+    alike, and with errors that add up where tasks have the same documents. One without a number or an error is left out."""
+    ordered = bottom_up(groups)
+    numbers = group_numbers(ordered, tasks, like_lm_eval=False)
+    first = {name: next(iter(rows.values()), None) for name, rows in numbers.items()}
+    spreads = {
+        name: (each.n, each.stderr**2) for name, each in first.items() if each is not None and each.stderr is not None
+    }
+    made = [plan(name, RATE, n, Spread(n * variance), aim) for name, (n, variance) in reversed(spreads.items())]
+    return made + [plan(name, RATE, task.scored, assumed(aim), aim) for name, task in tasks.items()]
+
+
 def planned_from_runs(runs: Sequence[RunScores], names: Sequence[str], metric: str | None, aim: Aim) -> list[Planned]:
-    """What the tasks and groups of a run take, by the spread in it, or by that of its differences to a second run."""
+    """What the tasks and groups of a run take, by the spread in it, or by that of its differences to a second run.
+
+    Documents are paired, clustered and shared between tasks as a comparison has them; a run alone is compared with nothing.
+    """
     if metric is not None:
         known = {
             told for name in names for key in runs[0].rows(name) for told in (key.metric, f"{key.metric},{key.filter}")
@@ -93,96 +131,52 @@ def planned_from_runs(runs: Sequence[RunScores], names: Sequence[str], metric: s
         if metric not in known:
             what = f"no metric of these is called {metric!r}"
             raise ConfigError([Problem(Place("--metric"), what, did_you_mean(metric, known))])
+    both = runs[0], runs[-1]
+    tasks = {task.name: task for task in pair_tasks(*both, _below(runs[0], names), [])}
+    every = lines(both, members(list(tasks.values()), both, None, []), [])
     found = []
     for name in names:
         rows = [key for key in runs[0].rows(name) if metric in (None, key.metric, f"{key.metric},{key.filter}")]
-        made = _planned(runs, name, rows[0], aim) if rows else None
-        if made is not None:
-            found.append(made)
+        line = next((each for each in every if rows and (each.name, each.key) == (name, rows[0])), None)
+        known_spread = _spread(line, tasks, len(runs), aim) if line is not None else None
+        if line is not None and known_spread is not None:
+            found.append(plan(name, line.key.metric, known_spread[1], known_spread[0], aim))
     return found
 
 
-def _planned(runs: Sequence[RunScores], name: str, key: ScoreKey, aim: Aim) -> Planned | None:
-    if name in runs[0].tasks:
-        known = _spread(runs, name, key, aim)
-        return plan(name, key.metric, known[1], known[0], aim) if known is not None else None
-    members = {part: (_spread(runs, *part, aim), slope) for part, slope in (runs[0].shares(name, key) or {}).items()}
-    whole = [(spread, slope) for spread, slope in members.values() if spread is not None]
-    if not whole or len(whole) < len(members):
-        return None
-    n = sum(documents for (_, documents), _ in whole)
-    shares = [(spread, n * slope**2 / documents) for (spread, documents), slope in whole]
-    joined = Spread(sum(s.documents * w for s, w in shares), sum(s.answers * w for s, w in shares))
-    return plan(name, key.metric, n, joined, aim)
+def _below(run: RunScores, names: Sequence[str]) -> set[str]:
+    """The tasks that these names are, or are made of."""
+    parts = [run.shares(name, key) or () for name in names for key in run.rows(name)]
+    return {*names, *(task for several in parts for task, _ in several)}
 
 
-def _spread(runs: Sequence[RunScores], task: str, key: ScoreKey, aim: Aim) -> tuple[Spread, int] | None:
+def _spread(line: Line, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[Spread, int] | None:
     """The spread of a document's difference, and how many documents there are; None where it is not known."""
-    scored = [_scored(run, task, key) for run in runs]
-    known = [each for each in scored if each is not None]
-    if len(known) < len(scored):
+    made = line.contrast(1.0 if runs == 2 else 0.0)
+    if made is None:
         return None
-    if len(known) == 1:
-        between = max(0.0, known[0].variance - known[0].within / known[0].repeats)
-        return Spread(2 * between * (1 - aim.correlation), 2 * known[0].within), len(known[0].influence)
-    shared = sorted(known[0].influence.keys() & known[1].influence.keys())
-    if len(shared) < 2:
-        return None
-    differences = [known[1].influence[each] - known[0].influence[each] for each in shared]
-    chance = sum(each.within / each.repeats for each in known)
-    between = max(0.0, _variance(differences, is_rate=all(each.is_rate for each in known), least=-1.0) - chance)
-    return Spread(between, sum(each.within for each in known)), len(shared)
+    if runs == 1:
+        made = replace(made, unit=made.unit / 2)  # right or wrong lie half as far apart as one more and one less
+    n, whole = made.documents, 2.0 if runs == 1 else 1.0
+    answers = [_answers(part, tasks[part.member.task], runs) for part in line.parts]
+    chance = sum(within / repeats for several in answers for within, repeats in several)
+    between = max(0.0, smoothed(made)[1] ** 2 - chance) * (1.0 if runs == 2 else 2 * (1 - aim.correlation))
+    return Spread(n * between, n * whole * sum(within for several in answers for within, _ in several)), n
 
 
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """How far each document moves a number, and the mean variance of the scores of one document's answers."""
-
-    influence: Mapping[int, float]
-    within: float
-    repeats: float
-    is_rate: bool
-
-    @property
-    def variance(self) -> float:
-        return _variance(list(self.influence.values()), is_rate=self.is_rate)
+def _answers(part: Part, task: PairedTask, runs: int) -> list[tuple[float, float]]:
+    """By run what the answers add to the variance of a number if each document is asked once; and how often it was asked."""
+    given = [(task.scores_a, part.slope_a), (task.scores_b, part.slope_b)][:runs]
+    found = []
+    for scores, slope in given:
+        several = _repeated(scores, part.member.key)
+        if several:
+            within = float(np.mean([np.var(each, ddof=1) for each in several]))
+            found.append((slope**2 * within / part.member.n, float(np.mean([len(each) for each in several]))))
+    return found
 
 
-def _variance(values: Sequence[float], *, is_rate: bool, least: float = 0.0) -> float:
-    """The variance of one document's score or difference. Of rates half a document is added to either side, so that a few
-    documents that score alike do not promise that all others will."""
-    if not is_rate:
-        return float(np.var(values, ddof=1))
-    ends = (1.0, least)
-    n = len(values) + 1
-    mean = (sum(values) + sum(ends) / 2) / n
-    return (sum((value - mean) ** 2 for value in values) + sum((end - mean) ** 2 for end in ends) / 2) / n
-
-
-def _scored(run: RunScores, task: str, key: ScoreKey) -> _Scored | None:
-    scores = run.scores(task)
-    if scores is None or key not in scores.values:
-        return None
-    values = scores.values[key]
-    aggregation = aggregation_of(run, task, key, values)
-    present = [(document, v) for document, v in zip(scores.documents.tolist(), values, strict=True) if v is not None]
-    if aggregation is None or aggregation.influence is None or len(present) < 2:
-        return None
-    influence = aggregation.influence([value for _, value in present])
-    if len(influence) != len(present):
-        return None
-    several = _answers(scores, key)
-    within = float(np.mean([np.var(each, ddof=1) for each in several])) if several else 0.0
-    repeats = float(np.mean([len(each) for each in several])) if several else 1.0
-    return _Scored(
-        {document: float(moved) for (document, _), moved in zip(present, influence, strict=True)},
-        within,
-        repeats,
-        is_rate=aggregation.name == "mean" and all(value in (0, 1) for _, value in present),
-    )
-
-
-def _answers(scores: Any, key: ScoreKey) -> list[list[float]]:
+def _repeated(scores: TaskScores, key: ScoreKey) -> list[list[float]]:
     """The scores of every answer, of the documents that have several."""
     name = f"{key.metric},{key.filter},repeats"
     found = [

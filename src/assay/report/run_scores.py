@@ -3,11 +3,11 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -19,6 +19,9 @@ from assay.runs.folder import MANIFEST, RESULTS, RunError, no_run
 from assay.runs.redact import redacted
 from assay.runs.stored import SampleFile, sample_file
 
+RUNNING = "running"
+DRAWN = ("name", "parameters", "url", "auth_token")
+"""Of a node's model: who it is, and how answers are drawn."""
 FORMAT = 1
 """The newest layout of a run's folder that is known here."""
 
@@ -42,7 +45,7 @@ class RunScores:
             what = f"the run is of another version of assay (format {known!r}, and {FORMAT} is known here)"
             raise RunError([Problem(Place(str(folder)), what, "use the assay that wrote it, or a newer one")])
         results = _read(folder / RESULTS)
-        if not results.get("results"):
+        if not results.get("results") or manifest.get("status") == RUNNING:
             what = f"the run has not come to its end (status: {manifest.get('status', 'unknown')})"
             raise RunError([Problem(Place(str(folder)), what, "let it go on, by the same command")])
         return cls(folder, manifest, results, _asked(folder, manifest))
@@ -64,7 +67,15 @@ class RunScores:
 
     @property
     def status(self) -> str:
-        return str(self.results.get("assay", {}).get("status", self.manifest.get("status", "unknown")))
+        """How it ended: as the results say, unless it was begun again since and did not come to an end."""
+        written, last = self.account.get("status"), self.manifest.get("status")
+        return str(written if written is not None and last in (None, "complete") else last or written or "unknown")
+
+    @property
+    def account(self) -> Mapping[str, Any]:
+        """What is told beside the numbers: what failed, what was not asked, how the run ended."""
+        found: Mapping[str, Any] = self.results.get("assay", {})
+        return found
 
     def rows(self, name: str) -> dict[ScoreKey, float | None]:
         """The numbers of a task or group; None where there is none."""
@@ -100,59 +111,83 @@ class RunScores:
     def scores(self, task: str) -> "TaskScores | None":
         """The samples of a task; None where they are not there."""
         path = sample_file(self.folder, task)
-        return TaskScores(SampleFile(path), list(self.rows(task))) if path is not None else None
+        graph = self.config(task).get("graph_config")
+        asked = orjson.dumps(_asked_by(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
+        return TaskScores(SampleFile(path), list(self.rows(task)), asked) if path is not None else None
 
 
 @dataclass(frozen=True)
 class TaskScores:
-    """The samples of one task: columns that are read when they are asked for."""
+    """The samples of one task: columns that are read when they are asked for. Of a graph, `graph` is what asks in it."""
 
     file: SampleFile
     keys: Sequence[ScoreKey]
+    graph: str = ""
 
     @cached_property
     def documents(self) -> Any:
         """The number of each sample's document."""
-        return np.array([each for part in self.file.columns(["doc_id"]) for each in part["doc_id"]], dtype=np.int64)
+        return _joined([np.array(part["doc_id"], np.int64) for part in self.file.columns(["doc_id"])], np.int64)
 
     @cached_property
-    def values(self) -> dict[ScoreKey, list[Any]]:
-        """By row the value of each sample; None where it has none."""
+    def values(self) -> "dict[ScoreKey, Column]":
+        """By row the value of each sample."""
         own = {key: f"{key.metric},{key.filter}" for key in self.keys}
         there = set(self.file.names)
         simple = {key: name for key, name in own.items() if name in there}
-        found: dict[ScoreKey, list[Any]] = {key: [] for key in own}
+        found: dict[ScoreKey, list[Column]] = {key: [] for key in own}
         for part in self.file.columns([*simple.values(), *([] if len(simple) == len(own) else ["scores"])]):
             for key, name in simple.items():
-                found[key] += part[name]
+                found[key].append(Column.of_numbers(part[name]))
             told = [orjson.loads(each) for each in part.get("scores", ())]
             for key in own.keys() - simple.keys():
-                found[key] += [each.get(own[key]) for each in told]
-        return found
+                found[key].append(Column.of([each.get(own[key]) for each in told]))
+        return {key: Column.joined(several) for key, several in found.items()}
 
     @cached_property
-    def prompts(self) -> list[bytes]:
-        """A name for what was asked about each document: prompt and continuations, not how answers were drawn."""
-        found, texts = [], _Continuations()
-        for part in self.file.columns(["prefix", "prompt", "requests"]):
-            for prefix, prompt, requests in zip(part["prefix"], part["prompt"], part["requests"], strict=True):
-                found.append(_digest(f"{prefix or ''}{prompt}\0{texts[requests]}"))
-        return found
+    def prompts(self) -> Any:
+        """A name for what was asked about each document: prompt and continuations, not how answers were drawn.
+
+        Later requests of a graph hold answers to earlier ones: of those it is what the graph says that counts. A record that
+        failed on its way leaves no requests, and has no name: 0.
+        """
+        texts = _Continuations()
+
+        def name(prefix: str | None, prompt: str, requests: str) -> int:
+            if self.graph and requests == "[]":
+                return 0
+            return _digest(f"{prefix or ''}{prompt}\0{self.graph or texts[requests]}")
+
+        return self._named(["prefix", "prompt", "requests"], name)
 
     @cached_property
-    def contents(self) -> list[bytes]:
+    def responses(self) -> Any:
+        """A name for what was answered about each document."""
+        return self._named(["responses"], _digest)
+
+    @cached_property
+    def contents(self) -> Any:
         """A name for the content of each document."""
-        return [_digest(doc) for part in self.file.columns(["doc"]) for doc in part["doc"]]
+        return self._named(["doc"], _digest)
 
-    def clusters(self, column: str) -> list[int | None] | None:
-        """The cluster of each sample by a column of its document; None where no document has the column."""
-        found: list[int | None] = []
-        known = False
+    def _named(self, columns: Sequence[str], name: Callable[..., int]) -> Any:
+        """A number of 64 bits for each sample, from some of its columns."""
+        parts = self.file.columns(columns)
+        return _joined(
+            [np.array([*map(name, *(part[each] for each in columns))], np.uint64) for part in parts], np.uint64
+        )
+
+    def clusters(self, column: str) -> Any:
+        """The cluster of each sample by a column of its document, one without a value being its own; None where no document
+        has the column."""
+        found = np.array(self.documents)
+        known, place = False, 0
         for part in self.file.columns(["doc"]):
             for doc in map(orjson.loads, part["doc"]):
                 known = known or column in doc
-                value = doc.get(column)
-                found.append(None if value is None else cluster_number(value))
+                if doc.get(column) is not None:
+                    found[place] = cluster_number(doc[column])
+                place += 1
         return found if known else None
 
     def some(self, places: Sequence[int], wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -163,6 +198,40 @@ class TaskScores:
             for place in [each - before for each in asked if before <= each < before + size]:
                 yield {"place": place + before, **{name: column[place] for name, column in part.items()}}
             before += size
+
+
+class Column(NamedTuple):
+    """The values of a row, sample by sample: numbers as an array of them, anything else as objects; and which are there."""
+
+    values: Any
+    present: Any
+
+    @classmethod
+    def of_numbers(cls, several: Sequence[float | None]) -> "Column":
+        values = np.array(several, np.float64)
+        return cls(
+            values,
+            np.array([each is not None for each in several], bool) if np.isnan(values).any() else values == values,
+        )
+
+    @classmethod
+    def of(cls, several: Sequence[Any]) -> "Column":
+        return cls(np.fromiter(several, object, len(several)), np.array([each is not None for each in several], bool))
+
+    @classmethod
+    def joined(cls, several: "Sequence[Column]") -> "Column":
+        values = _joined([each.values for each in several], np.float64)
+        return cls(values, _joined([each.present for each in several], bool))
+
+    def at(self, places: Any) -> Any:
+        """The values at these places, or where a mask says so."""
+        found = self.values[places]
+        return found.tolist() if found.dtype == object else found
+
+    @property
+    def there(self) -> Any:
+        """The values that there are."""
+        return self.at(self.present)
 
 
 class _Continuations(dict[str, str]):
@@ -178,8 +247,25 @@ class _Continuations(dict[str, str]):
         return found
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+def _asked_by(graph: Any, key: str = "") -> Any:
+    """What a graph says, but for whose answers it asks and how they are drawn."""
+    if isinstance(graph, list):
+        return [_asked_by(each, key) for each in graph]
+    if not isinstance(graph, Mapping):
+        return graph
+    if key == "models":  # by label
+        return {label: _asked_by(each, "model") for label, each in graph.items()}
+    return {name: _asked_by(each, name) for name, each in graph.items() if key != "model" or name not in DRAWN}
+
+
+def _digest(text: str) -> int:
+    """A number of 64 bits that is not 0."""
+    found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(found, "little") or 1
+
+
+def _joined(parts: Sequence[Any], kind: Any) -> Any:
+    return np.concatenate(parts) if parts else np.empty(0, kind)
 
 
 def _split(key: str) -> tuple[str, str]:
