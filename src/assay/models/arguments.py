@@ -52,6 +52,7 @@ MEANING: Mapping[str, str] = {
     "tensor_parallel_size": "Over how many GPUs the model is spread.",
     "think_end_token": "What ends thinking: it is kept apart from the answer, and stops are for the answer alone.",
     "thinking": "How many tokens it may think.",
+    "threads": "How many threads it is computed with on a processor; else as many as fit its size.",
     "tokenizer": "A folder with a tokenizer, or a name at the hub; else the model's own.",
     "tokenizer_backend": "`huggingface` (a folder), `tiktoken`, or `remote`: the server's own `/tokenize`.",
     "tokenizer_mode": "`auto`, or `slow` for the tokenizer in Python.",
