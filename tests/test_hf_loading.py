@@ -61,7 +61,7 @@ def test_what_cannot_be_loaded_is_told_in_a_sentence(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     (tmp_path / "empty").mkdir()
     assert "cannot be loaded" in refused(pretrained=str(tmp_path / "empty"))
-    assert "cannot be loaded" in refused(pretrained=str(tmp_path / "nowhere"))
+    assert "there is no folder" in refused(pretrained=str(tmp_path / "nowhere"))
     assert "'someone/something' cannot be loaded" in refused(pretrained="someone/something")
     assert "cannot be loaded" in refused(pretrained=str(folder), tokenizer=str(tmp_path / "empty"))
     (folder / "model.safetensors").write_bytes(b"\0" * 100)

@@ -249,6 +249,7 @@ def test_validate_finds_nothing_in_a_graph_that_is_right(run_assay: RunAssay, tm
 
 @pytest.mark.parametrize(("change", "said"), [
     (("{problem}", "{proble}"), "did you mean 'problem'?"),
+    (("utils.UnitMetrics", "utils.UnitMetrix"), "did you mean 'UnitMetrics'?"),
     (("utils.MetricCollatorPostProcessor", "utils.MetricColatorPostProcessor"), "did you mean 'MetricCollatorPostProcessor'?"),
     (("      aggregator_metrics_map:", "      agregator_metrics_map:"), "did you mean 'aggregator_metrics_map'?"),
     (("data_transform.RenameFields", "data_transfrom.RenameFields"), "did you mean 'sygra.processors.data_transform'?"),

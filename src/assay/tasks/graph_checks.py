@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from assay.config.graph import LambdaNode
 from assay.config.graph_keys import undeclared
+from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
 from assay.samples.data import columns_of
 from assay.samples.rows import DataError
@@ -45,7 +47,8 @@ def check_graph(task: Task, helpers: Helpers, see: SeeDotted) -> list[Problem]:
     except ConfigError as error:
         problems += error.problems
     fields = unit_fields(file, looked, folder, problems)
-    if not problems and not scored_columns(file, fields, processors) and not processors:
+    hidden = _has_unseen_functions(file, folder, see, problems)
+    if not problems and not hidden and not scored_columns(file, fields, processors) and not processors:
         what, _, fix = UNMEASURED.partition("; ")
         problems.append(Problem(file.place("graph_config"), what, fix, serious=False))
     missing = list(sources.missing_files(file, folder))
@@ -55,6 +58,18 @@ def check_graph(task: Task, helpers: Helpers, see: SeeDotted) -> list[Problem]:
         problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
         problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
     return problems
+
+
+def _has_unseen_functions(file: GraphFile, folder: str | None, see: SeeDotted, problems: list[Problem]) -> bool:
+    """Whether a lambda node calls code that is not looked at: it may measure. What is not there at all is a problem."""
+    found = False
+    for name, node in file.nodes.items():
+        if isinstance(node, LambdaNode):
+            try:
+                found |= see(node.function, folder, file.node_place(name, "lambda")) is None
+            except ConfigError as error:
+                problems += error.problems
+    return found
 
 
 def _columns(
