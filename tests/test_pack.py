@@ -13,7 +13,9 @@ from assay import Wanted, score, simple_evaluate
 from assay.errors import AssayError
 from assay.exchange.golds import TaskRemoval, sounds_like_gold, template_columns
 from assay.exchange.pack import pack
+from assay.exchange.unpack import unpack
 from assay.models import Scripted
+from assay.runs.folder import RunError
 from conftest import Write
 from run_world import SUMS, Asked
 
@@ -265,3 +267,13 @@ def test_the_command_says_what_it_took_out(run_assay: Any, tasks: Path, output: 
     assert (tmp_path / "run-no_gold.zip").is_file()
     assert "removed: target and gold (sums, colours)" in ended.stderr
     assert "answers and scores are still there" in ended.stderr
+
+
+def test_an_archive_that_would_fill_the_disk_is_refused(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file, file.open("run/results.json", "w") as member:
+        for _ in range(300):
+            member.write(bytes(1 << 20))
+    with pytest.raises(RunError, match="would unpack to 0.3 GB"):
+        unpack(bomb, tmp_path / "run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bomb.zip"]

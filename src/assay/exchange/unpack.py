@@ -4,6 +4,7 @@ import re
 import shutil
 import tempfile
 import zipfile
+import zlib
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,6 +14,8 @@ from assay.exchange.opened import opened, read_json
 from assay.exchange.pack import NOTE
 from assay.runs.folder import MANIFEST, RESULTS, RunError
 
+SMALL, GROWS = 64 << 20, 200
+"""An archive may unpack to so many bytes, and to so many times its own size beyond them: results never shrink so far."""
 MEMBER = re.compile(
     rf"(scored/\d+/)?({RESULTS}|{MANIFEST}|samples/[^/\\]+\.parquet)|{NOTE}".replace(".json", r"\.json")
 )
@@ -33,7 +36,7 @@ def unpack(archive: Path, target: Path) -> dict[str, Any]:
         if target.exists():
             target.rmdir()
         part.rename(target)
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, zipfile.BadZipFile, zlib.error) as error:
         what = f"cannot be unpacked: {getattr(error, 'strerror', None) or error}"
         raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")]) from None
     finally:
@@ -42,6 +45,10 @@ def unpack(archive: Path, target: Path) -> dict[str, Any]:
 
 
 def _extract(file: zipfile.ZipFile, archive: Path, part: Path) -> None:
+    size = sum(about.file_size for about in file.infolist())
+    if size > SMALL + GROWS * archive.stat().st_size:
+        what = f"would unpack to {size / 1e9:.1f} GB, which is no packed run"
+        raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
     for about in file.infolist():
         inner = "/".join(PurePosixPath(about.filename).parts[1:])
         if not MEMBER.fullmatch(inner):
