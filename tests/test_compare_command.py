@@ -167,6 +167,18 @@ def test_the_table_shows_both_numbers_their_difference_and_why(
     assert "better t · document 60 · x 0 → 1" in said
 
 
+def test_differences_are_drawn_where_that_is_asked_for(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *runs, "--plot"]) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "●" in line]
+    drawn = line.split()[2]
+    assert line.startswith("t x")
+    assert (
+        drawn.index("│") == len(drawn) // 2 < drawn.index("─") < drawn.index("●")
+    )  # all of the interval is above nothing
+    assert main(["compare", *runs]) == 0
+    assert "●" not in capsys.readouterr().out
+
+
 def test_csv_has_a_line_for_every_row(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     main(["compare", *runs, "--format", "csv"])
     [row] = csv.DictReader(io.StringIO(capsys.readouterr().out))

@@ -14,6 +14,8 @@ from assay.report.comparison_text import (
     gate_line,
     summary,
 )
+from assay.report.drawn import drawn
+from assay.report.plots import forest_text
 
 EXIT = {None: 0, "pass": 0, "fail": 1, "inconclusive": 2}
 
@@ -65,6 +67,7 @@ def define(parser: argparse.ArgumentParser) -> None:
     add("--level", type=float, default=0.95, metavar="P", help="confidence of intervals, and one-sided of gates (0.95)")
     add("--power", type=float, default=0.8, metavar="P", help="power at which a difference counts as detectable (0.8)")
     add("--format", choices=["table", "md", "json", "csv"], default="table", help="md: the table and the summary alone")
+    add("--plot", action="store_true", help="draw the differences with their intervals below the table")
     add("--summary", action="store_true", help="eight lines for a chat message, and nothing else")
     parser.set_defaults(run=run)
 
@@ -89,12 +92,14 @@ def run(options: argparse.Namespace) -> int:
     elif options.format == "csv":
         say(as_csv(found).rstrip("\n"))
     else:
-        _show(found, plain=options.format == "md")
+        _show(found, plain=options.format == "md", plot=options.plot)
     return EXIT[found.decision]
 
 
-def _show(found: Comparison, *, plain: bool) -> None:
+def _show(found: Comparison, *, plain: bool, plot: bool) -> None:
     say(comparison_table(found))
+    for number, each in enumerate(found.runs[1:] if plot else (), 1):
+        say(f"\n{each.label} less {found.runs[0].label}\n{forest_text(drawn(found, number))}")
     if found.flips:
         say("\n" + "\n".join(flip_lines(found.flips)))
     if not plain:

@@ -7,9 +7,10 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from assay.errors import AssayError
-from assay.report.compare import Comparison, Flip, Row
+from assay.report.compare import Comparison, Flip
+from assay.report.drawn import drawn
 from assay.report.pairing import OtherPrompts
-from assay.report.plots import Interval, forest
+from assay.report.plots import forest
 from assay.viewer.asking import address
 from assay.viewer.comparisons import Comparisons
 from assay.viewer.flips_page import SHOWN, flips_address, in_turn, listed
@@ -38,8 +39,7 @@ def compare_page(library: Library, comparisons: Comparisons, query: QueryParams)
         return {**page, "problem": "\n".join(f"{each.what}." for each in error.problems), "has_other_prompts": True}
     except AssayError as error:
         return {**page, "problem": "\n".join(str(problem) for problem in error.problems)}
-    rows = [row for row in found.rows if _can_be_drawn(row)]
-    plots = {number: forest([_difference(row) for row in rows if row.run == number]) for number in range(1, len(runs))}
+    plots = {number: forest(drawn(found, number)) for number in range(1, len(runs))}
     shown = in_turn(found.flips, SHOWN)
     return {
         **page, "comparison": found, "plots": plots, "flips": listed(shown, names, different_prompts=different),
@@ -65,19 +65,3 @@ def _more(
         if told.get((row.run, row.name)) == (row.metric, row.filter)
         and (changed := (row.wins or 0) + (row.losses or 0)) > known[row.run, row.name]
     ]
-
-
-def _can_be_drawn(row: Row) -> bool:
-    """Whether a difference fits on one scale with others: those of shares of which more is better."""
-    shares = all(value is not None and 0 <= value <= 1 for value in (row.a, row.b))
-    return shares and row.interval is not None and row.higher_is_better is not False
-
-
-def _difference(row: Row) -> Interval:
-    low, high = row.interval or (None, None)
-    name = f"{row.alias} {row.metric}" + (f" {row.filter}" if row.filter != "none" else "")
-    return Interval(name, row.difference or 0.0, low, high, _p(row.p))
-
-
-def _p(value: float | None) -> str:
-    return "" if value is None else "p < 0.001" if value < 0.001 else f"p {value:.3f}"
