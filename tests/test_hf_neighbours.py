@@ -157,3 +157,15 @@ def test_a_file_of_weights_and_a_tokenizer_in_a_folder_below_are_part_of_who_a_m
     assert identity() == before
     words(True).save_pretrained(tmp_path / "words/inside")
     assert identity() != before
+
+
+def test_what_a_model_is_generated_with_elsewhere_does_not_count() -> None:
+    told = build("llama")
+    told.generation_config.repetition_penalty = 50.0
+    prompts = [some(6) for _ in range(6)]
+    plain = [generated(build("llama"), each, 12) for each in prompts]
+    assert [generated(told, each, 12) for each in prompts] != plain  # where it counts, it changes something
+    found = _texts(
+        answers(HF(told, tokenizer=words()), [Generate(text(each), {"max_gen_toks": 12}) for each in prompts])
+    )
+    assert found == [text([token for token in each if token != UNKNOWN]) for each in plain]

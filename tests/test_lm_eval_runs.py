@@ -123,7 +123,10 @@ def test_every_difference_stands_in_the_table_of_the_docs() -> None:
         "a row with nothing where a text should come from",
         "a group's weights",
         "a group's metric that members lack",
-    }  # shown in test_estimates.py, test_aggregators.py
+        "`hf`: `--apply_chat_template NAME`",
+        "`hf`: what begins a text, for perplexities of whole texts",
+        "`hf`: `top_k`, `repetition_penalty` … of a model's `generation_config.json`",
+    }  # shown in test_estimates.py, test_aggregators.py, test_hf_loading.py, test_hf_words.py, test_hf_neighbours.py
     assert found | elsewhere == listed
 
 

@@ -231,6 +231,7 @@ def test_keys_lead_through_rows_pages_and_samples(open_page: Open) -> None:
     page.keyboard.press("?")
     assert page.locator("#help").is_visible()
     page.keyboard.press("Escape")
+    page.locator("#help").wait_for(state="hidden")  # the browser closes it when it comes to it
     for key in ("j", "j", "k", "Enter"):
         page.keyboard.press(key)
     page.wait_for_url("**/run?run=first")
