@@ -16,6 +16,8 @@ PLACES = (
 )
 NPM = "@sparticuz/chromium@147"
 """A package of npm's that holds the browser itself: what Playwright would download is not there without its own servers."""
+PATIENCE = 240
+"""Seconds for one command: without a network, nobody waits for it."""
 UNPACK = "import chromium from '@sparticuz/chromium'; console.log(await chromium.executablePath());"
 NONE = "no Chromium: the browser tests are skipped; install one, or name one in ASSAY_BROWSER"
 
@@ -62,11 +64,17 @@ def _from_npm() -> None:
         made = Path(told.stdout.strip() or "nowhere")
         if made.is_file() and made != _unpacked():
             shutil.copy(made, _unpacked())
+        if _unpacked().is_file() and not _run([str(_unpacked()), "--version"]):  # it lacks what it needs of the system
+            _unpacked().unlink()
 
 
 def _run(command: list[str]) -> bool:
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, env=quiet)
+    nowhere = subprocess.DEVNULL
+    try:
+        ended = subprocess.run(command, stdout=nowhere, stderr=nowhere, check=False, env=quiet, timeout=PATIENCE)
+    except (subprocess.TimeoutExpired, OSError):
+        return False
     return ended.returncode == 0
 
 
