@@ -16,8 +16,6 @@ PLACES = (
 )
 NPM = "@sparticuz/chromium@147"
 """A package of npm's that holds the browser itself: what Playwright would download is not there without its own servers."""
-PATIENCE = 240
-"""Seconds for one command: without a network, nobody waits for it."""
 UNPACK = "import chromium from '@sparticuz/chromium'; console.log(await chromium.executablePath());"
 NONE = "no Chromium: the browser tests are skipped; install one, or name one in ASSAY_BROWSER"
 
@@ -44,8 +42,8 @@ def get_browser() -> str | None:
     """The path of a Chromium, which is installed where there is none and somebody may."""
     found = find_browser()
     if found is None and shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
-        _run(["apt-get", "update", "-qq"])
-        _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"])
+        if _run(["apt-get", "update", "-qq"], seconds=60):
+            _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"], seconds=300)
         found = find_browser()
     if found is None and shutil.which("npm"):
         _from_npm()
@@ -68,11 +66,12 @@ def _from_npm() -> None:
             _unpacked().unlink()
 
 
-def _run(command: list[str]) -> bool:
+def _run(command: list[str], seconds: float = 120) -> bool:
+    """Whether a command ended well in time: without a network, nobody waits for it."""
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     nowhere = subprocess.DEVNULL
     try:
-        ended = subprocess.run(command, stdout=nowhere, stderr=nowhere, check=False, env=quiet, timeout=PATIENCE)
+        ended = subprocess.run(command, stdout=nowhere, stderr=nowhere, check=False, env=quiet, timeout=seconds)
     except (subprocess.TimeoutExpired, OSError):
         return False
     return ended.returncode == 0
