@@ -4,10 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from assay.cli.output import say, tell
-from assay.cli.run import EXIT
+from assay.cli.ended import say_results
 from assay.exchange.formats import import_runs
-from assay.report.table import footing, heading, results_table
 from assay.runs.redact import redacted_command
 
 
@@ -25,12 +23,4 @@ def define(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     facts = {"command": redacted_command(["assay", *sys.argv[1:]])}
     results = import_runs(options.files, options.output_path, groups=options.group, force=options.force, facts=facts)
-    say(heading(results))
-    say(results_table(results))
-    groups = results_table(results, groups=True)
-    if groups:
-        say("\n" + groups)
-    for line in footing(results):
-        tell(line)
-    say(f"\nrun: {Path(options.output_path).resolve()}")
-    return EXIT[results["assay"]["status"]]
+    return say_results(results, Path(options.output_path))

@@ -3,10 +3,8 @@
 import argparse
 from pathlib import Path
 
-from assay.cli.output import say, tell
-from assay.cli.run import EXIT
+from assay.cli.ended import say_results
 from assay.evaluation.merge import merge
-from assay.report.table import footing, heading, results_table
 
 
 def define(parser: argparse.ArgumentParser) -> None:
@@ -20,12 +18,4 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     results = merge(options.output, options.shards, include_path=options.include_path, force=options.force)
-    say(heading(results))
-    say(results_table(results))
-    groups = results_table(results, groups=True)
-    if groups:
-        say("\n" + groups)
-    for line in footing(results):
-        tell(line)
-    say(f"\nrun: {Path(options.output).resolve()}")
-    return EXIT[results["assay"]["status"]]
+    return say_results(results, Path(options.output))

@@ -1,18 +1,18 @@
 """Reward models of a folder: transformers' sequence classification."""
 
-import hashlib
 from collections.abc import AsyncIterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from assay.errors import ConfigError, Place, Problem, did_you_mean, installing
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.models.hf_loading import libraries
 from assay.models.protocol import Answered, Can, Message
+from assay.models.weights import identity_of_folder
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Usage
 
 DECIMALS = 5
 """Of a reward: the same whatever else was in the batch."""
-CONTENT = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja")
 
 
 class RewardHF:
@@ -30,7 +30,7 @@ class RewardHF:
         max_length: int | None = None,
     ) -> None:  # fmt: skip
         self._folder = _folder(path)
-        self._torch, transformers = _libraries()
+        self._torch, transformers = libraries("reward-hf")
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder)
         loader = transformers.AutoModelForSequenceClassification
         self._model = loader.from_pretrained(self._folder, dtype=dtype).to(device).eval()
@@ -47,14 +47,7 @@ class RewardHF:
     @cached_property
     def identity(self) -> str:
         """The content of the folder, and what was said about it: another model, another identity."""
-        made = hashlib.blake2b(digest_size=16)
-        for file in sorted(self._folder.iterdir()):
-            if file.suffix in CONTENT:
-                made.update(file.name.encode())
-                with file.open("rb") as opened:
-                    while block := opened.read(1 << 20):
-                        made.update(block)
-        return f"reward-hf {made.hexdigest()} {self._label} {self._dtype} {self.max_length}"
+        return f"reward-hf {identity_of_folder(self._folder)} {self._label} {self._dtype} {self.max_length}"
 
     def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
         raise NotImplementedError("it is asked for no conversation")
@@ -105,16 +98,6 @@ def _folder(path: str) -> Path:
         what = f"there is no model in {path!r}"
         raise ConfigError([Problem(Place("model_args.path"), what, "name a folder with config.json and weights")])
     return folder
-
-
-def _libraries() -> tuple[Any, Any]:
-    try:
-        import torch
-        import transformers
-    except ModuleNotFoundError as error:
-        what = f"model 'reward-hf' needs {error.name}, which is not installed"
-        raise ConfigError([Problem(Place("model"), what, installing("hf"))]) from None
-    return torch, transformers
 
 
 def _label(wanted: int | str | None, labels: dict[int, str]) -> int:

@@ -1,0 +1,21 @@
+"""How a command that made a run without asking a model ends: with its tables, where it lies, and the exit code of its status."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.cli.output import say, tell
+from assay.cli.run import EXIT
+from assay.report.table import footing, heading, results_table
+
+
+def say_results(results: Mapping[str, Any], folder: Path) -> int:
+    say(heading(results))
+    say(results_table(results))
+    groups = results_table(results, groups=True)
+    if groups:
+        say("\n" + groups)
+    for line in footing(results):
+        tell(line)
+    say(f"\nrun: {folder.resolve()}")
+    return EXIT[results["assay"]["status"]]
