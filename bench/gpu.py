@@ -19,6 +19,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench"), str(ROOT / ".bench/gpu")
 import torch  # noqa: E402
 import transformers  # noqa: E402
 
+import architectures  # noqa: E402
 from assay.models.hf import HF  # noqa: E402
 from assay.records import Failed, Generate, Loglikelihood  # noqa: E402
 from gpu_workload import hellaswag_requests, lm_eval_hf, mmlu_requests, random_llama, sentence, word_tokenizer  # noqa: E402
@@ -90,10 +91,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="one batch size of lm-eval's, no precision, no texts")
     parser.add_argument("--sizes", default="1b,8b")
-    parser.add_argument("--parts", default="score,precision,write")
+    parser.add_argument(
+        "--parts", default="score,precision,write", help="those, and archs: tiny models of many architectures"
+    )
     given = parser.parse_args()
     print(datetime.date.today().isoformat(), torch.cuda.get_device_name(), "torch", torch.__version__, "transformers",
           transformers.__version__, flush=True)  # fmt: skip
+    if "archs" in given.parts:
+        for dtype in (torch.float32, torch.bfloat16):
+            architectures.run(device="cuda", dtype=dtype)
+    if given.parts == "archs":
+        return
     rate = matrix_rate()
     print(f"bf16 matrix product, measured: {rate / 1e12:.0f} TFLOP/s", flush=True)
     for size in given.sizes.split(","):

@@ -1,5 +1,6 @@
 """Texts written by a torch model, many at a time: a slot for each, and the next one into a slot that has become free."""
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 
 from assay.models.attention import Pieces, looking, on_device
+from assay.models.memory import short_of_memory
 from assay.models.packing import Row, Span
 from assay.models.prefix import MIN_SHARED, families
 from assay.models.reading import Net, at_work
@@ -100,6 +102,7 @@ class SlotWriter:
     def __init__(self, net: Net, ends: frozenset[int], decode: Decode, *, most_slots: int | None = None) -> None:
         self._net, self._ends, self._decode = net, ends, decode
         self._most = most_slots or MOST_SLOTS.get(net.device.type, SLOTS)
+        self._recorder = Recorder(net.device)
 
     def write(self, wanted: Sequence[Writing], tokens: int) -> Iterator[list[Writing]]:
         """The texts as they end, the longest first."""
@@ -114,7 +117,7 @@ class SlotWriter:
     def _write_alike(self, waiting: deque[Writing], length: int, tokens: int) -> Iterator[list[Writing]]:
         count = most = min(self._most, len(waiting), self._room(length))
         while waiting:
-            board = _Board(self._net, count, length, max(each.size for each in waiting))
+            board = _Board(self._net, count, length, max(each.size for each in waiting), self._recorder)
             try:
                 yield from self._fill(board, waiting, tokens)
                 return
@@ -155,8 +158,8 @@ class SlotWriter:
 class _Board:
     """Slots with who is writing in them."""
 
-    def __init__(self, net: Net, count: int, length: int, longest: int) -> None:
-        self._net = net
+    def __init__(self, net: Net, count: int, length: int, longest: int, recorder: "Recorder") -> None:
+        self._net, self._recorder = net, recorder
         self.slots = Slots(count, length, net.device, net.flash)
         self._last = longest - 1  # where the longest text ends: a model may have no positions beyond
         self._who: list[Writing | None] = [None] * count
@@ -275,28 +278,11 @@ class _Board:
         self._at.add_(1).clamp_(max=BLOCK - 1)
 
     def _recorded(self, is_drawn: bool) -> Callable[[], None]:
-        """A step; on a GPU recorded once and played again, since telling it every kernel takes longer than they do."""
-
         def step() -> None:
             with torch.inference_mode():
                 self._step(is_drawn)
 
-        if self._net.device.type != "cuda":
-            return step
-        mine = (self._next, self.slots.lengths, self._history, self._at, self._is_bad)
-        held = [each.clone() for each in mine]
-        stream = torch.cuda.Stream(self._net.device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(self._net.device))
-        with torch.cuda.stream(stream):
-            for _ in range(WARM):
-                step()
-        torch.cuda.current_stream(self._net.device).wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step()
-        for each, was in zip(mine, held, strict=True):
-            each.copy_(was)
-        return graph.replay
+        return self._recorder.record(step, (self._next, self.slots.lengths, self._history, self._at, self._is_bad))
 
     def settle(self, block: Any, ends: frozenset[int], decode: Decode, seconds: float) -> list[Writing]:
         """Hand what was written to its writers; those that have ended."""
@@ -309,6 +295,49 @@ class _Board:
                     ended.append(who)
                     self._who[slot] = None
         return ended
+
+
+class Recorder:
+    """Records a step as a CUDA graph, since launching its kernels one by one takes longer than they run.
+
+    A step that cannot be recorded, such as one of a mixture of experts that reads on the CPU which experts were chosen,
+    is run as it is from then on, and that is logged once.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.is_able = device.type == "cuda"
+
+    def record(self, step: Callable[[], None], state: Sequence[torch.Tensor]) -> Callable[[], None]:
+        """The step, recorded where that is possible. `state` is what it writes to: it is afterwards as it was before."""
+        if not self.is_able:
+            return step
+        held = [each.clone() for each in state]
+        try:
+            with short_of_memory():
+                return self.captured(step)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self.is_able = False
+            reason = str(error).strip().partition("\n")[0]
+            logging.getLogger("assay").warning("texts are generated without CUDA graphs, which is slower: %s", reason)
+            return step
+        finally:
+            for each, was in zip(state, held, strict=True):
+                each.copy_(was)
+
+    def captured(self, step: Callable[[], None]) -> Callable[[], None]:
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            for _ in range(WARM):
+                step()
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        return graph.replay
 
 
 def is_bad(logits: torch.Tensor) -> torch.Tensor:
