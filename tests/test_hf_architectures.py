@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 import torch
 from bench.architectures import ARCHITECTURES, TOLERANCE, compare
-from hf_world import answers, build, generated, numbers, plain, text, words
 
 from assay.models.hf import HF
 from assay.models.slots import Recorder
 from assay.records import Generate, Text
+from hf_world import answers, build, generated, numbers, plain, text, words
 
 ELSEWHERE = (
     "llama",
