@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import platform
 import shutil
@@ -19,7 +20,8 @@ import orjson
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.runs import journal, lease
-from assay.runs.journal import Journal
+from assay.runs.durable import put_in_place
+from assay.runs.journal import FORMAT, Journal, read_header
 from assay.runs.lease import Lease
 from assay.runs.parquet import SampleWriter, file_name
 from assay.runs.samples import Kept, lm_eval_records
@@ -172,7 +174,7 @@ class LineWriter:
                 self._part(number).unlink()
 
     def place(self) -> None:
-        self._part("whole").replace(self.path)
+        put_in_place(self._part("whole"), self.path)
 
     def abandon(self) -> None:
         for part in self._parts.values():
@@ -206,7 +208,7 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
     spec = json.loads(orjson.dumps(spec, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS))
     try:
         path.mkdir(parents=True, exist_ok=True)
-        known = _read(path / MANIFEST)
+        known = stored_manifest(path)
         if known is not None and known.get("spec") != spec:
             if not force:
                 raise RunError([_other_run(path, known.get("spec") or {}, spec)])
@@ -214,23 +216,47 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
             path.rename(_aside(path))
             path.mkdir(parents=True)
             known = None
-        elif known is None and any(not _is_ours(entry) for entry in path.iterdir()):
+        elif known is None and not _has_journal(path) and any(not _is_ours(entry) for entry in path.iterdir()):
             raise RunError(
                 [Problem(Place(str(path)), "the folder holds other things and no run", "choose a new folder")]
             )
         held = Lease(path)
         manifest = known or {
-            "format": 1,
+            "format": FORMAT,
             "created": time.time(),
             **facts,
             "spec": spec,
             "spec_digest": digest(orjson.dumps(spec)),
         }
         write_json(path / MANIFEST, {**manifest, "status": "running"})
-        return RunFolder(path, spec, held, Journal(path / journal.NAME), manifest, resumed=known is not None)
+        kept = Journal(path / journal.NAME, manifest)
+        if kept.damaged:
+            logging.getLogger("assay").warning("%s: %d damaged lines; they are asked again", journal.NAME, kept.damaged)
+            manifest["damaged_lines"] = manifest.get("damaged_lines", 0) + kept.damaged
+        return RunFolder(path, spec, held, kept, manifest, resumed=known is not None)
     except OSError as error:
         what = f"the folder of the run cannot be written: {error.strerror or error}"
         raise RunError([Problem(Place(str(path)), what, "choose another --output_path")]) from error
+
+
+def stored_manifest(path: Path) -> dict[str, Any] | None:
+    """The manifest of a folder; one that is lost or damaged is taken from the header of the journal."""
+    known = _read(path / MANIFEST)
+    if known is None or "spec" not in known:
+        found = read_header(path / journal.NAME)
+        known = dict(found) if found is not None else None
+        if known is not None:
+            logging.getLogger("assay").warning("%s: lost or damaged; it is taken from the journal", path / MANIFEST)
+    written = known.get("format", 1) if known is not None else 1
+    if not isinstance(written, int) or written > FORMAT:
+        what = f"the run has format {written}, and this version of assay reads 1 to {FORMAT}"
+        raise RunError([Problem(Place(str(path)), what, "update assay")])
+    return known
+
+
+def _has_journal(path: Path) -> bool:
+    """Whether answers are there: their keys hold the model and the request, so no other run can take them for its own."""
+    return any((path / name).is_file() for name in (journal.NAME, f"{journal.NAME}.zst"))
 
 
 def _aside(path: Path) -> Path:
@@ -282,7 +308,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     part = path.with_name(f".{path.name}.part")
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     part.write_bytes(orjson.dumps(value, default=str, option=options) + b"\n")
-    part.replace(path)
+    put_in_place(part, path)
 
 
 def environment() -> dict[str, Any]:
