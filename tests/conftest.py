@@ -19,6 +19,7 @@ Write = Callable[[Mapping[str, str]], Path]
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv("ASSAY_CACHE_DIR", str(folder))
+    monkeypatch.setenv("ASSAY_RUNS_DIR", str(tmp_path / "runs"))
     return folder
 
 

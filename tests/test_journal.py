@@ -99,7 +99,9 @@ def test_damage_in_a_compressed_journal_costs_one_frame(tmp_path: Path) -> None:
     assert set(found) - {lost} <= set(texts)
 
 
-def test_libzstd_reads_a_compressed_journal_as_an_ordinary_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libzstd_reads_a_compressed_journal_as_an_ordinary_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "responses.jsonl"
     written(path)
     plain = path.read_bytes()

@@ -158,9 +158,7 @@ def test_another_run_is_refused_where_only_the_journal_tells_which_run_it_was(ta
     assert (asked.calls, everything(output)) == ([], before)
 
 
-def test_damaged_lines_are_counted_and_asked_again(
-    tasks: Path, output: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_damaged_lines_are_counted_and_asked_again(tasks: Path, output: Path, caplog: pytest.LogCaptureFixture) -> None:
     run(Asked(), tasks, output)
     before, lines = outcome(output), (output / "responses.jsonl").read_bytes().splitlines(keepends=True)
     lines[3], lines[5] = lines[3].replace(b'"r":', b'"r": '), b"\0" * 20 + b"\n"

@@ -203,9 +203,17 @@ def _as_texts(value: Any) -> Any:
     return [_as_texts(each) for each in value] if isinstance(value, list | tuple) else str(value)
 
 
+def as_written(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec as it is read back from a manifest."""
+    found: dict[str, Any] = orjson.loads(
+        orjson.dumps(spec, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS)
+    )
+    return found
+
+
 def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, force: bool) -> RunFolder:
     """The folder of a run: new, or the same run to be gone on with. Another run's folder is refused, or moved aside."""
-    spec = json.loads(orjson.dumps(spec, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS))
+    spec = as_written(spec)
     try:
         path.mkdir(parents=True, exist_ok=True)
         known = stored_manifest(path)
