@@ -29,6 +29,43 @@ class Function:
         return f"!function {self.module}.{self.name}"
 
 
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
+def plain(value: Any) -> Any:
+    """A value that user code returned, with Python's own numbers and texts in place of numpy's, also inside lists and mappings.
+
+    An array becomes a list, one without dimensions the number it holds. Numbers of less than double precision keep their
+    digits, since they are mostly written into texts: 0.1 stays 0.1, as in lm-eval.
+
+    >>> plain({"a": [1, ("b", 2.5)]})
+    {'a': [1, ('b', 2.5)]}
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list:
+        return [plain(each) for each in value]
+    if kind is tuple:
+        return tuple([plain(each) for each in value])
+    if kind is dict:
+        return {plain(key): plain(each) for key, each in value.items()}
+    if kind.__module__ != "numpy" or getattr(value, "dtype", None) is None:  # numpy is not imported to find that out
+        return value
+    if value.shape:
+        return [plain(each) for each in value]
+    single = value[()] if kind.__name__ == "ndarray" else value
+    return float(str(single)) if value.dtype.kind == "f" else exact(single)
+
+
+def exact(value: Any) -> Any:
+    """A number that user code returned, where it is one of numpy's, as the Python number of just that value."""
+    if type(value).__module__ != "numpy" or getattr(value, "shape", None) != () or value.dtype.kind not in "biufcSUO":
+        return value
+    found = value.item()
+    return found if type(found).__module__ != "numpy" else float(found)  # Python has nothing for long doubles
+
+
 DEFAULT_MAX_GEN_TOKS = 256
 """How many tokens are generated where nobody says."""
 LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
@@ -205,12 +242,13 @@ class Sample(NamedTuple):
 
 class FilterScores(NamedTuple):
     """What one filter made of one document: its answers, the value of every metric, and by metric the score of every
-    answer where there are several."""
+    answer where there are several; `failed` has, by metric, why there is no value."""
 
     filter: str
     answers: Sequence[Any]
     values: Mapping[str, Any]
     repeats: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    failed: Mapping[str, str] = MappingProxyType({})
 
 
 class ScoreKey(NamedTuple):

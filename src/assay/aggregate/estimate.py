@@ -104,8 +104,8 @@ def _stderr(aggregation: Aggregation, values: Values, iterations: int, clusters:
     n, limit = len(values if clusters is None else set(clusters)), aggregation.bootstrap_limit or 1000
     try:
         return bootstrap(aggregation, values, min(iterations, limit), clusters) * math.sqrt(n / (n - 1))
-    except (TypeError, ValueError, ArithmeticError, LookupError):
-        return None  # a function of the user's that takes some resample badly has no bootstrap
+    except Exception:  # noqa: BLE001  # a function of the user's that takes some resample badly has no bootstrap
+        return None
 
 
 def _lm_eval_stderr(aggregation: Aggregation, values: Values, iterations: int) -> float | None:

@@ -11,7 +11,7 @@ from assay.aggregate.functions import Aggregation
 from assay.compat.task_base import Surroundings
 from assay.compat.task_base import Task as Base
 from assay.errors import ConfigError, Problem
-from assay.records import Generate, Loglikelihood, Request, Rolling, Sample
+from assay.records import Generate, Loglikelihood, Request, Rolling, Sample, ScoreKey
 from assay.samples.prompt import Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
@@ -103,8 +103,8 @@ class ClassTask(PreparedTask):
             return None
         return lambda messages, add_generation_prompt=True: template(messages, add_generation_prompt)
 
-    def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
-        found: Aggregation | Callable[..., Any] | None = self.made.aggregation().get(metric)
+    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+        found: Aggregation | Callable[..., Any] | None = self.made.aggregation().get(row.metric)
         return found
 
     def higher_is_better(self) -> Mapping[str, bool | None]:

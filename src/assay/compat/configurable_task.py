@@ -211,7 +211,8 @@ class ConfigurableTask(Task):
         [scored] = self._metrics_alone.score([Document(sample, [[answer] for answer in results])])
         if isinstance(scored, Failed):
             raise ValueError(scored.reason)
-        return dict(scored[0].values)
+        lost = {row: Failed(reason) for row, reason in scored[0].failed.items()}
+        return {**scored[0].values, **lost}
 
     def aggregation(self) -> dict[str, Any]:
         known = {metric.name: metric.aggregation for metric in self.yaml_scoring.metrics}

@@ -135,8 +135,8 @@ class GraphScores:
             values[name] = float(cell["correct"] if score is None else score)
         return [FilterScores("none", [record], values)]
 
-    def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
-        return AGGREGATIONS["mean"] if metric in self.scored else None
+    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+        return AGGREGATIONS["mean"] if row.metric in self.scored else None
 
     def rows(self) -> frozenset[ScoreKey] | None:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""
