@@ -105,7 +105,9 @@ def test_a_reference_without_a_number_is_not_the_best(references: Path) -> None:
 
 
 def test_values_of_references_that_cannot_be_compared_fail_their_document(references: Path) -> None:
-    yaml = "metric_list: [{metric: exact_match}, {metric: !function own.pair_of_both, aggregation: !function own.count}]"
+    yaml = (
+        "metric_list: [{metric: exact_match}, {metric: !function own.pair_of_both, aggregation: !function own.count}]"
+    )
     code(references, OF_REFERENCES + "\n    def count(values):\n        return float(len(values))\n")
     found = generate(references, ["abcd", "ab"], [["abcd", "ab"], ["ab"]], yaml)
     assert found["results"]["t"]["exact_match,none"] == 1.0
@@ -234,7 +236,9 @@ SEED = '''
 @pytest.mark.parametrize("scorer", ["GenerationScorer", "LLMJudgeScorer", "RewardModelScorer"])
 def test_the_seeds_scorers_work_as_they_are_written_there(scorer: str, filters: str, tmp_path: Path) -> None:
     code(tmp_path, SEED)
-    kwargs = {"LLMJudgeScorer": "{judge_model: abcd}", "RewardModelScorer": "{reward_model_path: here}"}.get(scorer, "{}")
+    kwargs = {"LLMJudgeScorer": "{judge_model: abcd}", "RewardModelScorer": "{reward_model_path: here}"}.get(
+        scorer, "{}"
+    )
     yaml = f"{filters}scorer: {{type: !function own.{scorer}, kwargs: {kwargs}}}\nmetric_list: [{{metric: exact_match}}, {{metric: bleu}}]"
     found = generate(tmp_path, ["the cat sat down", "b", "c"], ["the cat sat down", "b", "x"], yaml)["results"]["t"]
     assert found["exact_match,none"] == pytest.approx(2 / 3)
@@ -263,9 +267,7 @@ def test_the_seeds_lists_are_the_scores_of_repeats(parent: str, tmp_path: Path) 
         "judging",
     )
     yaml = THREE + "scorer: !function judging.Judge\nmetric_list: [{metric: exact_match, reduction: [max, pass@2]}]\n"
-    made = generate(
-        tmp_path, [["a", "aa", "b"], ["c", "c", "c"]], ["a", "c"], yaml, output_path=str(tmp_path / "run")
-    )
+    made = generate(tmp_path, [["a", "aa", "b"], ["c", "c", "c"]], ["a", "c"], yaml, output_path=str(tmp_path / "run"))
     found = made["results"]["t"]
     assert found["llm_judge,none"] == pytest.approx(((0.1 + 0.2 + 0.1) / 3 + 0.1) / 2)
     assert found["exact_match,none"] == 1.0  # the best of (1, 0, 0) and of (1, 1, 1)
@@ -388,7 +390,10 @@ def test_a_list_of_process_results_has_a_score_for_each_repeat(tmp_path: Path) -
             return {"right": [float(each == doc["gold"]) for each in results[0]], "n": len(results[0])}
         """,
     )
-    yaml = THREE + "process_results: !function own.process_results\nmetric_list: [{metric: right, aggregation: mean, reduction: [pass@2]}]\n"
+    yaml = (
+        THREE
+        + "process_results: !function own.process_results\nmetric_list: [{metric: right, aggregation: mean, reduction: [pass@2]}]\n"
+    )
     made = generate(tmp_path, [["a", "a", "b"], ["c", "d", "e"]], ["a", "x"], yaml)
     assert made["results"]["t"]["right,none"] == pytest.approx((2 / 3 + 0) / 2)
     assert made["results"]["t"]["pass@2,none"] == pytest.approx((1 + 0) / 2)
@@ -397,7 +402,10 @@ def test_a_list_of_process_results_has_a_score_for_each_repeat(tmp_path: Path) -
 
 
 def test_a_users_metric_may_give_a_score_for_each_repeat_and_each_reference(references: Path) -> None:
-    code(references, OF_REFERENCES.replace("return [VALUES[references[0]], 0.5]", "return [VALUES[references[0]], 0.5, 0]"))
+    code(
+        references,
+        OF_REFERENCES.replace("return [VALUES[references[0]], 0.5]", "return [VALUES[references[0]], 0.5, 0]"),
+    )
     yaml = THREE + "metric_list: [{metric: !function own.by_answer, aggregation: mean}]\n"
     made = generate(references, [["a", "b", "c"]], [["abcd", "ab"]], yaml)
     assert made["results"]["t"]["by_answer,none"] == pytest.approx((0.6 + 0.5 + 0) / 3)
@@ -445,8 +453,14 @@ def test_what_an_aggregation_of_ones_own_is_given_is_not_touched(tmp_path: Path)
 
 
 def test_a_reduction_that_cannot_be_computed_fails_its_row_alone(tmp_path: Path) -> None:
-    code(tmp_path, "def part(references, predictions):\n    return [0.5, 1.0, 0.0]\n\n\ndef worst(scores):\n    return None\n")
-    yaml = THREE + "metric_list: [{metric: exact_match, reduction: {worst: !function own.worst, best: max}}, {metric: !function own.part, aggregation: mean, reduction: [pass@2]}]\n"
+    code(
+        tmp_path,
+        "def part(references, predictions):\n    return [0.5, 1.0, 0.0]\n\n\ndef worst(scores):\n    return None\n",
+    )
+    yaml = (
+        THREE
+        + "metric_list: [{metric: exact_match, reduction: {worst: !function own.worst, best: max}}, {metric: !function own.part, aggregation: mean, reduction: [pass@2]}]\n"
+    )
     made = generate(tmp_path, [["a", "a", "b"]], ["a"], yaml)
     assert made["results"]["t"]["exact_match,none"] == pytest.approx(2 / 3)
     assert made["results"]["t"]["best,none"] == 1.0
@@ -469,6 +483,8 @@ def test_an_aggregation_that_takes_resamples_badly_costs_the_error_alone(tmp_pat
             return {"own": results[0]}
         """,
     )
-    yaml = "process_results: !function own.process_results\nmetric_list: [{metric: own, aggregation: !function own.count}]"
+    yaml = (
+        "process_results: !function own.process_results\nmetric_list: [{metric: own, aggregation: !function own.count}]"
+    )
     found = generate(tmp_path, ["a", "b", "c"], ["a", "b", "c"], yaml)["results"]["t"]
     assert (found["own,none"], found["own_stderr,none"]) == (3.0, "N/A")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsFloat
 
 from assay.errors import Place
 
@@ -64,6 +64,30 @@ def exact(value: Any) -> Any:
         return value
     found = value.item()
     return found if type(found).__module__ != "numpy" else float(found)  # Python has nothing for long doubles
+
+
+_EXACT_IN_A_FLOAT = 2**53
+
+
+def number(value: Any) -> int | float | None:
+    """The number that a value is, None where it is none: texts, nothing, complex numbers and collections are not."""
+    if type(value) is float:  # as most are
+        return value
+    found = exact(value)
+    if isinstance(found, float):
+        return float(found)
+    if isinstance(found, int):
+        return found if -_EXACT_IN_A_FLOAT <= found <= _EXACT_IN_A_FLOAT else _as_float(found)
+    if getattr(found, "shape", ()) != ():
+        return None
+    return _as_float(found) if isinstance(found, SupportsFloat) else None  # a fraction, a decimal
+
+
+def _as_float(value: SupportsFloat) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 DEFAULT_MAX_GEN_TOKS = 256

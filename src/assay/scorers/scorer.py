@@ -18,7 +18,7 @@ from assay.scorers.metrics import Metric
 from assay.scorers.reduce import Reductions
 from assay.scorers.remembered import Memory, identity_of
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading, Result, Results, result_of
-from assay.scorers.values import Repeated, by_answer, by_name, reduced_rows
+from assay.scorers.values import Repeated, by_answer, by_name, reduced_rows, row_name
 from assay.scorers.workers import Workers
 
 Scores = Mapping[str, Any]
@@ -283,13 +283,14 @@ class Scorer:
             value = by_name(value, name)
         if isinstance(value, Mapping):
             self._put(scores, value, name)
-            self.parents.update(dict.fromkeys(value, name))
+            self.parents.update(dict.fromkeys(map(row_name, value), name))
         else:
             self._put(scores, {name: value}, name)
 
     def _put(self, scores: dict[str, Any], more: Mapping[str, Any], source: str) -> None:
         """Add scores; one that is there already under this name is no score, unless later ones win as in lm-eval."""
-        for name, value in more.items():
+        for key, value in more.items():
+            name = row_name(key)
             taken = name in scores and not self.overwrites
             what = f"scoring: {source!r} returns {name!r}, which is the name of another row of this filter"
             scores[name] = Failed(f"{what} — rename one of them") if taken else value

@@ -2,39 +2,15 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, SupportsFloat
+from typing import Any, NamedTuple
 
 from assay.config.row_names import row_name_problem
-from assay.records import Failed, exact
+from assay.records import Failed, exact, number
 from assay.scorers.reduce import Reduction, Reductions
-
-_NUMBERS = (int, float)
-_EXACT_IN_A_FLOAT = 2**53
 
 
 class Repeated(list[Any]):
     """The scores of a document's answers, where a filter leaves several: told apart from a score that is a list."""
-
-
-def number(value: Any) -> int | float | None:
-    """The number that a value is, None where it is none: texts, nothing, complex numbers and collections are not."""
-    if type(value) is float:  # as most are
-        return value
-    found = exact(value)
-    if isinstance(found, float):
-        return float(found)
-    if isinstance(found, int):
-        return found if -_EXACT_IN_A_FLOAT <= found <= _EXACT_IN_A_FLOAT else _as_float(found)
-    if getattr(found, "shape", ()) != ():
-        return None
-    return _as_float(found) if isinstance(found, SupportsFloat) else None  # a fraction, a decimal
-
-
-def _as_float(value: SupportsFloat) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
 
 
 def listed(value: Any) -> list[Any] | None:
@@ -43,6 +19,11 @@ def listed(value: Any) -> list[Any] | None:
         return list(value)
     shape = getattr(value, "shape", ())
     return list(value) if type(value).__module__ == "numpy" and isinstance(shape, tuple) and len(shape) == 1 else None
+
+
+def row_name(key: Any) -> str:
+    """The name that a key of user code's means: mostly it is a text already."""
+    return key if type(key) is str else str(exact(key))
 
 
 def described(value: Any) -> str:
@@ -94,13 +75,13 @@ def usable(
     `by_answer`: there a list may have such a value for each answer.
     """
     if all(type(value) is float for value in scores.values()) and (
-        rules.lenient or all(row_name_problem(name) is None for name in scores)
+        rules.lenient or all(type(name) is str and row_name_problem(name) is None for name in scores)
     ):
         return scores
     count = len(answers[0]) if len(answers) and isinstance(answers[0], list) else 1
     found: dict[str, Any] = {}
     for key, value in scores.items():
-        name = key if type(key) is str else str(exact(key))
+        name = row_name(key)
         problem = None if rules.lenient else row_name_problem(name)
         where = f"scoring: {name!r} of filter {filter_name!r}"
         if problem is not None:

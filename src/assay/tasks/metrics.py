@@ -47,7 +47,7 @@ class Binder:
         return Metric(name, compute, declared.aggregation, declared.higher_is_better, Reductions())
 
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
-        named = config.name if isinstance(config.name, str) else getattr(config.name, "__name__", repr(config.name))
+        named = config.name if isinstance(config.name, str) else function_name(config.name)
         declared = self._declared(config, processed=processed)
         compute: Callable[[Any], Any] = _never
         gives: Sequence[str] | None = ()
@@ -180,6 +180,13 @@ class Binder:
 
     def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
         return ConfigError([Problem(self.place(number, key), what, fix)])
+
+
+def function_name(function: Any) -> str:
+    """The name of a function, also of one with some arguments given, or of the class of an object that can be called."""
+    if isinstance(function, partial):
+        return function_name(function.func)
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _told_apart(metrics: list[Metric]) -> list[Metric]:
