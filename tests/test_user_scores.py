@@ -488,3 +488,193 @@ def test_an_aggregation_that_takes_resamples_badly_costs_the_error_alone(tmp_pat
     )
     found = generate(tmp_path, ["a", "b", "c"], ["a", "b", "c"], yaml)["results"]["t"]
     assert (found["own,none"], found["own_stderr,none"]) == (3.0, "N/A")
+
+
+# --- numpy's numbers and texts from helper code, wherever it returns any -------------------------------------------------
+
+CHOOSING = "output_type: multiple_choice\ndoc_to_text: q\nmetric_list: [{metric: acc}, {metric: exact_match}]\n"
+INDEX = [
+    "numpy.int32({})",
+    "numpy.int64({})",
+    "numpy.uint8({})",
+    "numpy.bool_({})",
+    "numpy.array({})",
+    "numpy.float32({})",
+]
+
+
+def chosen(folder: Path, helper: str, yaml: str, **options: Any) -> dict[str, Any]:
+    """The results of two documents of which the second choice is right, then the first, and the model says the second."""
+    code(folder, f"import numpy\n\n\n{dedent(helper)}")
+    write_task(folder, [{"q": "0", "gold": 1}, {"q": "1", "gold": 0}], CHOOSING + yaml)
+    model = Scripted(loglikelihood=lambda context, text: (-1.0 if text == " yes" else -2.0, text == " yes"))
+    return run(folder, model, output_path=str(folder / "run"), **options)
+
+
+@pytest.mark.parametrize("compat", [None, "lm-eval"])
+@pytest.mark.parametrize("index", INDEX)
+def test_a_target_that_is_a_number_of_numpys_is_a_number(index: str, compat: str | None, tmp_path: Path) -> None:
+    """As in lm-eval's toxigen, whose targets are np.int32."""
+    helper = f"def target(doc):\n    return {index.format('doc[' + repr('gold') + ']')}\n"
+    made = chosen(
+        tmp_path, helper, "doc_to_target: !function own.target\ndoc_to_choice: ['no', 'yes']\n", compat=compat
+    )
+    assert (made["results"]["t"]["acc,none"], made["results"]["t"]["exact_match,none"]) == (0.5, 0.5)
+    assert made["assay"]["tasks"]["t"]["failed"] == 0
+    assert [sample["target"] for sample in made["samples"]["t"]] == [1, 0]
+    assert all(type(sample["target"]).__module__ == "builtins" for sample in made["samples"]["t"])
+
+
+@pytest.mark.parametrize(
+    "choices", ["numpy.array(['no', 'yes'])", "[numpy.str_('no'), numpy.str_('yes')]", "(numpy.array('no'), 'yes')"]
+)
+@pytest.mark.parametrize(
+    "target", ["numpy.str_('yes' if doc['gold'] else 'no')", "[numpy.int64(doc['gold'])]", "numpy.array([doc['gold']])"]
+)
+def test_choices_and_lists_of_targets_may_be_of_numpys(choices: str, target: str, tmp_path: Path) -> None:
+    helper = f"def target(doc):\n    return {target}\n\n\ndef choices(doc):\n    return {choices}\n"
+    made = chosen(tmp_path, helper, "doc_to_target: !function own.target\ndoc_to_choice: !function own.choices\n")
+    assert made["results"]["t"]["acc,none"] == 0.5
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    ("numpy.int32(5)", "5"), ("numpy.float32(0.1)", "0.1"), ("numpy.float16(0.1)", "0.1"), ("numpy.float64(0.1)", "0.1"),
+    ("numpy.bool_(True)", "True"), ("numpy.str_('a b')", "a b"), ("numpy.array(7)", "7"), ("numpy.array('x')", "x"),
+])  # fmt: skip
+def test_references_of_numpys_are_written_as_their_digits(value: str, text: str, tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        f"import numpy\n\n\ndef target(doc):\n    return {value}\n\n\ndef text(doc):\n    return numpy.str_(doc['q'])\n",
+    )
+    write_task(tmp_path, [{"q": "0"}], "doc_to_text: !function own.text\ndoc_to_target: !function own.target\n")
+    made = run(tmp_path, says([text]), output_path=str(tmp_path / "run"))
+    assert made["results"]["t"]["exact_match,none"] == 1.0
+    assert type(made["samples"]["t"][0]["arguments"][0][0]) is str
+
+
+@pytest.mark.parametrize("door", [
+    "process_docs: !function own.rows\n",
+    "process_docs: !function own.row_by_row\n",
+    "process_docs: !function own.mapped\n",
+    "custom_dataset: !function own.splits\n",
+])  # fmt: skip
+def test_rows_that_helper_code_makes_have_plain_numbers(door: str, tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        """
+        import numpy
+
+        def rows(docs):
+            return [{"q": numpy.str_(doc["q"]), "gold": numpy.int32(doc["gold"])} for doc in docs]
+
+        def row_by_row(docs):
+            yield from rows(docs)
+
+        def mapped(docs):
+            return docs.map(lambda doc: {"gold": numpy.array(doc["gold"], dtype=numpy.int8)})
+
+        def splits(**kwargs):
+            return {"test": rows([{"q": "0", "gold": 1}, {"q": "1", "gold": 0}])}
+        """,
+    )
+    write_task(
+        tmp_path,
+        [{"q": "0", "gold": 1}, {"q": "1", "gold": 0}],
+        CHOOSING + "doc_to_target: gold\ndoc_to_choice: ['no', 'yes']\n" + door,
+    )
+    model = Scripted(loglikelihood=lambda context, text: (-1.0 if text == " yes" else -2.0, False))
+    made = run(tmp_path, model)
+    assert made["results"]["t"]["acc,none"] == 0.5
+    assert all(
+        type(value).__module__ == "builtins" for sample in made["samples"]["t"] for value in sample["doc"].values()
+    )
+
+
+def test_examples_that_helper_code_makes_have_plain_numbers(tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        """
+        import numpy
+
+        def shots():
+            return [{"q": "x", "gold": numpy.int32(1)}]
+        """,
+    )
+    yaml = (
+        CHOOSING
+        + "doc_to_target: gold\ndoc_to_choice: ['no', 'yes']\nnum_fewshot: 1\nfewshot_config: {sampler: first_n, samples: !function own.shots}\n"
+    )
+    write_task(tmp_path, [{"q": "0", "gold": 1}], yaml)
+    asked: list[str] = []
+    run(tmp_path, Scripted(loglikelihood=lambda context, text: (asked.append(context) or -1.0, False)))  # type: ignore[func-returns-value]
+    assert set(asked) == {"x yes\n\n0"}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "numpy.array([each[0] for each in resps])",
+        "[numpy.array([numpy.str_(x) for x in each]) for each in resps]",
+        "[[numpy.str_(x) for x in each] for each in resps]",
+    ],
+)
+def test_answers_of_filters_may_be_of_numpys(made: str, tmp_path: Path) -> None:
+    code(tmp_path, f"import numpy\n\n\ndef own(resps, docs):\n    return {made}\n")
+    yaml = "filter_list: [{name: none, filter: [{function: !function own.own}, {function: take_first}]}]\n"
+    if made.startswith("numpy"):
+        yaml = yaml.replace(", {function: take_first}", "")
+    found = generate(tmp_path, ["abc", "d"], ["abc", "x"], yaml, output_path=str(tmp_path / "run"))
+    assert found["results"]["t"]["exact_match,none"] == 0.5
+    assert [type(sample["filtered_resps"][0]) for sample in found["samples"]["t"]] == [str, str]
+
+
+def test_aggregations_and_reductions_may_return_numbers_of_numpys(tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        """
+        import numpy
+
+        def one(values):
+            return numpy.array(numpy.mean(values), dtype=numpy.float32)
+
+        def several(values):
+            return {numpy.str_("low"): numpy.float32(min(values)), "high": numpy.array(max(values))}
+
+        def typical(scores):
+            return numpy.median(scores).astype(numpy.float32)
+        """,
+    )
+    yaml = (
+        THREE
+        + """
+metric_list:
+  - {metric: exact_match, aggregation: !function own.one, reduction: !function own.typical}
+  - {metric: token_f1, aggregation: !function own.several}
+"""
+    )
+    found = generate(tmp_path, [["a", "a", "b"], ["x", "x", "x"]], ["a", "c"], yaml)
+    assert found["results"]["t"]["exact_match,none"] == 0.5
+    assert found["results"]["t"]["token_f1,none"] == {"low": 0.0, "high": pytest.approx(2 / 3)}
+
+
+def test_a_class_may_give_targets_of_numpys(tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        """
+        import numpy
+        from lm_eval.api.task import ConfigurableTask
+
+        class Own(ConfigurableTask):
+            def doc_to_target(self, doc):
+                return numpy.int32(doc["gold"])
+        """,
+    )
+    yaml = (
+        CHOOSING.replace("doc_to_text: q\n", "doc_to_text: q\nclass: !function own.Own\n")
+        + "doc_to_target: gold\ndoc_to_choice: ['no', 'yes']\n"
+    )
+    write_task(tmp_path, [{"q": "0", "gold": 1}, {"q": "1", "gold": 0}], yaml)
+    model = Scripted(loglikelihood=lambda context, text: (-1.0 if text == " yes" else -2.0, False))
+    made = run(tmp_path, model)
+    assert made["results"]["t"]["acc,none"] == 0.5
+    assert [sample["target"] for sample in made["samples"]["t"]] == [1, 0]

@@ -6,6 +6,7 @@ Those that are made for every request are named tuples: a hundred thousand of th
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsFloat
 
@@ -35,7 +36,8 @@ _PLAIN = frozenset((str, int, float, bool, type(None)))
 def plain(value: Any) -> Any:
     """A value that user code returned, with Python's own numbers and texts in place of numpy's, also inside lists and mappings.
 
-    An array becomes a list, one without dimensions the number it holds. Numbers of less than double precision keep their
+    What has none of numpy's is returned as the object it is. An array becomes a list, one without dimensions the number it
+    holds. Numbers of less than double precision keep their
     digits, since they are mostly written into texts: 0.1 stays 0.1, as in lm-eval.
 
     >>> plain({"a": [1, ("b", 2.5)]})
@@ -44,12 +46,12 @@ def plain(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return value
-    if kind is list:
-        return [plain(each) for each in value]
-    if kind is tuple:
-        return tuple([plain(each) for each in value])
+    if kind is list or kind is tuple:
+        several = [plain(each) for each in value]
+        return value if all(map(is_, several, value)) else kind(several)
     if kind is dict:
-        return {plain(key): plain(each) for key, each in value.items()}
+        found = {plain(key): plain(each) for key, each in value.items()}
+        return value if all(map(is_, found.values(), value.values())) and all(map(is_, found, value)) else found
     if kind.__module__ != "numpy" or getattr(value, "dtype", None) is None:  # numpy is not imported to find that out
         return value
     if value.shape:

@@ -11,7 +11,7 @@ from assay.aggregate.functions import Aggregation
 from assay.compat.task_base import Surroundings
 from assay.compat.task_base import Task as Base
 from assay.errors import ConfigError, Problem
-from assay.records import Generate, Loglikelihood, Request, Rolling, Sample, ScoreKey
+from assay.records import Generate, Loglikelihood, Request, Rolling, Sample, ScoreKey, plain
 from assay.samples.prompt import Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
@@ -79,9 +79,9 @@ class ClassTask(PreparedTask):
     def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
         with _blamed(type(self.made).__name__):
             requests = self._asked(doc_id, doc)
-            target = self.made.doc_to_target(doc)
-            gold = self.made.doc_to_text(doc) if self.made.multiple_input else target
-            return Sample(doc_id, doc, requests, target, gold, self.made.doc_to_choices_or_none(doc))
+            target = plain(self.made.doc_to_target(doc))
+            gold = plain(self.made.doc_to_text(doc)) if self.made.multiple_input else target
+            return Sample(doc_id, doc, requests, target, gold, plain(self.made.doc_to_choices_or_none(doc)))
 
     def _asked(self, doc_id: int, doc: Mapping[str, Any]) -> list[Request]:
         chat = self.settings.chat

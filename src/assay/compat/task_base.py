@@ -10,7 +10,7 @@ from typing import Any
 from assay.config.fields import Fields, Origin
 from assay.config.task import TaskConfig
 from assay.plans.ask import generation_params
-from assay.samples.data import data_set
+from assay.samples.data import data_set, plain_rows
 from assay.samples.fewshot import Leaks, Sampler, default_sampler
 from assay.samples.rows import DataError
 from assay.scorers.loop import Scoring
@@ -173,7 +173,7 @@ class Task:
     def task_docs(self) -> Any:
         """The evaluated documents, prepared once."""
         docs = self.eval_docs
-        listed = docs if hasattr(docs, "__len__") and hasattr(docs, "__getitem__") else list(docs)
+        listed = plain_rows(docs if hasattr(docs, "__len__") and hasattr(docs, "__getitem__") else list(docs))
         if len(listed) == 0:
             raise DataError("there is no document to evaluate")
         return listed
@@ -181,7 +181,7 @@ class Task:
     @cached_property
     def _pool(self) -> list[Any]:
         docs = self.fewshot_docs()
-        return [] if docs is None else list(docs)
+        return [] if docs is None else list(plain_rows(docs))
 
     @property
     def _is_like_lm_eval(self) -> bool:

@@ -69,8 +69,7 @@ def aggregator_problems(
 def row_problems(
     file: GraphFile, fields: Sequence[str], processors: Sequence[Processor], settings: Settings
 ) -> Iterator[Problem]:
-    """Rows of one name: of two columns of unit results, of a column and a report, of two reports."""
-    seen: dict[str, Place] = {}
+    """Rows of one name: of two columns of unit results, or of a column and a report."""
     writers = {
         field: file.node_place(name)
         for name, node in file.nodes.items()
@@ -78,17 +77,26 @@ def row_problems(
         for field in unit_metric_fields(node.settings)
     }
     place = file.place("graph_config")
-    named = [(each.removesuffix(SUFFIX), writers.get(each, place)) for each in _columns(file, fields, processors)]
-    for number, each in enumerate(processors):
-        if isinstance(each.made, MetricCollatorPostProcessor):
-            at = file.place("graph_post_process", number)
-            found = each.made.numbers(like_sygra=settings.graphs.like_sygra)
-            named += [(label, at) for label in row_labels(found).values()] if found is not None else []
-    for name, at in named if not settings.graphs.like_sygra else ():
-        if name in seen:
-            what = f"two rows are named {name!r}: the other one is of what is written at {seen[name]}"
-            yield Problem(at, what, "give the unit metric or the aggregator another name with `as:`")
-        seen.setdefault(name, at)
+    units: dict[str, Place] = {}
+    fix = "give the unit metric or the aggregator another name with `as:`"
+    for column in _columns(file, fields, processors) if not settings.graphs.like_sygra else ():
+        name, at = column.removesuffix(SUFFIX), writers.get(column, place)
+        if name in units:
+            yield Problem(at, f"two columns make the row {name!r}: the other one is written at {units[name]}", fix)
+        units.setdefault(name, at)
+    for number, each in enumerate(processors if units else ()):
+        found = _numbers(each, settings)
+        for label in row_labels(found or {}).values():
+            if label in units:
+                what = f"two rows are named {label!r}: the other one is of the unit metric at {units[label]}"
+                yield Problem(file.place("graph_post_process", number), what, fix)
+
+
+def _numbers(processor: Processor, settings: Settings) -> Mapping[str, Sequence[str]] | None:
+    """By aggregator the numbers of its report; nothing of one that makes none, None where only code of users knows."""
+    if not isinstance(processor.made, MetricCollatorPostProcessor):
+        return {}
+    return processor.made.numbers(like_sygra=settings.graphs.like_sygra)
 
 
 def scored_columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Processor]) -> dict[str, str]:
@@ -171,11 +179,10 @@ class GraphScores:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""
         found = set(self.scored)
         for each in self.processors:
-            if isinstance(each.made, MetricCollatorPostProcessor):
-                numbers = each.made.numbers(like_sygra=self.settings.graphs.like_sygra)
-                if numbers is None:
-                    return None
-                found |= set(row_labels(numbers).values())
+            numbers = _numbers(each, self.settings)
+            if numbers is None:
+                return None
+            found |= set(row_labels(numbers).values())
         return frozenset(ScoreKey(name, "none") for name in found)
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
