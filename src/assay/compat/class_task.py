@@ -18,6 +18,7 @@ from assay.samples.templates import RenderError
 from assay.tasks.prepare import KINDS, PreparedTask, check_clusters
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved
+from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
@@ -104,6 +105,8 @@ class ClassTask(PreparedTask):
         return lambda messages, add_generation_prompt=True: template(messages, add_generation_prompt)
 
     def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+        if row.metric == BYPASS:
+            return super().aggregation(row)
         found: Aggregation | Callable[..., Any] | None = self.made.aggregation().get(row.metric)
         return found
 

@@ -190,9 +190,10 @@ class ConfigurableTask(Task):
     @cached_property
     def yaml_scoring(self) -> Scoring:
         """The filters and metrics of the configuration; who computes the values is this class where it says how."""
-        return (
-            self._scored(process_results=self.process_results) if self._overrides("process_results") else self._scored()
-        )
+        if not self._overrides("process_results"):
+            return self._scored()
+        # lm-eval's predict_only takes the metrics of the configuration away, and does not reach a method
+        return self._scored(scores_anyway=self._is_like_lm_eval, process_results=self.process_results)
 
     @cached_property
     def _metrics_alone(self) -> Scoring:

@@ -141,10 +141,12 @@ class Task:
         """The filters and metrics of the configuration, with the values that this class computes."""
         return self._scored(process_results=self.process_results)
 
-    def _scored(self, **changes: Any) -> Scoring:
+    def _scored(self, *, scores_anyway: bool = False, **changes: Any) -> Scoring:
+        """How the configuration scores, with some changes; `scores_anyway`, even where the run wants no scores."""
         run = self.surroundings
         assert run is not None, "only tasks of a run are scored"
-        made = scoring(run.task, replace(self.yaml_config, **changes), run.settings, run.helpers)
+        settings = replace(run.settings, predict_only=run.settings.predict_only and not scores_anyway)
+        made = scoring(run.task, replace(self.yaml_config, **changes), settings, run.helpers)
         several = self.multiple_target or self.yaml_config.multiple_targets
         return replace(made, reading=made.reading.but(multiple_targets=several))
 

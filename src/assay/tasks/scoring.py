@@ -1,7 +1,8 @@
 """How a task is scored, made of what its file says: its filters, each with its scorer, and that with its metrics."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
@@ -9,13 +10,16 @@ from assay.filters import build_pipeline
 from assay.filters.pipeline import DEFAULT, Pipeline
 from assay.scorers.loop import Scoring
 from assay.scorers.named import make_scorer
-from assay.scorers.results import Reading
-from assay.scorers.scorer import Scorer
+from assay.scorers.results import GENERATE, Reading
+from assay.scorers.scorer import ProcessResultsScorer, Scorer
 from assay.tasks.metrics import Binder
 from assay.tasks.row_names import Bound, check_rows, last_of_each
 from assay.tasks.scorers import ScorerFactory
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
+
+BYPASS = "bypass"
+"""The metric of what is not scored."""
 
 
 def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> Scoring:
@@ -37,8 +41,8 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
             (m for m in (entry.metric_list, config.metric_list, scorer.default_metrics()) if m is not None), None
         )
         if settings.predict_only:
-            own, scorer = (MetricConfig(name="bypass"),), Scorer(config)
-        bound = binder.bind(own, processed=process is not None)
+            own, scorer = (MetricConfig(name=BYPASS),), ProcessResultsScorer(config, _unscored(config, settings))
+        bound = binder.bind(own, processed=process is not None or settings.predict_only)
         bound = last_of_each(bound) if lenient else bound
         scorer.overwrites = lenient
         if pipeline.single and any(metric.reductions.least > 1 for metric in bound):
@@ -72,6 +76,12 @@ def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> 
             if name not in known:
                 what = f"scorer {scorer.name!r} needs the filter {name!r}, and the task has none of that name"
                 raise ConfigError([Problem(placer(task, "filter_list")(), what, did_you_mean(name, known))])
+
+
+def _unscored(config: TaskConfig, settings: Settings) -> Callable[[Any, list[Any]], Mapping[str, None]]:
+    """Counts documents that are asked and not scored; lm-eval counts those that generate alone."""
+    counted = {BYPASS: None} if config.output_type == GENERATE or not settings.like_lm_eval else {}
+    return lambda doc, results: counted  # noqa: ARG005  # the shape of process_results
 
 
 def _different(entries: Sequence[FilterConfig]) -> Sequence[tuple[int, FilterConfig]]:
