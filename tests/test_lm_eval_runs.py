@@ -30,6 +30,7 @@ OWN, ZERO, LABEL, IDS, SHUFFLED = (
     "examples from the evaluated split", "`num_fewshot: 0`", "a right answer that is no choice",
     "numbers of documents under `samples`", "helper code that draws random numbers",
 )  # fmt: skip
+REFERENCES, PREDICTED = "several references of a user's metric", "what `--predict_only` counts and scores"
 
 GOLDEN: dict[str, dict[str, str]] = {path.stem: {} for path in sorted((HERE / "golden/expected").iterdir())} | {
     "cb": {"cb/f1_stderr,none": STDERR},
@@ -63,6 +64,18 @@ DIFFERENCES = {
     },
     "samples": {"requests/plain": IDS},
     "shuffled": {"requests/shuffled_then": SHUFFLED},
+    "several_references": {
+        f"several_references/{metric},none": REFERENCES
+        for metric in ("overlap", "overlap_stderr", "overlap_of_pair", "overlap_of_pair_stderr")
+    },
+    "numpy_target": {},
+    "predicted": {},
+    "predicted_choices": {
+        f"own_choice/{key}": PREDICTED for key in ("sample_len", "bypass,none", "bypass_stderr,none")
+    },
+    "predicted_class": {
+        f"own_class/{key},none": PREDICTED for key in ("length", "length_stderr", "bypass", "bypass_stderr")
+    },
 }  # fmt: skip
 """By run, the rows in which ours differ without compat, each with the line of the table in docs/lm-eval.md that says why."""
 
@@ -123,10 +136,11 @@ def test_every_difference_stands_in_the_table_of_the_docs() -> None:
         "a row with nothing where a text should come from",
         "a group's weights",
         "a group's metric that members lack",
+        "two filters, or two metrics, of one name",
         "`hf`: `--apply_chat_template NAME`",
         "`hf`: what begins a text, for perplexities of whole texts",
         "`hf`: `top_k`, `repetition_penalty` … of a model's `generation_config.json`",
-    }  # shown in test_estimates.py, test_aggregators.py, test_hf_loading.py, test_hf_words.py, test_hf_neighbours.py
+    }  # shown in test_estimates.py, test_aggregators.py, test_row_names.py, test_hf_loading.py, test_hf_words.py, test_hf_neighbours.py
     assert found | elsewhere == listed
 
 

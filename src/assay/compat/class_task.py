@@ -11,13 +11,14 @@ from assay.aggregate.functions import Aggregation
 from assay.compat.task_base import Surroundings
 from assay.compat.task_base import Task as Base
 from assay.errors import ConfigError, Problem
-from assay.records import Generate, Loglikelihood, Request, Rolling, Sample
+from assay.records import Generate, Loglikelihood, Request, Rolling, Sample, ScoreKey, plain
 from assay.samples.prompt import Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
 from assay.tasks.prepare import KINDS, PreparedTask, check_clusters
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved
+from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
@@ -79,9 +80,9 @@ class ClassTask(PreparedTask):
     def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
         with _blamed(type(self.made).__name__):
             requests = self._asked(doc_id, doc)
-            target = self.made.doc_to_target(doc)
-            gold = self.made.doc_to_text(doc) if self.made.multiple_input else target
-            return Sample(doc_id, doc, requests, target, gold, self.made.doc_to_choices_or_none(doc))
+            target = plain(self.made.doc_to_target(doc))
+            gold = plain(self.made.doc_to_text(doc)) if self.made.multiple_input else target
+            return Sample(doc_id, doc, requests, target, gold, plain(self.made.doc_to_choices_or_none(doc)))
 
     def _asked(self, doc_id: int, doc: Mapping[str, Any]) -> list[Request]:
         chat = self.settings.chat
@@ -103,8 +104,10 @@ class ClassTask(PreparedTask):
             return None
         return lambda messages, add_generation_prompt=True: template(messages, add_generation_prompt)
 
-    def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
-        found: Aggregation | Callable[..., Any] | None = self.made.aggregation().get(metric)
+    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+        if row.metric == BYPASS:
+            return super().aggregation(row)
+        found: Aggregation | Callable[..., Any] | None = self.made.aggregation().get(row.metric)
         return found
 
     def higher_is_better(self) -> Mapping[str, bool | None]:

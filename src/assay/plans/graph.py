@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assay.config.graph import END, MAX_STEPS
-from assay.records import Asking, Call, Failed, Generate, Outcome, Request, Response
+from assay.records import Asking, Call, Failed, Generate, Outcome, Request, Response, plain
 
 State = dict[str, Any]
 Updates = Mapping[str, Any]
@@ -75,7 +75,7 @@ class Fork:
     paths: Mapping[object, str]
 
     def choose(self, state: State) -> str:
-        said = self.condition(state)
+        said = plain(self.condition(state))
         found = self.paths.get(said) or self.paths.get(str(said))
         if found is None and said in ENDS:
             found = END
@@ -111,7 +111,7 @@ class Graph:
         walk, state = Walk(name, number), dict(record)
         try:
             yield from self.steps(state, walk)
-            made = _guarded("the output", self.finish, state)
+            made = {plain(key): plain(value) for key, value in _guarded("the output", self.finish, state).items()}
         except NodeFailed as failed:
             if not any(isinstance(response, Failed) for response in walk.responses):
                 walk.responses.append(Failed(str(failed)))
@@ -138,8 +138,7 @@ class Graph:
                     raise _raised(f"the node {node.name!r}", error) from error
                 finally:
                     numbers.extend(range(before, len(walk.responses)))
-                if updates is not state:
-                    merge(state, updates, node.name)
+                merge(state, updates, node.name)
             else:
                 yield from self._together(active, state, walk, within)
             active = self._following([self.ways[node.name] for node in active], state)
@@ -209,9 +208,12 @@ def merge(state: State, updates: object, name: str) -> None:
     """Write what a node gave into the state; messages are added to those that are there."""
     if not isinstance(updates, Mapping):
         raise NodeFailed(f"the node {name!r} gave {type(updates).__name__}, and must give a mapping")
+    if updates is state:
+        state.update({key: plain(value) for key, value in state.items() if type(value).__module__ == "numpy"})
+        return
     messages = updates.get("messages")
     known = state.get("messages")
-    state.update(updates)
+    state.update({key: value if state.get(key) is value else plain(value) for key, value in updates.items()})
     if isinstance(messages, list) and isinstance(known, list) and messages is not known:
         state["messages"] = known + [each for each in messages if not any(each is old for old in known)]
 

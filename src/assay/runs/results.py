@@ -201,8 +201,9 @@ def _bounds(task: TaskResult, failed: int) -> dict[str, list[float]]:
     bounds = {}
     for key, row in task.rows.items():
         if isinstance(row.value, float) and 0 <= row.value <= 1 and row.n:
-            whole = row.n + failed
-            bounds[f"{key.metric},{key.filter}"] = [row.value * row.n / whole, (row.value * row.n + failed) / whole]
+            lost = min(failed, max(task.documents - row.n, 0))  # a document may have failed in other rows alone
+            whole = row.n + lost
+            bounds[f"{key.metric},{key.filter}"] = [row.value * row.n / whole, (row.value * row.n + lost) / whole]
     return bounds
 
 

@@ -11,6 +11,7 @@ import orjson
 
 from assay.config.task import TaskConfig
 from assay.errors import installing
+from assay.records import plain
 from assay.samples.rows import DataError, Row, Rows
 
 READERS = ("json", "csv", "parquet", "text")
@@ -157,7 +158,8 @@ def _from_function(config: TaskConfig) -> DataSet:
     def open_split(split: str) -> Split:
         if split not in splits():
             raise DataError(f"custom_dataset returned no split {split!r}; it returned: {', '.join(splits())}")
-        return splits()[split]
+        found: Split = plain_rows(splits()[split])
+        return found
 
     return DataSet(f"function {getattr(function, '__name__', 'custom_dataset')}", open_split, lambda: list(splits()))
 
@@ -196,6 +198,11 @@ def _load_from_hub(
         fix = f"check the name and the network, or put its splits under --data_dir as {wanted}/<split>.jsonl"
         raise DataError(f"{wanted} cannot be loaded from the hub{looked}: {error} — {fix}") from error
     return found
+
+
+def plain_rows(rows: Any) -> Any:
+    """Rows that a function made, without numbers and texts of numpy's; data sets of libraries have none."""
+    return [plain(row) for row in rows] if isinstance(rows, list | tuple) else rows
 
 
 def columns_of(split: Iterable[Row]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from assay.records import plain
 from assay.samples.templates import RenderError, Row, template
 
 Value = Callable[[Row], Any]
@@ -13,7 +14,7 @@ Value = Callable[[Row], Any]
 def text_field(spec: object, columns: Collection[str], *, has_choices: bool) -> Value:
     """The question: a column as it is, a rendered text (a number where choices are numbered), or what a function says."""
     if callable(spec):
-        return spec
+        return _returned(spec)
     if isinstance(spec, str):
         return _column(spec) if spec in columns else _digits(spec) if has_choices else template(spec)
     return lambda row: spec  # noqa: ARG005  # a constant
@@ -22,7 +23,7 @@ def text_field(spec: object, columns: Collection[str], *, has_choices: bool) -> 
 def target_field(spec: object, columns: Collection[str], *, has_choices: bool) -> Value:
     """The answer: as the question; and a rendered `[...]` is a list of right answers."""
     if callable(spec):
-        return spec
+        return _returned(spec)
     if isinstance(spec, str):
         return _column(spec) if spec in columns else _answer(spec, has_choices=has_choices)
     constant = list(spec) if isinstance(spec, tuple) else spec
@@ -32,7 +33,7 @@ def target_field(spec: object, columns: Collection[str], *, has_choices: bool) -
 def choice_field(spec: object, columns: Collection[str]) -> Value:
     """The choices: a column, a list, the values of a mapping, or a rendered list."""
     if callable(spec):
-        return spec
+        return _returned(spec)
     if isinstance(spec, str):
         return _column(spec) if spec in columns else _literal(spec)
     listed = list(spec.values()) if isinstance(spec, Mapping) else list(spec)  # type: ignore[call-overload]
@@ -67,6 +68,11 @@ def present(spec: object, columns: Collection[str], value: Value) -> Value:
 
 
 _DIRECTLY = re.compile(r"\{\{-?\s*(\w+)\s*-?\}\}")
+
+
+def _returned(function: Value) -> Value:
+    """A user's function, which may return numbers and texts of numpy's."""
+    return lambda row: plain(function(row))
 
 
 def _column(name: str) -> Value:

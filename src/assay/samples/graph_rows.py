@@ -9,7 +9,7 @@ from typing import Any
 from assay.config.graph import DataConfig, SourceConfig
 from assay.config.source import digest
 from assay.config.task import TaskConfig
-from assay.samples.data import columns_of, data_set, find_files
+from assay.samples.data import columns_of, data_set, find_files, plain_rows
 from assay.samples.joins import joined
 from assay.samples.rows import DataError, Row, Rows, digest_file
 from assay.samples.spill import spilled
@@ -118,7 +118,7 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
             whole = change(whole)
             if not isinstance(whole, list):
                 raise DataError(f"a transformation gave {type(whole).__name__}, and must give a list of records")
-        made = whole
+        made = plain_rows(whole)
     if source.fields is not None:
         wanted = {*source.fields, "id"}
         made = [{key: value for key, value in row.items() if key in wanted} for row in made]

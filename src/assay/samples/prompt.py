@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.task import FewshotConfig, TaskConfig
-from assay.records import Turn
+from assay.records import Turn, plain
 from assay.samples.chat import (
     Message,
     as_messages,
@@ -197,7 +197,7 @@ class Prompter:
         """The row with the variables that functions compute for the templates of a format."""
         if not self.config.derived:
             return row
-        return {**row, **{name: function(row) for name, function in self.config.derived.items()}}  # type: ignore[operator]
+        return {**row, **{name: plain(function(row)) for name, function in self.config.derived.items()}}  # type: ignore[operator]
 
 
 def _is_example(part: Sequence[Turn]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from assay.scorers.reduce import Reductions
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, OUT_OF_RANGE, ROLLING, GenResult, LLResult, MCResult
+from assay.scorers.values import Repeated as Repeated
 
 Scored = Any
 """A metric's value for one document: a number, what an aggregation needs, or a mapping of several."""
@@ -40,10 +41,6 @@ class Metric:
             return self.compute(result)
         several = references if isinstance(references, list) else [references]
         return self.compute(GenResult({}, several, (predictions or [None])[0]))
-
-
-class Repeated(list[Any]):
-    """The scores of a document's answers, where a filter leaves several: told apart from a score that is a list."""
 
 
 @dataclass(frozen=True, slots=True)

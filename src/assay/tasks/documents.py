@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.config.source import digest
 from assay.config.task import FewshotConfig, TaskConfig
-from assay.samples.data import DataSet, Split
+from assay.samples.data import DataSet, Split, plain_rows
 from assay.samples.fewshot import SAMPLERS, Leaks, Pool, Sampler
 from assay.samples.prompt import Examples
 from assay.samples.rows import DataError, digest_file
@@ -45,7 +45,7 @@ class Splits:
 def _as_split(made: Any, name: str) -> Split:
     if made is None:
         raise DataError(f"process_docs returned nothing for the split {name!r}")
-    return made if hasattr(made, "__len__") and hasattr(made, "__getitem__") else list(made)
+    return plain_rows(made if hasattr(made, "__len__") and hasattr(made, "__getitem__") else list(made))  # type: ignore[no-any-return]
 
 
 def evaluated_split(config: TaskConfig) -> str:
@@ -134,7 +134,7 @@ def _pool(config: TaskConfig, shots: FewshotConfig, splits: Splits) -> tuple[Poo
         return _listed(splits.split(named, _callable(shots.process_docs or config.process_docs))), named
     if shots.samples is not None:
         made: Any = shots.samples() if callable(shots.samples) else shots.samples
-        return list(made), None
+        return plain_rows(list(made)), None
     fallback = config.training_split or config.validation_split or config.test_split
     if fallback is None:
         raise DataError("num_fewshot is above 0, and the task has no split that examples could come from")

@@ -127,7 +127,10 @@ class GraphFiles:
                 previous = each.made.process(data, told)
                 self.reports[name] = previous
                 if isinstance(each.made, MetricCollatorPostProcessor):
-                    found = dict(report_rows(previous, len(self.records)))
+                    found = {
+                        _of_report(key, name) if key in rows and self.compat != "sygra" else key: row
+                        for key, row in report_rows(previous, len(self.records))
+                    }
                     rows |= {key: row for key, (row, _, _) in found.items()}
                     if data is self.records:
                         rows |= self._with_errors(found, each.made.evidence(), estimated)
@@ -242,6 +245,11 @@ def row_labels(numbers: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], st
         for name, several in numbers.items()
         for key in several
     }
+
+
+def _of_report(key: ScoreKey, report: str) -> ScoreKey:
+    """A row whose name an earlier report has, with the name of its own report before it."""
+    return key._replace(metric=f"{report}.{key.metric}")
 
 
 def _is_number(value: object) -> bool:

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from assay.aggregate.functions import AGGREGATIONS, Aggregation
+from assay.aggregate.functions import AGGREGATIONS, Aggregation, known_aggregation
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.plans.ask import (
@@ -42,6 +42,7 @@ from assay.scorers.loop import Document, Scoring, grouped
 from assay.scorers.metrics import Metric
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
 from assay.scorers.scorer import Scorer, models_of
+from assay.scorers.values import Rules
 from assay.tasks.documents import Splits, chosen, count, evaluated_split, examples, is_in
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved
@@ -158,6 +159,9 @@ class PreparedTask:
     scoring: Scoring
     fingerprint: str = ""
     source: str = ""
+
+    def __post_init__(self) -> None:
+        self._check_scores()
 
     @cached_property
     def original(self) -> int:
@@ -279,13 +283,27 @@ class PreparedTask:
     def _metrics(self) -> Iterator[Metric]:
         return iter(self.scoring.metrics)
 
-    def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
-        own = next((told for _, each in self.scoring.pipelines if (told := each.aggregation(metric))), None)
+    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+        scorer = next((each for pipeline, each in self.scoring.pipelines if pipeline.name == row.filter), None)
+        if scorer is None:
+            return None
+        own = scorer.aggregation(row.metric)
         if own is not None:
             return AGGREGATIONS[own]
-        named = self.scoring.parents.get(metric, metric)
-        found = next((each.aggregation for each in self._metrics() if each.name == named), None)
-        return AGGREGATIONS[found] if isinstance(found, str) else found
+        return _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.get_metrics(row.filter))
+
+    def _check_scores(self) -> None:
+        """Say to the loop of which rows scores must be numbers: of those that are averaged."""
+        known: dict[tuple[str, str], bool] = {}
+
+        def is_averaged(metric: str, filter_name: str) -> bool:
+            if (metric, filter_name) not in known:
+                found = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
+                known[metric, filter_name] = isinstance(found, Aggregation) and found.of_numbers
+            return known[metric, filter_name]
+
+        lenient = any(scorer.overwrites for _, scorer in self.scoring.pipelines)
+        self.scoring = replace(self.scoring, rules=Rules(is_averaged, lenient))
 
     def rows(self) -> frozenset[ScoreKey] | None:
         found = set()
@@ -333,3 +351,9 @@ class PreparedTask:
             first = list(islice(bare.samples(), LOOKED_AT))
         if first and all(sample.problem for sample in first):
             raise RenderError(first[0].problem)
+
+
+def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> Aggregation | Callable[..., Any] | None:
+    """The aggregation that the metrics of a filter have for one of them."""
+    found = next((each.aggregation for each in metrics if each.name == metric), None)
+    return AGGREGATIONS[found] if isinstance(found, str) else found

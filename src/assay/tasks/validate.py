@@ -15,6 +15,7 @@ from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.groups.results import is_lenient
 from assay.records import Function
 from assay.samples.data import READERS, find_files
 from assay.samples.fewshot import SAMPLERS
@@ -22,6 +23,7 @@ from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
 from assay.samples.templates import is_template, template
 from assay.scorers.scorer import Scorer
+from assay.tasks.aggregates import doubled
 from assay.tasks.graph_checks import SeeDotted, check_graph
 from assay.tasks.manager import TaskManager
 from assay.tasks.resolve import resolved
@@ -52,6 +54,8 @@ def validate(
         problems += check_task(task, manager.formats, find_metric)
         if task.graph is not None:
             problems += check_graph(task, Helpers(_unloaded, list, find_metric, dict), see)
+    for group in found["groups"].values():
+        problems += doubled(group) if not is_lenient(group) else ()
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [
