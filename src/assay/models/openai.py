@@ -123,7 +123,7 @@ class OpenAIServer(Served):
 
     async def _beside(self, path: str, body: Mapping[str, Any]) -> Any:
         """Ask what a server offers beside the protocol."""
-        return await self.http.post(f"/..{path}" if self.urls[0].endswith("/v1") else path, body)
+        return await self.http.post(f"/..{path}" if self._place.endswith("/v1") else path, body)
 
 
 class OpenAIChat(OpenAIServer):
