@@ -82,7 +82,12 @@ def loopback(answer: Answer) -> Iterator[tuple[str, list[Arrived]]]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            arrived = Arrived(self.command, self.path, dict(self.headers), self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+            arrived = Arrived(
+                self.command,
+                self.path,
+                dict(self.headers),
+                self.rfile.read(int(self.headers.get("Content-Length") or 0)),
+            )
             log.append(arrived)
             said = answer(arrived)
             if said is RESET:
@@ -93,7 +98,11 @@ def loopback(answer: Answer) -> Iterator[tuple[str, list[Arrived]]]:
             status, headers, content = said if isinstance(said, tuple) else (200, {}, said)
             data = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
-            for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+            for name, value in {
+                "Content-Type": "application/json",
+                "Content-Length": str(len(data)),
+                **headers,
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)

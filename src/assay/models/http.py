@@ -235,7 +235,10 @@ def redirected(status: int, location: str | None) -> str:
         target = f"{parts.scheme}://{host}{parts.path}" if host else parts.path
     except ValueError:
         target = ""
-    shown = "".join(letter if letter.isprintable() else "?" for letter in target)[:200] or "an address that it does not name"
+    shown = (
+        "".join(letter if letter.isprintable() else "?" for letter in target)[:200]
+        or "an address that it does not name"
+    )
     return (
         f"HTTP {status}: the server redirects to {shown}, and redirects are not followed, since the key and the prompts"
         " would go there, too; if that address is right, give it as base_url"
