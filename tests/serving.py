@@ -107,7 +107,7 @@ def loopback(answer: Answer) -> Iterator[tuple[str, list[Arrived]]]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST
+        do_GET = do_POST  # noqa: N815  # the name that the library calls
 
         def log_message(self, format: str, *args: object) -> None:
             """Nothing is printed."""

@@ -64,7 +64,7 @@ def test_a_redirect_is_refused_before_the_run_and_the_address_is_named() -> None
     with loopback(silent) as (elsewhere, gone_astray):
         with loopback(lambda _: (307, {"Location": f"{elsewhere}/completions?key=canary"}, {})) as (url, _):
             model: Any = load_model("openai", {"model": "m", "base_url": url})
-            with pytest.raises(ConfigError, match="redirects to http://127.0.0.1:") as refused:
+            with pytest.raises(ConfigError, match=r"redirects to http://127\.0\.0\.1:") as refused:
                 asyncio.run(model.greet())
         assert gone_astray == []
     assert "canary" not in str(refused.value)

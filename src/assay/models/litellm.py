@@ -10,7 +10,8 @@ from assay.errors import ConfigError, Place, Problem, installing
 from assay.models.http import Refused, redirected
 from assay.models.reasoning import Draft
 from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
-from assay.records import Generate, Response, Trouble, Usage
+from assay.models.usage import finish_of, usage
+from assay.records import Generate, Response, Trouble
 
 PASSING = ("APIConnectionError", "InternalServerError", "RateLimitError", "ServiceUnavailableError", "Timeout", "APIError",
            "BadGatewayError")  # fmt: skip
@@ -110,7 +111,7 @@ def _follow_no_redirects() -> None:
             return send_now(self, request, **options)
         return noted(send_now(self, request, **{**options, "follow_redirects": False}), redirects)
 
-    httpx.AsyncClient.send, httpx.Client.send = send_async, send_sync  # type: ignore[method-assign,assignment]
+    httpx.AsyncClient.send, httpx.Client.send = send_async, send_sync  # type: ignore[method-assign]
 
 
 def _read(answer: Any, draft: Draft) -> Response:
@@ -119,6 +120,6 @@ def _read(answer: Any, draft: Draft) -> Response:
     if message.content is None and not getattr(message, "reasoning_content", None):
         raise Refused(f"the model answered without a text (finish_reason: {choice.finish_reason})")
     draft.add(message.content, getattr(message, "reasoning_content", None))
-    draft.finish = choice.finish_reason
-    draft.usage = Usage(getattr(used, "prompt_tokens", 0) or 0, getattr(used, "completion_tokens", 0) or 0)
+    draft.finish = finish_of(choice.finish_reason)
+    draft.usage = usage(getattr(used, "prompt_tokens", 0), getattr(used, "completion_tokens", 0))
     return draft.whole()

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.http import Refused, said
-from assay.models.likelihoods import Likelihoods, usage_of
+from assay.models.likelihoods import Likelihoods
 from assay.models.protocol import Can, Message
 from assay.models.reasoning import Draft
 from assay.models.rules import rules_for
 from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
+from assay.models.usage import finish_of, tool_calls_of, usage_of
 from assay.models.words import ServerWords, load_words
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Trouble, Usage
 
@@ -256,12 +257,14 @@ def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
     stopped: set[int] = set()
     for choice in event.get("choices") or ():
         number, delta = choice.get("index") or 0, choice.get("delta") or choice
+        if not 0 <= number < len(drafts):
+            raise IndexError(f"an answer {number} was not asked for")
         if delta.get("refusal"):
             raise Refused(f"the model refuses: {delta['refusal']}"[:300])
         draft = drafts[number]
         if draft.add(delta.get("content") or delta.get("text"), _thought(delta)):
             stopped.add(number)
-        draft.finish = "stop" if number in stopped else choice.get("finish_reason") or draft.finish
+        draft.finish = "stop" if number in stopped else finish_of(choice.get("finish_reason")) or draft.finish
     if event.get("usage"):
         drafts[0].usage = usage_of(event)
     return stopped
@@ -285,11 +288,11 @@ def _fill(drafts: Sequence[Draft], answer: Any) -> None:
         text, thought, finish = (
             message.get("content", message.get("text")),
             _thought(message),
-            choice.get("finish_reason"),
+            finish_of(choice.get("finish_reason")),
         )
         if message.get("refusal"):
             raise Refused(f"the model refuses: {message['refusal']}"[:300])
-        draft.calls = message.get("tool_calls") or ()
+        draft.calls = tool_calls_of(message.get("tool_calls"))
         if text is None and thought is None and finish != "length" and not draft.calls:
             raise Refused(f"the server answered without a text (finish_reason: {finish})")
         draft.add(text, thought)

@@ -288,7 +288,7 @@ def _addresses(base_url: str | Sequence[str], endings: Sequence[str]) -> tuple[l
 
 
 def _check_address(url: str) -> None:
-    """Refuse what is no address of a server, before anything waits for it. The message does not repeat the address: it may hold a password."""
+    """Refuse what is not the address of a server before anything waits for it; it is not repeated: it may hold a password."""
     try:
         parts = urlsplit(url)
         is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
