@@ -13,7 +13,7 @@ from assay.models.protocol import Can, Message
 from assay.models.reasoning import Draft
 from assay.models.rules import rules_for
 from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
-from assay.models.usage import finish_of, tool_calls_of, usage_of
+from assay.models.usage import finish_of, token_count, tool_calls_of, usage_of
 from assay.models.words import ServerWords, load_words
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Trouble, Usage
 
@@ -188,7 +188,8 @@ class OpenAI(OpenAIServer):
         await super().__aenter__()
         try:
             if isinstance(self._words, ServerWords):
-                await self._words.start(self._tokens, self._first, await self._tokens("", special=True))
+                with self._told_plainly():
+                    await self._words.start(self._tokens, self._first, await self._tokens("", special=True))
         except BaseException:
             await self.__aexit__()
             raise
@@ -236,10 +237,13 @@ class OpenAI(OpenAIServer):
         """How the server itself cuts a text: its /tokenize stands beside the protocol."""
         body = {"model": self.model, "prompt": text, "add_special_tokens": special}
         try:
-            return list((await self._beside("/tokenize", body))["tokens"])
+            found = (await self._beside("/tokenize", body))["tokens"]
         except Refused as refused:
             what, fix = f"the server does not tokenize: {refused}", "give tokenizer=FOLDER"
             raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, fix)]) from None
+        if not isinstance(found, list) or not all(type(token) is int and token >= 0 for token in found):
+            raise TypeError("the tokens of a text must be a list of whole numbers")
+        return found
 
 
 def _named(model: str | None, pretrained: str | None) -> str:
@@ -312,6 +316,6 @@ def _told_length(models: Any, name: str) -> int | None:
     """How long a text may be, where the server says so in its list of models."""
     rows = models.get("data") if isinstance(models, dict) else None
     for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict) and row.get("id") == name and isinstance(row.get("max_model_len"), int):
-            return int(row["max_model_len"])
+        if isinstance(row, dict) and row.get("id") == name and token_count(row.get("max_model_len")):
+            return token_count(row["max_model_len"])
     return None
