@@ -155,6 +155,10 @@ def arguments(request: Request) -> tuple[Any, ...]:
     return (request.text,)
 
 
+MOST_TOKENS = 10**12
+"""A request of more tokens cannot have been: what says so is not counted."""
+
+
 class Usage(NamedTuple):
     """What a response took: tokens read and written, seconds, how often it was asked for.
 

@@ -281,7 +281,7 @@ def _checked(request: Request, response: Response) -> Response:
         return Failed(f"the model answered {type(request).__name__} with {response!r:.80}")
     if isinstance(response, Likelihood):
         value = response.value
-        if not isinstance(value, float | int) or value != value or value == float("inf"):
+        if not isinstance(value, float | int) or value != value or value == float("inf") or isinstance(value, bool):
             return Failed(f"the model gave the log-likelihood {value!r}")
     elif isinstance(response, Text) and not isinstance(response.text, str):
         return Failed(f"the model gave {response.text!r} instead of text")

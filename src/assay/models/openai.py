@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.http import Refused, said
-from assay.models.likelihoods import Likelihoods, usage_of
+from assay.models.likelihoods import Likelihoods
 from assay.models.protocol import Can, Message
 from assay.models.reasoning import Draft
 from assay.models.rules import rules_for
 from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
+from assay.models.usage import finish_of, token_count, tool_calls_of, usage_of
 from assay.models.words import ServerWords, load_words
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Trouble, Usage
 
@@ -123,7 +124,7 @@ class OpenAIServer(Served):
 
     async def _beside(self, path: str, body: Mapping[str, Any]) -> Any:
         """Ask what a server offers beside the protocol."""
-        return await self.http.post(f"/..{path}" if self.urls[0].endswith("/v1") else path, body)
+        return await self.http.post(f"/..{path}" if self._place.endswith("/v1") else path, body)
 
 
 class OpenAIChat(OpenAIServer):
@@ -187,7 +188,8 @@ class OpenAI(OpenAIServer):
         await super().__aenter__()
         try:
             if isinstance(self._words, ServerWords):
-                await self._words.start(self._tokens, self._first, await self._tokens("", special=True))
+                with self._told_plainly():
+                    await self._words.start(self._tokens, self._first, await self._tokens("", special=True))
         except BaseException:
             await self.__aexit__()
             raise
@@ -235,10 +237,13 @@ class OpenAI(OpenAIServer):
         """How the server itself cuts a text: its /tokenize stands beside the protocol."""
         body = {"model": self.model, "prompt": text, "add_special_tokens": special}
         try:
-            return list((await self._beside("/tokenize", body))["tokens"])
+            found = (await self._beside("/tokenize", body))["tokens"]
         except Refused as refused:
             what, fix = f"the server does not tokenize: {refused}", "give tokenizer=FOLDER"
             raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, fix)]) from None
+        if not isinstance(found, list) or not all(type(token) is int and token >= 0 for token in found):
+            raise TypeError("the tokens of a text must be a list of whole numbers")
+        return found
 
 
 def _named(model: str | None, pretrained: str | None) -> str:
@@ -256,12 +261,14 @@ def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
     stopped: set[int] = set()
     for choice in event.get("choices") or ():
         number, delta = choice.get("index") or 0, choice.get("delta") or choice
+        if not 0 <= number < len(drafts):
+            raise IndexError(f"an answer {number} was not asked for")
         if delta.get("refusal"):
             raise Refused(f"the model refuses: {delta['refusal']}"[:300])
         draft = drafts[number]
         if draft.add(delta.get("content") or delta.get("text"), _thought(delta)):
             stopped.add(number)
-        draft.finish = "stop" if number in stopped else choice.get("finish_reason") or draft.finish
+        draft.finish = "stop" if number in stopped else finish_of(choice.get("finish_reason")) or draft.finish
     if event.get("usage"):
         drafts[0].usage = usage_of(event)
     return stopped
@@ -285,11 +292,11 @@ def _fill(drafts: Sequence[Draft], answer: Any) -> None:
         text, thought, finish = (
             message.get("content", message.get("text")),
             _thought(message),
-            choice.get("finish_reason"),
+            finish_of(choice.get("finish_reason")),
         )
         if message.get("refusal"):
             raise Refused(f"the model refuses: {message['refusal']}"[:300])
-        draft.calls = message.get("tool_calls") or ()
+        draft.calls = tool_calls_of(message.get("tool_calls"))
         if text is None and thought is None and finish != "length" and not draft.calls:
             raise Refused(f"the server answered without a text (finish_reason: {finish})")
         draft.add(text, thought)
@@ -309,6 +316,6 @@ def _told_length(models: Any, name: str) -> int | None:
     """How long a text may be, where the server says so in its list of models."""
     rows = models.get("data") if isinstance(models, dict) else None
     for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict) and row.get("id") == name and isinstance(row.get("max_model_len"), int):
-            return int(row["max_model_len"])
+        if isinstance(row, dict) and row.get("id") == name and token_count(row.get("max_model_len")):
+            return token_count(row["max_model_len"])
     return None

@@ -16,7 +16,7 @@ from assay.models.http import Http, Refused, without_user
 from assay.models.prices import Price, price_of
 from assay.models.protocol import Can, Message
 from assay.models.reasoning import END, START
-from assay.models.secrets import secret
+from assay.models.secrets import hidden_texts, secret
 from assay.models.tokens import stops_of as stops_of
 from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, Failed, Generate, Request, Response, Text, Trouble, limit_of
 
@@ -92,7 +92,8 @@ class Served:
         self.remarks: dict[str, str] = {}
         """What a user should know, by the kind of request it is about."""
         headers = {**users, **self.headers(), **(told.header or {})}
-        hidden = [text for text in (self.key, *(told.header or {}).values(), *users.values(), *passwords) if text]
+        values = [*(told.header or {}).values(), *users.values(), *(url.partition("?")[2] for url in self.urls)]
+        hidden = hidden_texts([self.key, *passwords], values)
         verify = told.ca_cert_path or told.verify_certificate
         self.http = Http(self.urls, headers, told.timeout, told.num_concurrent, hidden, verify)
         self._greeted: str | None = None
@@ -121,6 +122,11 @@ class Served:
         told = sorted((name, repr(value)) for name, value in self._telling.items() if value not in (None, False))
         return f"{self.name} {urls} {self.model} {digest(f'{self._greeted} {told}'.encode())}"
 
+    @property
+    def _place(self) -> str:
+        """The first address as messages show it."""
+        return self.urls[0].partition("?")[0]
+
     async def __aenter__(self) -> "Served":
         await self.http.__aenter__()
         return self
@@ -148,7 +154,7 @@ class Served:
         except Trouble as trouble:
             trouble.args = (self.http.clean(str(trouble)),)
             raise
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
             what = f"the answer is not of the protocol: {type(error).__name__}: {error}"
             raise Trouble(self.http.clean(what)) from None
 
@@ -180,7 +186,7 @@ class Served:
         except (Trouble, Refused):
             return False
         if is_other:
-            what = f"another model answers at {self.urls[0]} than before: nothing of it was mixed in"
+            what = f"another model answers at {self._place} than before: nothing of it was mixed in"
             raise ConfigError([Problem(Place("model"), what, "start the server with the model of this run, and go on")])
         return True
 
@@ -193,7 +199,7 @@ class Served:
                 async with self:
                     said += [await self._said(), await self._said()]
         except Refused as refused:
-            fix = f"is {self.model!r} the model's name at {self.urls[0]}, and is the key right?"
+            fix = f"is {self.model!r} the model's name at {self._place}, and is the key right?"
             raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
         finally:
             self.http = whole
@@ -266,11 +272,28 @@ def _addresses(base_url: str | Sequence[str], endings: Sequence[str]) -> tuple[l
     users: list[str] = []
     passwords: list[str] = []
     for written in [base_url] if isinstance(base_url, str) else base_url:
-        url, user = without_user(written.rstrip("/"))
-        urls.append(next((url.removesuffix(ending) for ending in endings if url.endswith(ending)), url))
+        if written:  # LiteLLM may be given none
+            _check_address(written)
+        url, user = without_user(written)
+        before, question, query = url.partition("?")
+        before = before.rstrip("/")
+        before = next((before.removesuffix(ending) for ending in endings if before.endswith(ending)), before)
+        urls.append(f"{before}{question}{query}")
         users += [user] if user else []
         passwords += [part for part in (urlsplit(written).password,) if part]
     if len(set(users)) > 1 or (users and len(users) < len(urls)):
         what = "the addresses name different users"
         raise ConfigError([Problem(Place("model_args.base_url"), what, "give all of them the same name and password")])
     return urls, {"Authorization": users[0]} if users else {}, passwords
+
+
+def _check_address(url: str) -> None:
+    """Refuse what is not the address of a server before anything waits for it; it is not repeated: it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is no number
+        is_right = False
+    if not is_right:
+        fix = "write it like http://127.0.0.1:8000/v1, or https://…"
+        raise ConfigError([Problem(Place("model_args.base_url"), "this is not the address of a server", fix)])

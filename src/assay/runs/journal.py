@@ -1,8 +1,10 @@
 """Every response, written down as it comes: one line of JSON, appended and never changed.
 
-A key finds its line again. What was answered is not asked again: not in this run, not after it was killed.
+A key finds its line again. What was answered is not asked again: not in this run, not after it was killed. A line that
+cannot have been written so counts for nothing: its request is asked again.
 """
 
+import logging
 import math
 import os
 import tempfile
@@ -12,11 +14,13 @@ from typing import Any
 
 import orjson
 
-from assay.records import Failed, Likelihood, Response, Text, Usage
+from assay.records import MOST_TOKENS, Failed, Likelihood, Response, Text, Usage
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
 """From this size on, the journal of a finished run is kept compressed."""
+UNREADABLE = "no response is written like this"
+_NUMBERS, _PARTS = frozenset((int, float)), len(Usage._fields)
 _READ = 4096
 _BLOCK = 1 << 20
 
@@ -130,7 +134,7 @@ class Journal:
 
     def _load(self) -> int:
         """Find every whole line. A torn last one, of a process that was killed, is cut off; a damaged one counts for nothing."""
-        offset = 0
+        offset = damaged = 0
         with open(os.dup(self._handle), "rb") as lines:  # noqa: PTH123  # by its handle
             for line in lines:
                 if not line.endswith(b"\n"):
@@ -138,16 +142,24 @@ class Journal:
                 key = _answered(line)
                 if key is not None:
                     self._offsets[key] = offset
+                elif not _is_failure(line):
+                    damaged += 1
                 offset += len(line)
+        if damaged:
+            what = "1 damaged line was" if damaged == 1 else f"{damaged} damaged lines were"
+            logging.getLogger("assay").warning(
+                "%s: %s ignored; requests without an answer are asked again", self._path, what
+            )
         os.ftruncate(self._handle, offset)
         return offset
 
 
 def _answered(line: bytes) -> bytes | None:
-    """The key of a line that holds an answer."""
+    """The key of a line that holds an answer which can be read in all its parts."""
     try:
         entry = orjson.loads(line)
-        return None if isinstance(_response(entry["r"]), Failed) else bytes.fromhex(entry["k"])
+        is_ours = isinstance(entry.get("m", "model"), str)
+        return None if not is_ours or isinstance(_read(entry), Failed) else bytes.fromhex(entry["k"])
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None
 
@@ -201,15 +213,27 @@ def to_line(response: Response) -> bytes:
 
 
 def from_line(inside: bytes) -> Response:
-    """The response that was written so."""
-    return _read(orjson.loads(b"{%s}" % inside))
+    """The response that was written so; a ValueError where none can have been."""
+    entry = orjson.loads(b"{%s}" % inside)
+    if "r" not in entry:
+        raise ValueError(UNREADABLE)
+    return _read(entry)
 
 
 def _read(entry: Mapping[str, Any]) -> Response:
     response = _response(entry["r"])
     if isinstance(response, Failed) or "u" not in entry:
         return response
-    return response._replace(usage=Usage(*entry["u"]))
+    return response._replace(usage=_usage(entry["u"]))
+
+
+def _usage(plain: Any) -> Usage:
+    """The usage that was written so: counts and seconds, none of them below 0; a ValueError where none can have been."""
+    if not isinstance(plain, list) or not 1 <= len(plain) <= _PARTS or not _NUMBERS.issuperset(map(type, plain)):
+        raise ValueError(UNREADABLE)
+    if min(plain) < 0 or max(plain) > MOST_TOKENS:
+        raise ValueError(UNREADABLE)
+    return Usage(*plain)
 
 
 def _plain(response: Response) -> Any:
@@ -230,7 +254,18 @@ def _response(plain: Any) -> Response:
         case [None, bool() as greedy]:  # minus infinity: JSON has no word for it
             return Likelihood(-math.inf, greedy)
         case {"text": str() as text}:
-            return Text(text, plain.get("finish"), plain.get("reasoning"), calls=plain.get("calls") or ())
+            finish, reasoning, calls = plain.get("finish"), plain.get("reasoning"), plain.get("calls")
+            if not (_is_text(finish) and _is_text(reasoning) and (calls is None or _are_calls(calls))):
+                raise ValueError(UNREADABLE)
+            return Text(text, finish, reasoning, calls=calls or ())
         case {"failed": str() as reason}:
             return Failed(reason)
-    raise ValueError("no response is written like this")
+    raise ValueError(UNREADABLE)
+
+
+def _is_text(plain: Any) -> bool:
+    return plain is None or isinstance(plain, str)
+
+
+def _are_calls(plain: Any) -> bool:
+    return isinstance(plain, list) and all(isinstance(call, dict) for call in plain)

@@ -11,7 +11,7 @@ from assay.config.graph import LambdaNode
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey
-from assay.runs.redact import HIDDEN, redacted_text
+from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text
 from assay.scorers.loop import Document, grouped
 from assay.tasks.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
 from assay.tasks.graph_files import Estimated, GraphFiles, Processor, outcome_of, row_labels
@@ -121,6 +121,8 @@ def _without_secrets(value: Any, name: str) -> Any:
     """A value of the file; `golden_key` and its like are no secrets, and prompts stay as they are."""
     if name in SECRETS:
         return HIDDEN
+    if is_header(name):
+        return redacted(value, name)
     if isinstance(value, Mapping):
         return {key: _without_secrets(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, list):
