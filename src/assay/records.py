@@ -105,12 +105,21 @@ def limit_of(params: Mapping[str, object]) -> int | None:
 
 
 class Generate(NamedTuple):
-    """Go on from a prompt. `repeat` tells apart the requests of a sample that is asked several times."""
+    """Go on from a prompt. `repeat` tells apart the requests of a sample that is asked several times.
+
+    `chat`: the prompt is a conversation, as the chat template of the model wrote it; else it is text, whatever it looks
+    like. `node` is the node of a graph that asks, with the subgraphs around it and the label of its model. `draw` names
+    one draw among all with the same prompt: the engine fills it in where the answer is sampled, and random numbers follow
+    from it.
+    """
 
     prompt: str
     params: Mapping[str, object]
     repeat: int = 0
     role: str = "model"
+    chat: bool = False
+    node: tuple[str, ...] = ()
+    draw: bytes = b""
 
     @property
     def is_sampled(self) -> bool:
@@ -120,6 +129,12 @@ class Generate(NamedTuple):
         temperature = self.params.get("temperature")
         return self.params.get("do_sample") is True or (isinstance(temperature, int | float) and temperature > 0)
 
+    @property
+    def seed_bytes(self) -> bytes:
+        """What the random numbers of a sampled answer follow from."""
+        drawn = b"\0" + self.draw if self.draw else b""
+        return f"{self.prompt}\0{self.repeat}".encode() + drawn
+
 
 class Loglikelihood(NamedTuple):
     """How likely is a continuation after a context, and is it what the model would say?"""
@@ -127,6 +142,8 @@ class Loglikelihood(NamedTuple):
     context: str
     continuation: str
     role: str = "model"
+    chat: bool = False
+    """Whether the context is a conversation, as the chat template of the model wrote it."""
 
 
 class Rolling(NamedTuple):

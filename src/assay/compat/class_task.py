@@ -1,7 +1,7 @@
 """Tasks that are Python classes, as a run sees them."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -86,6 +86,7 @@ class ClassTask(PreparedTask):
 
     def _asked(self, doc_id: int, doc: Mapping[str, Any]) -> list[Request]:
         chat = self.settings.chat
+        self._conversations.clear()
         applied = {"apply_chat_template": chat.template is not None, "chat_template": self._chat_template}
         context = self.made.fewshot_context(
             doc, num_fewshot=self.num_fewshot, system_instruction=chat.system, fewshot_as_multiturn=chat.multiturn,
@@ -94,7 +95,13 @@ class ClassTask(PreparedTask):
         about = (self.made.config["task"], doc_id, self.repeats)
         made = self.made.construct_requests(doc=doc, ctx=context, metadata=about, **applied)
         instances = sorted(made if isinstance(made, list) else [made], key=lambda each: each.idx)
-        return [_request(instance, repeat) for instance in instances for repeat in range(self.repeats)]
+        chats = self._conversations
+        return [_request(instance, repeat, chats) for instance in instances for repeat in range(self.repeats)]
+
+    @cached_property
+    def _conversations(self) -> set[str]:
+        """What the chat template wrote for the present document: a prompt that is none of these is text."""
+        return set()
 
     @cached_property
     def _chat_template(self) -> Callable[..., str] | None:
@@ -102,7 +109,13 @@ class ClassTask(PreparedTask):
         template = self.settings.chat.template
         if template is None:
             return None
-        return lambda messages, add_generation_prompt=True: template(messages, add_generation_prompt)
+
+        def apply(messages: Any, add_generation_prompt: bool = True) -> str:
+            written = template(messages, add_generation_prompt)
+            self._conversations.add(written)
+            return written
+
+        return apply
 
     def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
         if row.metric == BYPASS:
@@ -144,11 +157,11 @@ def _tell(made: Any, task: Task, settings: Settings) -> None:
             made.set_config("repeats", settings.repeats)
 
 
-def _request(instance: Any, repeat: int) -> Request:
+def _request(instance: Any, repeat: int, conversations: Container[str]) -> Request:
     if instance.request_type == "generate_until":
-        return Generate(instance.args[0], instance.args[1], repeat)
+        return Generate(instance.args[0], instance.args[1], repeat, chat=instance.args[0] in conversations)
     if instance.request_type == "loglikelihood":
-        return Loglikelihood(instance.args[0], instance.args[1])
+        return Loglikelihood(instance.args[0], instance.args[1], chat=instance.args[0] in conversations)
     return Rolling(instance.args[0])
 
 

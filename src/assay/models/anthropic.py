@@ -32,6 +32,7 @@ class Anthropic(Served):
     without = frozenset({"seed"})
 
     def __init__(self, model: str, connection: Connection | None = None, *, thinking: int | None = None) -> None:
+        self.samples = "always" if thinking is not None else self.samples  # it takes no temperature then
         super().__init__(model, connection, thinking=thinking)
         self._thinking = thinking
         self.thinks = self.thinks or thinking is not None
@@ -58,7 +59,7 @@ class Anthropic(Served):
 
     def _body(self, request: Generate, limit: int, stops: Sequence[str]) -> dict[str, Any]:
         """The conversation with its system message apart; stops that are only white space are refused there, and cut here."""
-        messages = messages_of(request.prompt)
+        messages = messages_of(request.prompt, request.chat)
         system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
         more = {key: value for key, value in request.params.items() if key not in OWN}
         visible = [stop for stop in stops if stop.strip()]

@@ -9,6 +9,7 @@ from typing import Any
 from assay.errors import ConfigError, Place, Problem, installing
 from assay.models.http import Refused, redirected
 from assay.models.reasoning import Draft
+from assay.models.rules import rules_for
 from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
 from assay.models.usage import finish_of, usage
 from assay.records import Generate, Response, Trouble
@@ -27,6 +28,10 @@ class LiteLLM(Served):
     without = frozenset({"header", "stream", "verify_certificate", "ca_cert_path", "seed"})
 
     def __init__(self, model: str, connection: Connection | None = None) -> None:
+        is_openai = rules_for(model.rpartition("/")[2], "api.openai.com")
+        self.samples = (
+            "always" if "temperature" in is_openai.refuses else self.samples
+        )  # the library leaves it out then
         super().__init__(model, connection)
         if len(self.urls) > 1:
             what = "LiteLLM asks one address"
@@ -64,7 +69,7 @@ class LiteLLM(Served):
         started = _refused.set(redirects)
         try:
             answer = await self._complete(
-                model=self.model, messages=messages_of(request.prompt), temperature=temperature_of(params),
+                model=self.model, messages=messages_of(request.prompt, request.chat), temperature=temperature_of(params),
                 timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in given.items() if v is not None}, **more,
             )  # fmt: skip
         except Exception as error:  # noqa: BLE001  # its errors are those of a hundred libraries, told apart by name

@@ -12,7 +12,7 @@ from assay.models.likelihoods import Likelihoods
 from assay.models.protocol import Can, Message
 from assay.models.reasoning import Draft
 from assay.models.rules import rules_for
-from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
+from assay.models.served import OWN, Connection, Served, messages_of, seed_of, stops_of, temperature_of
 from assay.models.usage import finish_of, token_count, tool_calls_of, usage_of
 from assay.models.words import ServerWords, load_words
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Trouble, Usage
@@ -33,6 +33,7 @@ class OpenAIServer(Served):
     ) -> None:
         super().__init__(model, connection, likelihoods=likelihoods.way, cut=likelihoods.cut, **telling)
         self._rules = rules_for(self.model, self.urls[0])
+        self.samples = "always" if "temperature" in self._rules.refuses else self.samples
         self.thinks = self.thinks or self._rules.thinks
         self.answers_repeats = n
         self._likelihoods = likelihoods
@@ -58,7 +59,7 @@ class OpenAIServer(Served):
         if isinstance(request, Generate):
             return await self.generate(request)
         if isinstance(request, Loglikelihood):
-            return await self._likelihoods.of(request.context, request.continuation)
+            return await self._likelihoods.of(request.context, request.continuation, request.chat)
         return await self._likelihoods.rolling(request.text)
 
     async def _generate(self, requests: Sequence[Generate]) -> list[Response]:
@@ -67,7 +68,11 @@ class OpenAIServer(Served):
         prompt, cut = self._fitting(requests[0].prompt, limit)
         if isinstance(prompt, Failed):
             return [prompt] * len(requests)
-        body = {"model": self.model, **self._asked(prompt), **self._parameters(requests, limit, stops)}
+        body = {
+            "model": self.model,
+            **self._asked(prompt, requests[0].chat),
+            **self._parameters(requests, limit, stops),
+        }
         drafts = [Draft(stops, self.tags) for _ in requests]
         if self.is_streamed(limit) and "tools" not in params:
             await self._stream(body, drafts)
@@ -97,7 +102,7 @@ class OpenAIServer(Served):
 
     def _parameters(self, requests: Sequence[Generate], limit: int | None, stops: Sequence[str]) -> dict[str, Any]:
         """The parameters in the server's words. Stops are for the answer: where a model thinks, the server does not know."""
-        params, first = requests[0].params, requests[0].repeat
+        params = requests[0].params
         said = {
             "temperature": temperature_of(params),
             **{key: value for key, value in params.items() if key not in OWN},
@@ -107,12 +112,12 @@ class OpenAIServer(Served):
         if stops and self.tags is None:
             said["stop"] = list(stops)
         if self.connection.seed is not None:
-            said["seed"] = self.connection.seed + first
+            said["seed"] = seed_of(requests[0], self.connection.seed)
         if len(requests) > 1:
             said["n"] = len(requests)
         return self._rules.applied(said)
 
-    def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
+    def _asked(self, prompt: str | list[int], chat: bool) -> dict[str, Any]:
         raise NotImplementedError
 
     def _fitting(self, prompt: str, limit: int | None) -> tuple[str | list[int] | Failed, int]:  # noqa: ARG002
@@ -141,11 +146,12 @@ class OpenAIChat(OpenAIServer):
             _named(model, pretrained), connection, n=n, likelihoods=Likelihoods(likelihoods, None, chat=True)
         )
         self.can = Can(
-            generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True, schema=True, tools=True
-        )
+            generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True, schema=True, tools=True,
+            samples=self.samples,
+        )  # fmt: skip
 
-    def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
-        return {"messages": messages_of(str(prompt))}
+    def _asked(self, prompt: str | list[int], chat: bool) -> dict[str, Any]:
+        return {"messages": messages_of(str(prompt), chat)}
 
 
 class OpenAI(OpenAIServer):
@@ -178,7 +184,7 @@ class OpenAI(OpenAIServer):
             )
         self._words, self._first = words, custom_prefix_token_id
         self.max_length = way.max_length = self.max_length or (words.max_length if words is not None else None)
-        self.can = Can(chat=words is not None, rolling=likelihoods != "generated")
+        self.can = Can(chat=words is not None, rolling=likelihoods != "generated", samples=self.samples)
 
     @property
     def identity(self) -> str:
@@ -216,7 +222,7 @@ class OpenAI(OpenAIServer):
         found = super().limit(params)
         return found if found is not None or self.max_length is None else max(self.max_length // 2, 1)
 
-    def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
+    def _asked(self, prompt: str | list[int], chat: bool) -> dict[str, Any]:  # noqa: ARG002  # the template has written it
         return {"prompt": prompt}
 
     def _fitting(self, prompt: str, limit: int | None) -> tuple[str | list[int] | Failed, int]:

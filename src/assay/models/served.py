@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
 from assay.models.http import Http, Refused, without_user
 from assay.models.prices import Price, price_of
-from assay.models.protocol import Can, Message
+from assay.models.protocol import Can, Message, Samples
 from assay.models.reasoning import END, START
 from assay.models.secrets import hidden_texts, secret
 from assay.models.tokens import stops_of as stops_of
@@ -25,9 +26,9 @@ ANSWERS = ("header", "max_length", "max_gen_toks", "seed", "reasoning", "think_s
 VARIES = "it says now this, now that"
 """Of a model that does not say the same twice: its name is all that is known of it."""
 GREETING = "The quick brown fox jumps over the lazy"
-MESSAGES = '[{"role"'
-"""How a prompt begins that is a conversation: messages travel as JSON."""
 OWN = ("until", "do_sample", "temperature", *LIMITS)
+SEEDS = 2**31
+"""Seeds are below this: no server takes fewer."""
 LONG = 2048
 """Generations that may be longer than this are streamed: a time-out is then for the next piece, not for the whole."""
 
@@ -51,7 +52,9 @@ class Connection:
     ca_cert_path: str | None = option("A file with certificates to check it by.", None)
     max_length: int | None = option("How many tokens a text may have.", None, check=_positive)
     max_gen_toks: int | None = option("How many tokens are generated where a task says nothing.", None, check=_positive)
-    seed: int | None = option("Handed on with every request; repeats count on from it.", None)
+    seed: int | None = option(
+        "Handed on with every request; repeats count on from it, and every sampled text has its own.", None
+    )
     stream: bool | None = option("Whether answers are streamed; else those that may be long are.", None)
     reasoning: bool = option("The model thinks before it answers.", False)
     think_start_token: str = option("What thinking begins with.", START)
@@ -72,6 +75,8 @@ class Served:
     endings: tuple[str, ...] = ()
     """What lm-eval's users write behind the address."""
 
+    samples: Samples = "unless greedy"
+    """When its texts are drawn: what a server does where nothing is said is its own affair."""
     without: frozenset[str] = frozenset()
     """Arguments of a connection that this protocol has no use for: they are refused."""
 
@@ -84,7 +89,7 @@ class Served:
         self.key = secret(told.api_key, *self.variables)
         self.max_length = told.max_length
         self.concurrency = told.num_concurrent
-        self.can = Can(generate=True, loglikelihood=False, rolling=False, chat=True)
+        self.can = Can(generate=True, loglikelihood=False, rolling=False, chat=True, samples=self.samples)
         self.answers_repeats = False
         self.price: Price | None = price_of(model, told.price_in, told.price_out, told.prices)
         self.attempts = told.max_retries
@@ -242,13 +247,20 @@ class Served:
         return self.connection.stream if self.connection.stream is not None else limit is None or limit > LONG
 
 
-def messages_of(prompt: str) -> list[Message]:
-    """The conversation that a prompt is; a bare text is what the user says, also one that only begins like a conversation."""
-    if prompt.startswith(MESSAGES):
-        with suppress(ValueError):
-            found: list[Message] = _parsed(prompt)
-            return found
+def messages_of(prompt: str, chat: bool = False) -> list[Message]:
+    """The messages of a conversation that `chat_template` wrote; a text is what the user says, whatever it looks like."""
+    if chat:
+        with suppress(ValueError):  # written as text, by the template of another model that is compared with this one
+            found = _parsed(prompt)
+            if isinstance(found, list):
+                return found
     return [{"role": "user", "content": prompt}]
+
+
+def seed_of(request: Generate, seed: int) -> int:
+    """The seed that a server is sent: the one given, counted on by repeats; for every draw of a run another one."""
+    drawn = int.from_bytes(blake2b(request.draw, digest_size=4).digest()) >> 1 if request.draw else 0
+    return (seed + request.repeat + drawn) % SEEDS if drawn else seed + request.repeat
 
 
 def _parsed(text: str) -> Any:

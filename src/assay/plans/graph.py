@@ -22,18 +22,27 @@ class NodeFailed(Exception):
 class Walk:
     """One record on its way: what was asked, what came back, what is worth counting.
 
-    `name` tells records apart, `number` is its place among them.
+    `name` tells records apart, `number` is its place among them. `node` is who asks: see Generate.
     """
 
-    __slots__ = ("asked", "name", "noticed", "number", "responses", "trace", "visits")
+    __slots__ = ("asked", "name", "node", "noticed", "number", "responses", "trace", "visits")
 
     def __init__(self, name: str, number: int = 0) -> None:
         self.name, self.number = name, number
+        self.node: tuple[str, ...] = ()
         self.asked: list[Request] = []
         self.responses: list[Response] = []
         self.noticed: dict[str, int] = defaultdict(int)
         self.visits: dict[object, int] = defaultdict(int)
         self.trace: list[tuple[str, list[int]]] = []
+
+    def at(self, node: str) -> "Walk":
+        """The same walk, for what is asked by a node below this one, or by a label of it."""
+        made = Walk.__new__(Walk)
+        made.name, made.number, made.node = self.name, self.number, (*self.node, node)
+        made.asked, made.responses, made.noticed = self.asked, self.responses, self.noticed
+        made.visits, made.trace = self.visits, self.trace
+        return made
 
     def enter(self, node: str) -> list[int]:
         """Note that the record came to a node; what comes back there is noted in the list that is returned."""
@@ -45,7 +54,7 @@ class Walk:
         """A request; the second of its kind in a record is told apart from the first."""
         visit = self.visits[role, prompt, id(params)]
         self.visits[role, prompt, id(params)] += 1
-        return Generate(prompt, params, visit, role)
+        return Generate(prompt, params, visit, role, chat=True, node=self.node)
 
     def take(self, requests: Sequence[Request], responses: Sequence[Response]) -> None:
         """Note what came back; a request that failed for good ends the record."""
@@ -131,7 +140,7 @@ class Graph:
                 node = active[0]
                 numbers, before = walk.enter(within + node.name), len(walk.responses)
                 try:
-                    updates = (yield from node.ask(state, walk)) if node.asks else node.apply(state, walk)
+                    updates = (yield from node.ask(state, walk.at(node.name))) if node.asks else node.apply(state, walk)
                 except NodeFailed:
                     raise
                 except Exception as error:  # a node is anybody's code: its record failed, and the others go on
@@ -163,7 +172,7 @@ class Graph:
         for node in active:
             own = dict(state)
             if node.asks:
-                self._resume(node.name, node.ask(own, walk), None, waiting, made)
+                self._resume(node.name, node.ask(own, walk.at(node.name)), None, waiting, made)
             else:
                 made[node.name] = _guarded(f"the node {node.name!r}", node.apply, own, walk)
         while waiting:

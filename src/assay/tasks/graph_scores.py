@@ -8,11 +8,13 @@ from typing import Any
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.config.graph import LambdaNode
+from assay.config.graph_keys import produced
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey
 from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text
 from assay.scorers.loop import Document, grouped
+from assay.scorers.unit import UnitMetricResult
 from assay.tasks.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
 from assay.tasks.graph_files import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.tasks.settings import Helpers, Settings
@@ -117,6 +119,20 @@ def _columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Proces
     return list(dict.fromkeys(shown))
 
 
+def result_columns(file: GraphFile) -> list[str]:
+    """The columns of the output that are called as those of unit results are, whoever writes them."""
+    return sorted(name for name in file.outputs or produced(file) if name.endswith(SUFFIX))
+
+
+def unit_value(cell: object) -> float | None:
+    """The score in a unit result; None where a value is none."""
+    told = cell.to_dict() if isinstance(cell, UnitMetricResult) else cell
+    if not isinstance(told, Mapping) or not isinstance(told.get("correct"), bool | int | float):
+        return None
+    score = told["correct"] if told.get("score") is None else told["score"]
+    return float(score) if isinstance(score, int | float) else None
+
+
 def _without_secrets(value: Any, name: str) -> Any:
     """A value of the file; `golden_key` and its like are no secrets, and prompts stay as they are."""
     if name in SECRETS:
@@ -166,20 +182,33 @@ class GraphScores:
 
     def _score(self, record: Mapping[str, Any]) -> list[FilterScores] | Failed:
         values: dict[str, float] = {}
-        for name, column in self.scored.items() if not self.settings.predict_only else ():
-            cell = record.get(column)
-            if not isinstance(cell, Mapping) or "correct" not in cell:
-                return Failed(f"scoring: the record has no result in {column!r}, but {cell!r:.60}")
-            score = cell.get("score")
-            values[name] = float(cell["correct"] if score is None else score)
-        return [FilterScores("none", [record], values)]
+        if self.settings.predict_only:
+            return [FilterScores("none", [record], values)]
+        for name, column in self.scored.items():
+            score = unit_value(record.get(column))
+            if score is None:
+                return Failed(f"scoring: the record has no result in {column!r}, but {record.get(column)!r:.60}")
+            values[name] = score
+        return [FilterScores("none", [record], {**values, **self._further(record)})]
+
+    def _further(self, record: Mapping[str, Any]) -> dict[str, float]:
+        """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured."""
+        found: dict[str, float] = {}
+        for column in record:
+            if isinstance(column, str) and column.endswith(SUFFIX) and column.removesuffix(SUFFIX) not in self.scored:
+                score = unit_value(record[column])
+                if score is not None:
+                    found[column.removesuffix(SUFFIX)] = score
+                    self._directions.setdefault(column.removesuffix(SUFFIX), True)
+        return found
 
     def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
-        return AGGREGATIONS["mean"] if row.metric in self.scored else None
+        return AGGREGATIONS["mean"] if row.metric in self.scored or row.metric in self._directions else None
 
     def rows(self) -> frozenset[ScoreKey] | None:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""
-        found = set(self.scored)
+        assert self.task.graph is not None
+        found = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(self.task.graph))}
         for each in self.processors:
             numbers = _numbers(each, self.settings)
             if numbers is None:
@@ -191,7 +220,7 @@ class GraphScores:
         return self._directions
 
     @cached_property
-    def _directions(self) -> Mapping[str, bool | None]:
+    def _directions(self) -> dict[str, bool | None]:
         """Rows of unit metrics, and those of a report of which more is known to be better."""
         named = [row.metric for row in self.rows() or () if row.metric.rpartition(".")[2].startswith(BETTER)]
         return dict.fromkeys([*self.scored, *named], True)

@@ -216,20 +216,21 @@ class PreparedTask:
         )
 
     def _requests(self, question: Question) -> list[Request]:
-        kind = self.config.output_type
+        kind, chat = self.config.output_type, self.settings.chat.template is not None
         if kind == GENERATE:
-            return generation_requests(question.contexts[0], self.config.generation_kwargs or {}, self.config.repeats)
+            params = self.config.generation_kwargs or {}
+            return generation_requests(question.contexts[0], params, self.config.repeats, chat=chat)
         if kind == LIKELIHOOD:
-            return self._repeated(likelihood_requests(question.contexts[0], question.target))
+            return self._repeated(likelihood_requests(question.contexts[0], question.target, chat=chat))
         if kind == ROLLING:
             return self._repeated(rolling_requests(question.target))
         choices = question.choices
         if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
             raise RenderError(f"doc_to_choice must give a list of texts, and gave {choices!r:.80}")
         if self.prompter.multiple_inputs:
-            requests = context_requests(question.contexts, question.target, self._delimiter)
+            requests = context_requests(question.contexts, question.target, self._delimiter, chat=chat)
         else:
-            requests = choice_requests(question.contexts[0], choices, self._delimiter)
+            requests = choice_requests(question.contexts[0], choices, self._delimiter, chat=chat)
         if self._unconditional:
             requests += [Loglikelihood("", f"{self._delimiter}{choice}") for choice in choices]
         return self._repeated(requests)
