@@ -8,10 +8,11 @@ from assay.config.group import AggMetricConfig
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group
 from assay.groups.mean import TaskScore, mean_of_tasks
+from assay.groups.withheld import Counted, withheld
 from assay.records import Draws, Estimate, ScoreKey
 
 
-class Scored(Protocol):
+class Scored(Counted, Protocol):
     """What a group needs of a task's result."""
 
     @property
@@ -47,11 +48,13 @@ def group_numbers(
     found: dict[str, dict[ScoreKey, Estimate]] = {}
     for group in groups:
         if like_lm_eval and all(entry.aggregation == "mean" for entry in group.config.aggregate_metric_list or ()):
-            found[group.name] = like_lm_evals(group, tasks)
+            found[group.name] = withheld(group, like_lm_evals(group, tasks), tasks)
             continue
         group.aggregator.strict = not is_lenient(group)
-        numbers = known[group.name] = _numbers(group, known)
-        found[group.name] = {ScoreKey(*_split(key)): _as_estimate(value) for key, value in numbers.items()}
+        numbers = _numbers(group, known)
+        made = {ScoreKey(*_split(key)): _as_estimate(value) for key, value in numbers.items()}
+        found[group.name] = withheld(group, made, tasks)
+        known[group.name] = {f"{key.metric},{key.filter}": value for key, value in found[group.name].items()}
     return found
 
 
