@@ -1,7 +1,7 @@
 """One file under the glass: what kind of thing it is, what it is called, and everything wrong with it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from assay.catalog.entries import Entry, Kind
 from assay.catalog.include import Merged, Reader
@@ -13,7 +13,7 @@ from assay.config.group import GroupConfig
 from assay.config.option import yaml_keys
 from assay.config.source import Source
 from assay.config.task import TaskConfig
-from assay.errors import Problem, nearest
+from assay.errors import Problem, nearest, some
 
 TASK_KEYS = yaml_keys(TaskConfig)
 GROUP_KEYS = yaml_keys(GroupConfig)
@@ -108,6 +108,8 @@ def check_fields(fields: Fields, path: str | None = None) -> list[Problem]:
         _check_task(fields, problems)
     elif kind == "group":
         check_group(fields, problems)
+        if path is not None:
+            problems += no_members(fields)
     elif kind == "format":
         decode(FormatConfig, fields, problems, known=("include",))
     else:
@@ -161,6 +163,17 @@ def check_group(fields: Fields, problems: list[Problem]) -> None:
             _check_member(inner, fields, number, problems)
 
 
+def no_members(fields: Fields, members: Sequence[tuple[str, str]] = ()) -> list[Problem]:
+    """What is wrong with a group that has no member: it would be an empty row. Of `members` each comes with why it is left out."""
+    if members and all(reason for _, reason in members):
+        what = f"the conditions leave the group {fields['group']!r} without a member: {some([': '.join(m) for m in members])}"
+        return [Problem(fields.place("task"), what, "correct a condition, or do not ask for the group")]
+    if _as_list(fields.get("task")):
+        return []
+    place = fields.place("task" if "task" in fields else "group")
+    return [Problem(place, f"the group {fields['group']!r} has no members", "list tasks or groups under `task:`")]
+
+
 def _check_member(member: Fields, group: Fields, number: int, problems: list[Problem]) -> None:
     if "group" in member:
         check_group(member, problems)
@@ -170,6 +183,7 @@ def _check_member(member: Fields, group: Fields, number: int, problems: list[Pro
     else:
         near = nearest("task", map(str, member), count=1) or nearest("group", map(str, member), count=1)
         fix = f"{near[0]!r} looks like it" if near else "write `task: name`, or `group: name` with `task: [...]`"
+        fix = "write 'tag:NAME' for the tasks of a tag" if "tag" in member else fix
         first = next(iter(member), None)
         if isinstance(first, str) and str(member[first]).startswith(("if ", "always")):
             fix = f'write {{task: {first}, if: "model.params >= 7e9"}}'

@@ -74,9 +74,7 @@ def _tasks_of(group: Group[Any], entry: AggMetricConfig) -> list[str]:
     if entry.levels != "children":
         return names
     groups = {child.name: child for child in group.children if isinstance(child, Group)}
-    several = [
-        [task.name for task in groups[name].get_all_tasks()] if name in groups else [name] for name in names
-    ]
+    several = [[task.name for task in groups[name].get_all_tasks()] if name in groups else [name] for name in names]
     return list(dict.fromkeys(name for each in several for name in each))
 
 

@@ -159,7 +159,14 @@ def _rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
                 if number.higher_is_better is not None
                 else ""
             )
-            yield (name, metric + arrow, decimal(number.value), ends(number.low, number.high), line.count(number), failed)
+            yield (
+                name,
+                metric + arrow,
+                decimal(number.value),
+                ends(number.low, number.high),
+                line.count(number),
+                failed,
+            )
             name = failed = ""
 
 

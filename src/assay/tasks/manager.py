@@ -16,7 +16,7 @@ from assay.config.decode import decode
 from assay.config.format import FormatConfig
 from assay.config.group import GroupConfig
 from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Problem
+from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, StandardGroup
 from assay.groups.group import group_type
 from assay.samples.formats import choose, formatted
@@ -112,6 +112,10 @@ class TaskManager:
         if any(problem.serious for problem in problems):
             raise ConfigError([problem for problem in problems if problem.serious])
         given = _flat(objects)
+        empty = [group for group in given["groups"].values() if not group.children]
+        if empty:
+            fix = "add tasks or groups to it with add_child"
+            raise ConfigError([Problem(Place(f"group {g.name!r}"), "the group has no members", fix) for g in empty])
         return Loaded(
             tasks={**loaded["tasks"], **given["tasks"]},
             groups={**loaded["groups"], **given["groups"]},
