@@ -12,10 +12,11 @@ from assay.groups.group import Group
 from assay.groups.mean import TaskScore, mean_of_tasks
 from assay.groups.rows import NONE
 from assay.groups.spread import unknown
+from assay.groups.withheld import Counted, withheld
 from assay.records import Draws, Estimate, ScoreKey, number
 
 
-class Scored(Protocol):
+class Scored(Counted, Protocol):
     """What a group needs of a task's result."""
 
     @property
@@ -51,11 +52,12 @@ def group_numbers(
     found: dict[str, dict[ScoreKey, Estimate]] = {}
     for group in groups:
         if like_lm_eval and all(entry.aggregation == "mean" for entry in group.config.aggregate_metric_list or ()):
-            found[group.name] = like_lm_evals(group, tasks)
+            found[group.name] = withheld(group, like_lm_evals(group, tasks), tasks)
             continue
         group.aggregator.strict = not is_lenient(group)
-        made = found[group.name] = _checked(_numbers(group, known), lenient=is_lenient(group))
-        known[group.name] = {f"{key.metric},{key.filter}": value for key, value in made.items()}
+        made = _checked(_numbers(group, known), lenient=is_lenient(group))
+        found[group.name] = withheld(group, made, tasks)
+        known[group.name] = {f"{key.metric},{key.filter}": value for key, value in found[group.name].items()}
     return found
 
 

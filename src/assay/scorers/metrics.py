@@ -174,6 +174,13 @@ def exact_match(
     return _matching(regexes_to_ignore, ignore_case, ignore_punctuation, ignore_numbers)(references, prediction)
 
 
+def _compiled(pattern: Any) -> "re.Pattern[str]":
+    try:
+        return re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise ValueError(f"regexes_to_ignore: {pattern!r:.60} is not a regular expression: {error}") from None
+
+
 def _matching(
     regexes_to_ignore: Sequence[str] | None = None,
     ignore_case: bool = False,
@@ -181,7 +188,7 @@ def _matching(
     ignore_numbers: bool = False,
 ) -> Callable[[Sequence[Any], Any], float]:
     """`exact_match` with its parameters looked at once: it is called millions of times."""
-    patterns = [re.compile(pattern) for pattern in regexes_to_ignore or ()]
+    patterns = [_compiled(pattern) for pattern in regexes_to_ignore or ()]
     removed = (string.punctuation if ignore_punctuation else "") + (string.digits if ignore_numbers else "")
     table = str.maketrans("", "", removed)
 

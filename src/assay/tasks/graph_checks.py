@@ -82,7 +82,7 @@ def _columns(
     wrong: list[Problem] = []
     sources.transforms(file, folder, wrong)
     problems += wrong
-    place = file.place("data_config")
+    place = file.place("data_config" if "data_config" in file.fields else "graph_config")
     own = file.config.data_config.source or ()
     changes = [each.transform for source in own for each in source.transformations]
     if wrong or not own or any(source.type != "disk" for source in own):

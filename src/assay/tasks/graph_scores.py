@@ -113,8 +113,9 @@ def _columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Proces
     for each in processors:
         if isinstance(each.made, MetricCollatorPostProcessor) and not each.takes_previous:
             for entry in each.made.aggregator_metrics_map:
-                named = entry.get("unit_metrics_results") or ()
-                columns += [named] if isinstance(named, str) else list(named)
+                named = entry.get("unit_metrics_results") if isinstance(entry, Mapping) else None
+                columns += [named] if isinstance(named, str) else named if isinstance(named, list | tuple) else []
+    columns = [str(column) for column in columns]
     shown = columns if not file.outputs else [column for column in columns if column in file.outputs]
     return list(dict.fromkeys(shown))
 

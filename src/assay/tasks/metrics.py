@@ -139,7 +139,10 @@ class Binder:
                 raise self._problem(number, "metric", f"metric {name!r} needs the parameter {key!r}", f"add `{key}:`")
         if self.output_type == GENERATE:
             prepared = getattr(function, "prepared", None)
-            return _of_answers(prepared(**used) if prepared is not None else partial(function, **used))
+            try:
+                return _of_answers(prepared(**used) if prepared is not None else partial(function, **used))
+            except (TypeError, ValueError) as error:
+                raise self._problem(number, "metric", f"metric {name!r}: {error}", "correct its parameters") from None
         return lambda result: function(result, **used)
 
     def _aggregation(

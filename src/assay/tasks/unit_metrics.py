@@ -86,7 +86,9 @@ def _new(name: str, params: Mapping[str, Any], *, like_sygra: bool) -> UnitMetri
 
 
 def _entries(node: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return node.get("unit_metrics_map") or ()
+    """The entries that are any: of others `check_unit_metrics` speaks."""
+    written = node.get("unit_metrics_map")
+    return [each for each in written if isinstance(each, Mapping)] if isinstance(written, list | tuple) else ()
 
 
 def result_field(entry: Mapping[str, Any], node: Mapping[str, Any]) -> str:
@@ -109,7 +111,9 @@ def unit_metric_fields(node: Mapping[str, Any]) -> list[str]:
 
 def runs_code(node: Mapping[str, Any]) -> bool:
     """Whether one of the node's metrics executes what the model wrote."""
-    known = [str(entry["name"]) for entry in _entries(node) if UnitMetricRegistry.has_metric(str(entry.get("name")))]
+    known = [
+        str(entry.get("name")) for entry in _entries(node) if UnitMetricRegistry.has_metric(str(entry.get("name")))
+    ]
     return any(UnitMetricRegistry.get_metric_class(name).runs_code for name in known)
 
 

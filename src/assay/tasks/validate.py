@@ -14,7 +14,7 @@ from assay.catalog.functions import check_function, functions_in, module_file
 from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups.results import is_lenient
 from assay.records import Function
 from assay.samples.data import READERS, find_files
@@ -25,7 +25,7 @@ from assay.samples.templates import is_template, template
 from assay.scorers.scorer import Scorer
 from assay.tasks.aggregates import doubled
 from assay.tasks.graph_checks import SeeDotted, check_graph
-from assay.tasks.manager import TaskManager
+from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.resolve import resolved
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
@@ -51,9 +51,12 @@ def validate(
     wanted: object = [*catalog.index.named.values()] if specs is None else specs
     found, problems = manager.attempt(wanted, thorough=True)
     for task in found["tasks"].values():
-        problems += check_task(task, manager.formats, find_metric)
-        if task.graph is not None:
-            problems += check_graph(task, Helpers(_unloaded, list, find_metric, dict), see)
+        try:
+            problems += check_task(task, manager.formats, find_metric)
+            if task.graph is not None:
+                problems += check_graph(task, Helpers(_unloaded, list, find_metric, dict), see)
+        except Exception as error:  # noqa: BLE001  # a file may say anything: the others are checked
+            problems.append(uncheckable(file_of(task.fields), error))
     for group in found["groups"].values():
         problems += doubled(group) if not is_lenient(group) else ()
     if specs is None:
@@ -134,12 +137,17 @@ def _check_data(task: Task) -> Iterator[Problem]:
         return
     folder = fields.origin("dataset_kwargs").folder
     for split, written in files.items() if isinstance(files, Mapping) else [("", files)]:
-        for path in [written] if isinstance(written, str) else list(written or []):
+        place = fields.place("dataset_kwargs", "data_files", *([str(split)] if split != "" else []))
+        several = written if isinstance(written, list | tuple) else [written]
+        if not isinstance(split, str) or not all(isinstance(path, str) for path in several):
+            what = f"data_files: {split!r} must be the name of a split, with a file or a list of files"
+            yield Problem(place, what, "write `data_files: {test: file.jsonl}`", serious=not lenient)
+            continue
+        for path in several:
             try:
                 if not path.startswith(("hf://", "http://", "https://")):
                     find_files(path, folder, None)
             except DataError as error:
-                place = fields.place("dataset_kwargs", "data_files", *([split] if split else []))
                 yield Problem(place, str(error), "put the file there, or correct its name", serious=not lenient)
 
 
