@@ -112,7 +112,8 @@ class Task:
             dataset_kwargs=dataset_kwargs, custom_dataset=self._config.custom_dataset, metadata=self._config.metadata,
         )  # fmt: skip
         folder = self.surroundings.folder if self.surroundings is not None else None
-        return _Splits(data_set(config, folder=folder, data_dir=self._data_dir))
+        like_lm_eval = self.surroundings is not None and self.surroundings.settings.like_lm_eval
+        return _Splits(data_set(config, folder=folder, data_dir=self._data_dir, as_table=like_lm_eval))
 
     @property
     def config(self) -> Any:

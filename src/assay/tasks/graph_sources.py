@@ -32,8 +32,14 @@ class GraphSources:
             raise ConfigError(problems)
         limit, start = self.settings.limit, self.settings.start
         wanted = int(limit) + start if limit is not None and limit >= 1 else None
-        config, data_dir = file.config.data_config, self.settings.data_dir
-        return graph_rows(config, transforms, folder=folder, data_dir=data_dir, wanted=wanted)
+        return graph_rows(
+            file.config.data_config,
+            transforms,
+            folder=folder,
+            data_dir=self.settings.data_dir,
+            wanted=wanted,
+            like_pandas=self.settings.graphs.like_sygra,
+        )
 
     def missing_files(self, file: GraphFile, folder: str | None) -> Iterator[Problem]:
         """Data files that the sources name, and that are not there."""
@@ -56,7 +62,12 @@ class GraphSources:
         if problems:
             raise ConfigError(problems)
         values, name = column_values(
-            wanted.source, wanted.column, changes, folder=folder, data_dir=self.settings.data_dir
+            wanted.source,
+            wanted.column,
+            changes,
+            folder=folder,
+            data_dir=self.settings.data_dir,
+            like_pandas=self.settings.graphs.like_sygra,
         )
         self.names.append(name)
         return values
