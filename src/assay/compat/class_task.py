@@ -10,6 +10,7 @@ from typing import Any
 from assay.aggregate.functions import Aggregation
 from assay.compat.task_base import Surroundings
 from assay.compat.task_base import Task as Base
+from assay.config.media import MEDIA, media_problem, unsent_media
 from assay.errors import ConfigError, Problem
 from assay.records import Generate, Loglikelihood, Request, Rolling, Sample
 from assay.samples.prompt import Prompter
@@ -51,6 +52,14 @@ class ClassTask(PreparedTask):
             check_clusters(task, docs)
             prompter = Prompter(made.yaml_config, ())
             return cls(task, made.yaml_config, settings, docs, prompter, made.yaml_scoring, made=made, given=given)
+
+    def refuse_media(self) -> None:
+        """Refuse a class that sends more than text, which its file need not show."""
+        key = unsent_media({key: getattr(self.config, key) for key in MEDIA})
+        if key is None and getattr(self.made, "MULTIMODAL", False):  # what lm-eval's classes call it
+            key = "doc_to_image"
+        if key is not None:
+            raise DataError(str(media_problem(key, self.task.fields.place("class"))))
 
     def check_first(self) -> None:
         """Build the first sample, to find out what cannot work; the chat template is left to when there is a model."""

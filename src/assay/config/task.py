@@ -123,8 +123,11 @@ class TaskConfig:
         "The answer, or the index of the right choice.", None
     )
     doc_to_choice: str | Function | Mapping[str, object] | tuple[object, ...] | None = option("The choices.", None)
-    doc_to_image: str | Function | tuple[object, ...] | None = option("The image or images.", None)
-    doc_to_audio: str | Function | tuple[object, ...] | None = option("The sound.", None)
+    doc_to_image: str | Function | tuple[object, ...] | None = option(
+        "The image or images; assay sends text only, and refuses to run the task.", None
+    )
+    doc_to_audio: str | Function | tuple[object, ...] | None = option("The sound; refused likewise.", None)
+    doc_to_video: str | Function | tuple[object, ...] | None = option("The video; refused likewise.", None)
     gen_prefix: str | None = option("The first words of the answer, put into the model's mouth.", None)
     target_delimiter: str = option("Between question and answer.", " ")
     fewshot_delimiter: str = option("Between one example and the next.", "\n\n")

@@ -15,6 +15,7 @@ from assay.samples.csv_cells import typed, typed_as_pandas, untyped
 
 Row = Mapping[str, Any]
 
+
 class DataError(ValueError):
     """Data that is not there or cannot be read; says which, and what to do."""
 
