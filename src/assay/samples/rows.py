@@ -2,7 +2,7 @@
 
 import csv
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from itertools import zip_longest
@@ -18,6 +18,18 @@ Row = Mapping[str, Any]
 
 class DataError(ValueError):
     """Data that is not there or cannot be read; says which, and what to do."""
+
+
+def as_rows(made: Any, told: str) -> Sequence[Row]:
+    """What a user's function made, as rows; `told` begins the sentence about what cannot be rows."""
+    if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
+        raise DataError(f"{told} {type(made).__name__}, and must return a list of rows, or a data set")
+    rows = made if hasattr(made, "__len__") and hasattr(made, "__getitem__") else list(made)
+    if isinstance(rows, list | tuple):
+        odd = next((row for row in rows if not isinstance(row, Mapping)), None)
+        if odd is not None:
+            raise DataError(f"{told} a list with {odd!r:.60} in it, and every row must be a mapping")
+    return rows  # type: ignore[return-value]  # a data set is one
 
 
 class Reading(NamedTuple):
