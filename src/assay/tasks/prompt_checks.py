@@ -23,14 +23,21 @@ CLOSE = 0.8
 """How like a column a text with other characters than those of a word must be to be a slip of it."""
 
 
-def check_prompts(task: Task, config: TaskConfig, columns: Collection[str], settings: Settings) -> None:
+QUESTION_KEYS = ("doc_to_text", "doc_to_choice", "gen_prefix")
+
+
+def check_prompts(
+    task: Task,
+    config: TaskConfig,
+    columns: Collection[str],
+    settings: Settings,
+    keys: Sequence[str] = QUESTION_KEYS,
+) -> None:
     """Refuse questions, choices and prefixes that name a column which the documents do not have."""
     wrong: list[Problem] = []
-    for path in _paths(task, config, ("doc_to_text", "doc_to_choice"), settings):
-        wrong += _problems(task, path, _written(task, config, path), columns)
-    for path in _paths(task, config, ("gen_prefix",), settings):
+    for path in _paths(task, config, keys, settings):
         text = _written(task, config, path)
-        if isinstance(text, str) and _is_misspelt_prefix(text, columns):
+        if path[-1] != "gen_prefix" or (isinstance(text, str) and _is_misspelt_prefix(text, columns)):
             wrong += _problems(task, path, text, columns)
     if wrong:
         raise ConfigError(wrong)
