@@ -120,7 +120,7 @@ def test_a_slip_in_choices_is_refused_before_any_request(name: str, write: Write
 @pytest.mark.parametrize("format", ["mcqa", "cloze", "generate"])
 @pytest.mark.parametrize("changes", [{"doc_to_text": "questoin"}, {"doc_to_text": "'!function utils.text'"}])
 def test_slips_are_refused_in_every_format(format: str, changes: dict[str, str], write: Write) -> None:
-    with pytest.raises(ConfigError, match="questoin|not a function"):
+    with pytest.raises(ConfigError, match=r"questoin|not a function"):
         asked(folder_with(write, CHOICE | changes), f"t@{format}")
 
 
