@@ -11,6 +11,7 @@ import pytest
 import assay
 from assay.models import Scripted
 from conftest import Write
+from graph_world import write_graph
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -277,3 +278,52 @@ def test_a_template_that_cannot_be_filled_fails_its_documents_alone(what: str, w
     found = both(folder)
     assert is_fine(found)
     assert found["assay"]["tasks"]["t"]["failed"] == 2
+
+
+GRAPH = """
+data_config: {{source: {{type: disk, file_path: records.jsonl{transforms}}}}}
+graph_config:
+  nodes:
+    only: {{node_type: lambda, lambda: steps.step, output_keys: [y]}}
+  edges: [{{from: START, to: only}}, {{from: only, to: END}}]
+"""
+STEPS = """
+import sys
+class Change:
+    def transform(self, data, params):
+        {change}
+def step(config, state):
+    if state["q"] == "q1":
+        {step}
+    state["y"] = 1
+    return state
+"""
+
+
+def graph_beside(tmp_path: Path, write: Write, *, change: str = "return data", step: str = "pass") -> dict[str, Any]:
+    """The results of a graph with helper code, and of a healthy task."""
+    transforms = ", transformations: [{transform: steps.Change, params: {}}]"
+    rows = [json.loads(line) for line in ROWS.splitlines()]
+    graph = write_graph(tmp_path, rows, GRAPH.format(transforms=transforms))
+    (graph / "steps.py").write_text(STEPS.format(change=change, step=step))
+    folder = write({"fine.yaml": FINE, "d.jsonl": ROWS})
+    model = Scripted(generate=lambda *_: "x")
+    return assay.simple_evaluate(
+        model, tasks=[str(graph), "fine"], include_path=str(folder), include_defaults=False, bootstrap_iters=0
+    )
+
+
+@pytest.mark.parametrize("body", ["raise KeyError('gold')", "sys.exit(0)", "return None", "return [1, 2]", "return {}"])
+def test_a_transform_that_fails_breaks_its_graph_alone(body: str, tmp_path: Path, write: Write) -> None:
+    found = graph_beside(tmp_path, write, change=body)
+    assert is_fine(found)
+    [reason] = found["assay"]["broken"].values()
+    assert "transform" in reason
+
+
+@pytest.mark.parametrize("body", ["raise KeyError('gold')", "sys.exit(0)", "raise MemoryError"])
+def test_a_node_that_raises_or_ends_the_process_fails_its_record_alone(body: str, tmp_path: Path, write: Write) -> None:
+    found = graph_beside(tmp_path, write, step=body)
+    assert is_fine(found)
+    [account] = [each for name, each in found["assay"]["tasks"].items() if name != "fine"]
+    assert account["failed"] == 1

@@ -94,7 +94,10 @@ def _from_run(kwargs: Mapping[str, Any], folder: str | None) -> DataSet:
         file = where / "samples" / f"{split}.parquet"
         if not file.is_file():
             raise DataError(f"the run {where} has no task {split!r}; it has: {', '.join(available())}")
-        return [_sample_row(row) for row in Rows([file])]
+        try:
+            return [_sample_row(row) for row in Rows([file])]
+        except (KeyError, TypeError, orjson.JSONDecodeError) as error:
+            raise DataError(f"{file}: not the samples of a run: {type(error).__name__}: {error}") from error
 
     def available() -> list[str]:
         return sorted(file.stem for file in (where / "samples").glob("*.parquet"))

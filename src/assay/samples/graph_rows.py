@@ -11,7 +11,7 @@ from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.samples.data import columns_of, data_set, find_files
 from assay.samples.joins import joined
-from assay.samples.rows import DataError, Row, Rows, digest_file
+from assay.samples.rows import DataError, Row, Rows, as_rows, digest_file
 from assay.samples.spill import spilled
 
 Transform = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
@@ -126,6 +126,7 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
             whole = change(whole)
             if not isinstance(whole, list):
                 raise DataError(f"a transformation gave {type(whole).__name__}, and must give a list of records")
+            as_rows(whole, "a transformation returned")
         made = whole
     if source.fields is not None:
         wanted = {*source.fields, "id"}

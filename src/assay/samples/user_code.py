@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from assay.errors import AssayError
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
 
@@ -14,7 +15,7 @@ def called(purpose: str, function: object, call: Callable[[], T], error: type[Va
     """What a call of a user's function returns. `purpose` is the key that names the function; Ctrl-C goes through."""
     try:
         return call()
-    except (RenderError, DataError):
+    except (RenderError, DataError, AssayError):
         raise
     except (Exception, SystemExit) as raised:
         raise error(blamed(purpose, function, raised)) from raised
@@ -26,7 +27,7 @@ def guarded(purpose: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except (RenderError, DataError):
+        except (RenderError, DataError, AssayError):
             raise
         except (Exception, SystemExit) as raised:
             raise RenderError(blamed(purpose, function, raised)) from raised
