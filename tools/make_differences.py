@@ -16,6 +16,9 @@ RUNS = {
     "wrong_label": {"tasks": ["wrong_label"]},
     "samples": {"tasks": ["plain"], "samples": {"plain": [5, 2]}},
     "shuffled": {"tasks": ["shuffled_first", "shuffled_then"]},
+    "indices": {"tasks": ["indices", "indices_first"]},
+    "part": {"tasks": ["shots"], "samples": {"shots": [4, 6]}},
+    "codes": {"tasks": ["codes"]},
 }
 
 

@@ -145,10 +145,17 @@ def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings
     pool, named = _pool(config, shots, splits)
     if number == 0:
         return Examples()
-    if shots.fewshot_indices is not None:
-        pool = [pool[index] for index in shots.fewshot_indices]
+    if shots.fewshot_indices is not None and not settings.like_lm_eval:  # lm-eval 0.4.13 hands them to no sampler
+        pool = _picked(pool, shots.fewshot_indices)
     leaks = Leaks(one_more=named == config.test_split, always=not settings.like_lm_eval)
     return Examples(number, pool, lambda: _sampler(shots.sampler, pool, settings.fewshot_seed, leaks))
+
+
+def _picked(pool: Pool, indices: Sequence[int]) -> Pool:
+    beyond = next((index for index in indices if not -len(pool) <= index < len(pool)), None)
+    if beyond is not None:
+        raise DataError(f"fewshot_indices names row {beyond}, and there are {len(pool)} (from 0 to {len(pool) - 1})")
+    return [pool[index] for index in indices]
 
 
 def _pool(config: TaskConfig, shots: FewshotConfig, splits: Splits) -> tuple[Pool, str | None]:
