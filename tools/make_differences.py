@@ -21,6 +21,9 @@ RUNS = {
     "predicted": {"tasks": ["own_filters", "own_text_none"], "predict_only": True},
     "predicted_choices": {"tasks": ["own_choice"], "predict_only": True},
     "predicted_class": {"tasks": ["own_class"], "predict_only": True},
+    "indices": {"tasks": ["indices", "indices_first"]},
+    "part": {"tasks": ["shots"], "samples": {"shots": [4, 6]}},
+    "codes": {"tasks": ["codes"]},
 }
 
 

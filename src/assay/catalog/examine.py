@@ -10,6 +10,7 @@ from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.config.graph_reading import GRAPH_KEYS, read_graph
 from assay.config.group import GroupConfig
+from assay.config.media import media_problem, unsent_media
 from assay.config.option import yaml_keys
 from assay.config.source import Source
 from assay.config.task import TaskConfig
@@ -50,12 +51,18 @@ def _entry(path: str, merged: Merged) -> Entry:
         tags=tuple(texts(fields.get("tag"))) if kind in ("task", "graph") else (),
         members=tuple(member_names(fields.get("task"))) if kind == "group" else (),
         output_type=_output_type(fields) if kind in ("task", "graph") else "",
-        error=f"{serious[0]}{more}" if serious else "",
+        error=f"{serious[0]}{more}" if serious else _unsent(fields) if kind == "task" else "",
     )
 
 
 def _stem(path: str) -> str:
     return path.rpartition("/")[2].rpartition(".")[0]
+
+
+def _unsent(fields: Fields) -> str:
+    """Why a task that can be read cannot be run, where its keys show it."""
+    key = unsent_media(fields)
+    return str(media_problem(key, fields.place(key))) if key is not None else ""
 
 
 def kind_of(fields: Fields, path: str | None = None) -> Kind:

@@ -2,20 +2,22 @@
 
 import inspect
 from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from assay.aggregate.functions import Aggregation
 from assay.compat.task_base import Surroundings
 from assay.compat.task_base import Task as Base
+from assay.config.media import MEDIA, media_problem, unsent_media
 from assay.errors import ConfigError, Problem
 from assay.records import Generate, Loglikelihood, Request, Rolling, Sample, ScoreKey, plain
 from assay.samples.prompt import Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
-from assay.tasks.prepare import KINDS, PreparedTask, check_clusters
+from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved
 from assay.tasks.scoring import BYPASS
@@ -53,12 +55,20 @@ class ClassTask(PreparedTask):
             prompter = Prompter(made.yaml_config, ())
             return cls(task, made.yaml_config, settings, docs, prompter, made.yaml_scoring, made=made, given=given)
 
+    def refuse_media(self) -> None:
+        """Refuse a class that sends more than text, which its file need not show."""
+        key = unsent_media({key: getattr(self.config, key) for key in MEDIA})
+        if key is None and getattr(self.made, "MULTIMODAL", False):  # what lm-eval's classes call it
+            key = "doc_to_image"
+        if key is not None:
+            raise DataError(str(media_problem(key, self.task.fields.place("class"))))
+
     def check_first(self) -> None:
-        """Build the first sample, to find out what cannot work; the chat template is left to when there is a model."""
+        """Build the first samples, to find out what cannot work; the chat template is left to when there is a model."""
         if self.settings.chat.template is None:
-            first = next(self.samples(), None)
-            if first is not None and first.problem:
-                raise RenderError(first.problem)
+            first = list(islice(self._samples(whole=False), LOOKED_AT))
+            if first and all(sample.problem for sample in first):
+                raise RenderError(first[0].problem)
 
     @property
     def version(self) -> object:
@@ -67,15 +77,24 @@ class ClassTask(PreparedTask):
     @cached_property
     def needs(self) -> frozenset[str]:
         with preserved_random():
-            first = next(self.samples(), None)
+            first = next((each for each in islice(self._samples(whole=False), LOOKED_AT) if each.requests), None)
         kinds = {Generate: "generate", Loglikelihood: "loglikelihood", Rolling: "rolling"}
         asked = {kinds[type(request)] for request in (first.requests if first else ())}
         chat = {"chat"} if self.settings.chat.template is not None else set()
         return frozenset({*(asked or {KINDS[self.config.output_type]}), *chat})
 
-    def samples(self) -> Iterator[Sample]:
+    @cached_property
+    def draws(self) -> bool:
+        """A class may draw what it likes."""
+        return True
+
+    def _samples(self, *, whole: bool) -> Iterator[Sample]:
         self.made.set_fewshot_seed(self.settings.fewshot_seed)
-        return super().samples()
+        return super()._samples(whole=whole)
+
+    def _pass_over(self, doc_id: int, doc: Mapping[str, Any]) -> None:
+        with suppress(RenderError):
+            self.sample(doc_id, doc)
 
     def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
         with _blamed(type(self.made).__name__):
@@ -172,5 +191,5 @@ def _blamed(name: str) -> Iterator[None]:
         yield
     except (ConfigError, DataError, RenderError):
         raise
-    except Exception as error:  # the class is anybody's code
+    except (Exception, SystemExit) as error:  # the class is anybody's code
         raise RenderError(f"the class {name} raised {type(error).__name__}: {error}") from error

@@ -18,6 +18,7 @@ from assay.samples.rows import DataError
 from assay.samples.templates import is_template
 from assay.scorers.loop import Document, Scoring
 from assay.tasks.documents import Splits, examples
+from assay.tasks.prompt_checks import QUESTION_KEYS, check_prompts
 
 
 class ConfigurableTask(Task):
@@ -83,6 +84,9 @@ class ConfigurableTask(Task):
         """As lm-eval does when a task is made, for what a function may draw: pool, documents, and the first one's fields."""
         if self._is_like_lm_eval:
             self._pool  # noqa: B018  # listed here and kept
+        if self.surroundings is not None:
+            own = [key for key in QUESTION_KEYS[:2] if not self._overrides(key)]
+            check_prompts(self.surroundings.task, self.yaml_config, self.features, self.surroundings.settings, own)
         first = self.task_docs[0]
         text, target = plain(self.doc_to_text(first)), plain(self.doc_to_target(first))
         choices = self.doc_to_choices_or_none(first)

@@ -24,7 +24,7 @@ def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Pla
     except ImportError as error:
         fix = f"pip install {error.name.partition('.')[0]}" if error.name else "install what it imports"
         raise _problem(where, f"{path}: the module cannot be loaded: {error}", fix) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         what = f"{path}: the module cannot be loaded: {type(error).__name__}: {error}"
         raise _problem(where, what, "correct the module") from error
     if whole is not None:

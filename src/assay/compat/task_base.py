@@ -10,9 +10,9 @@ from typing import Any
 from assay.config.fields import Fields, Origin
 from assay.config.task import TaskConfig
 from assay.plans.ask import generation_params
-from assay.samples.data import data_set, plain_rows
+from assay.samples.data import data_set
 from assay.samples.fewshot import Leaks, Sampler, default_sampler
-from assay.samples.rows import DataError
+from assay.samples.rows import DataError, plain_rows
 from assay.scorers.loop import Scoring
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
@@ -112,7 +112,8 @@ class Task:
             dataset_kwargs=dataset_kwargs, custom_dataset=self._config.custom_dataset, metadata=self._config.metadata,
         )  # fmt: skip
         folder = self.surroundings.folder if self.surroundings is not None else None
-        return _Splits(data_set(config, folder=folder, data_dir=self._data_dir))
+        like_lm_eval = self.surroundings is not None and self.surroundings.settings.like_lm_eval
+        return _Splits(data_set(config, folder=folder, data_dir=self._data_dir, as_table=like_lm_eval))
 
     @property
     def config(self) -> Any:

@@ -143,7 +143,10 @@ class Graph:
                     updates = (yield from node.ask(state, walk.at(node.name))) if node.asks else node.apply(state, walk)
                 except NodeFailed:
                     raise
-                except Exception as error:  # a node is anybody's code: its record failed, and the others go on
+                except (
+                    Exception,
+                    SystemExit,
+                ) as error:  # a node is anybody's code: its record failed, and the others go on
                     raise _raised(f"the node {node.name!r}", error) from error
                 finally:
                     numbers.extend(range(before, len(walk.responses)))
@@ -209,7 +212,7 @@ class Graph:
             made[name] = stop.value
         except NodeFailed:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _raised(f"the node {name!r}", error) from error
 
 
@@ -232,9 +235,9 @@ def _guarded(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except NodeFailed:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _raised(what, error) from error
 
 
-def _raised(what: str, error: Exception) -> NodeFailed:
+def _raised(what: str, error: BaseException) -> NodeFailed:
     return NodeFailed(f"{what} raised {type(error).__name__}: {error}")

@@ -71,6 +71,8 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
     """What a task shows without being run."""
     if task.graph is not None:
         return  # its nodes and edges were looked at when it was read, the rest is for `check_graph`
+    if task.unsent is not None:
+        yield replace(task.unsent, serious=not any(task.fields.origin(key).lenient for key in task.fields))
     functions = list(functions_in(dict(task.fields)))
     broken = [problem for problem in map(check_function, functions) if problem is not None]
     yield from broken
