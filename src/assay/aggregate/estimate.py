@@ -45,6 +45,8 @@ def estimate(
     if math.isnan(value):
         lost = sum(isinstance(each, float) and math.isnan(each) for each in values)
         return Estimate(value, None, n, f"{lost} of {n} values are not numbers")
+    if math.isinf(value) and not like_lm_eval:
+        return Estimate(value, None, n, "an infinite number has no standard error")
     if n < 2 or not bootstrap_iters or bootstrap_iters < 0:
         return Estimate(value, None, n, "one document has no spread" if n < 2 else "bootstrap_iters is 0")
     draws = n if clusters is None else len(set(clusters))

@@ -75,8 +75,7 @@ def acc_norm(result: MCResult) -> float:
 
 
 def acc_bytes(result: MCResult) -> float:
-    lengths = [float(len(choice.encode())) for choice in result.choices]
-    return float(result.is_right(_best(_divided(result.lls, lengths))))
+    return float(result.is_right(_best(_per_byte(result))))
 
 
 def _divided(values: Sequence[float], lengths: Sequence[float]) -> list[float]:
@@ -121,20 +120,38 @@ def logprob(result: MCResult) -> float:
 
 
 def bits_per_byte_of_gold(result: MCResult) -> float:
-    return float(-result.lls[result.target]) / len(result.choices[result.target].encode()) / math.log(2)
+    return float(-_per_byte(result)[result.target]) / math.log(2)
 
 
 def choice_logprob(result: MCResult) -> float:
-    return float(math.log(softmax(result.lls)[result.target]))
+    return log_share(result.lls, result.target)
 
 
 def choice_prob_norm(result: MCResult) -> float:
-    lengths = [float(len(choice.encode())) for choice in result.choices]
-    return float(softmax(_divided(result.lls, lengths))[result.target])
+    return math.exp(choice_logprob_norm(result))
 
 
 def choice_logprob_norm(result: MCResult) -> float:
-    return math.log(choice_prob_norm(result))
+    return log_share(_per_byte(result), result.target)
+
+
+def _per_byte(result: MCResult) -> list[float]:
+    return _divided(result.lls, [float(len(choice.encode())) for choice in result.choices])
+
+
+def log_share(lls: Sequence[float], target: int) -> float:
+    """The logarithm of the share that one likelihood has of all; -inf only where the likelihood is 0.
+
+    It is not taken of the share itself, which underflows to 0 where the model is surest of another choice.
+
+    >>> log_share([-1.0, -1000.0], 1)
+    -999.0
+    """
+    if lls[target] == -math.inf:
+        return -math.inf  # also where all are: no share of nothing
+    best = _best(lls)
+    others = math.fsum(math.exp(value - lls[best]) for place, value in enumerate(lls) if place != best)
+    return float(lls[target] - lls[best] - math.log1p(others))
 
 
 def greedy(result: LLResult) -> int:
