@@ -6,10 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 STUB, TRUTH, TALKING = HERE.parent / "bench/openai_stub.py", HERE / "truth_server.py", HERE / "talking_server.py"
@@ -52,3 +56,74 @@ def fetched(url: str, path: str) -> Any:
     """What a server tells of itself."""
     with urllib.request.urlopen(url.removesuffix("/v1") + path) as answer:
         return json.load(answer)
+
+
+class Arrived(NamedTuple):
+    """A request as it reached a server."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+RESET = object()
+"""The answer that is none: the connection is reset."""
+Answer = Callable[[Arrived], Any]
+"""What a server answers: JSON, bytes, `RESET`, or a status with headers and JSON."""
+
+
+@contextmanager
+def loopback(answer: Answer) -> Iterator[tuple[str, list[Arrived]]]:
+    """A server in a thread that answers as it is told, with its address and all that arrived there."""
+    log: list[Arrived] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            arrived = Arrived(
+                self.command,
+                self.path,
+                dict(self.headers),
+                self.rfile.read(int(self.headers.get("Content-Length") or 0)),
+            )
+            log.append(arrived)
+            said = answer(arrived)
+            if said is RESET:
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                self.close_connection = True
+                self.connection.close()
+                return
+            status, headers, content = said if isinstance(said, tuple) else (200, {}, said)
+            data = content if isinstance(content, bytes) else json.dumps(content).encode()
+            self.send_response(status)
+            for name, value in {
+                "Content-Type": "application/json",
+                "Content-Length": str(len(data)),
+                **headers,
+            }.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST  # noqa: N815  # the name that the library calls
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing is printed."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 64
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            """A connection that was reset is no news."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", log
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -8,12 +8,13 @@ The last user message, or the prompt, is a JSON object of what to do, all of it 
   tags: the thinking stands in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
   times to refuse (status 503) before answering; raw, raw_text, events: answer with just that; garbage: bytes that are no HTTP;
   refuses_n, ignores_n: several answers at once; drip: send comments instead of data, for ever; reset: close at once;
-  calls: [[tool, arguments]] that it wants; wait: seconds before an answer that comes at once.
+  calls: [[tool, arguments]] that it wants; draw: say something that was never said before; wait: seconds before an answer that comes at once.
 A judge's prompt is answered with a verdict: the answer in its fence is such an object, too, with a `score`.
 Anything else is answered with "hello". GET /log: every body, path and headers that came.
 """
 
 import asyncio
+import itertools
 import json
 import re
 import sys
@@ -24,6 +25,7 @@ from aiohttp import web
 FENCED = re.compile(r"<<<answer ([0-9a-f]{32})>>>\n(.*?)\n<<<end of answer \1>>>", re.DOTALL)
 LOG: list[dict[str, Any]] = []
 REFUSED: dict[str, int] = {}
+DRAWS = itertools.count()
 
 
 def wish(body: dict[str, Any]) -> dict[str, Any]:
@@ -109,15 +111,21 @@ def openai_whole(asked: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     text, thought = parts(asked)
     finish = asked.get("finish", "stop")
     count = 1 if asked.get("ignores_n") else body.get("n", 1)
+    drawn = [f"draw {next(DRAWS)}" if asked.get("draw") else text for n in range(count)]
     message = {"role": "assistant", "content": text or None, **({"reasoning_content": thought} if thought else {})}
     if asked.get("calls"):
-        message |= {"content": None, "tool_calls": [
+        drawn = [""] * count
+        message |= {"tool_calls": [
             {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
             for n, (name, arguments) in enumerate(asked["calls"])
         ]}  # fmt: skip
     several = [
-        {"index": n, "finish_reason": finish, **({"message": message} if "messages" in body else {"text": text})}
-        for n in range(count)
+        {
+            "index": n,
+            "finish_reason": finish,
+            **({"message": {**message, "content": said or None}} if "messages" in body else {"text": said}),
+        }
+        for n, said in enumerate(drawn)
     ]
     return {"choices": several, "usage": used(asked)}
 
@@ -141,7 +149,7 @@ def openai_events(asked: dict[str, Any], body: dict[str, Any]) -> list[Any]:
 
 
 def anthropic_whole(asked: dict[str, Any]) -> dict[str, Any]:
-    text, thought = parts(asked)
+    text, thought = parts({**asked, "say": f"draw {next(DRAWS)}"} if asked.get("draw") else asked)
     content = [{"type": "thinking", "thinking": thought}] if thought else []
     read, written, stored = asked.get("usage", [7, 3, 0])
     usage = {"input_tokens": read - stored, "output_tokens": written, "cache_read_input_tokens": stored}

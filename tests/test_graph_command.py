@@ -73,6 +73,25 @@ def test_models_of_a_models_file_are_asked_and_their_tokens_are_written_nowhere(
         assert not path.is_file() or b"sesame" not in path.read_bytes(), path
 
 
+def test_passwords_and_queries_of_a_models_address_are_written_nowhere(
+    tmp_path: Path, talking: str, run_assay: Run
+) -> None:
+    failing = {"task_id": 1, "problem": '{"status": 400, "message": "KEY"}', "answer": "x"}
+    folder = write_graph(tmp_path, [*RECORDS, failing])
+    url = talking.replace("://", "://me:sesame-password@")
+    role = f"judge=openai-chat,model=m,base_url={talking}?key=sesame-role,header={{'X-Tenant': 'sesame-tenant'}}"
+    (tmp_path / "models.yaml").write_text(
+        f"eval_model:\n  model_type: vllm\n  url: {url}?sig=sesame-query\n  model: m\n  parameters: {{max_tokens: 77}}\n"
+    )
+    ended = run_assay("run", "--tasks", folder, "--output_path", "out", "--model_role", role)
+    assert ended.returncode == 1, ended.stderr
+    assert "sesame" not in ended.stdout + ended.stderr
+    assert "Basic" in fetched(talking, "/log")[-1]["headers"]["Authorization"]
+    secrets = (b"sesame", fetched(talking, "/log")[-1]["headers"]["Authorization"].removeprefix("Basic ").encode())
+    for path in (tmp_path / "out").rglob("*"):
+        assert not path.is_file() or not any(secret in path.read_bytes() for secret in secrets), path
+
+
 def test_the_environment_says_where_a_model_is(tmp_path: Path, talking: str, run_assay: Run) -> None:
     folder = write_graph(tmp_path, RECORDS)
     (tmp_path / "models.yaml").write_text("eval_model: {model_type: vllm, parameters: {}}\n")

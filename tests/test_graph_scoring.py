@@ -254,3 +254,5 @@ def test_two_post_processors_of_a_class_have_a_report_each(tmp_path: Path, run: 
     [second], [first] = (the_file(tmp_path / "out", f"MetricCollatorPostProcessor_{n}*.json") for n in ("2_", "20"))
     assert set(first["results"]) == {"accuracy"}
     assert set(second["results"]) == {"share", "f1_score"}
+    rows = json.loads((tmp_path / "out/results.json").read_text())["results"][NAME]
+    assert {"accuracy,none", "MetricCollatorPostProcessor_2.accuracy,none"} <= set(rows)

@@ -126,6 +126,45 @@ LOOP = """
 """
 
 
+@pytest.mark.parametrize("given", ["{'n': made}", "in_place(state, made)"])
+@pytest.mark.parametrize(("value", "plain"), [
+    ("numpy.int32(5)", 5), ("numpy.array(5)", 5), ("numpy.float32(0.1)", 0.1), ("numpy.bool_(True)", True),
+    ("numpy.str_('a')", "a"), ("[numpy.int64(1), {'a': numpy.array([1, 2])}]", [1, {"a": [1, 2]}]),
+])  # fmt: skip
+def test_what_lambdas_and_conditions_return_may_be_of_numpys(
+    value: str, plain: object, given: str, tmp_path: Path
+) -> None:
+    if isinstance(plain, list) and "in_place" in given:
+        return  # what a node writes deep inside the state is its own; the output has plain numbers all the same
+    code = f"""
+        import numpy
+        def in_place(state, made):
+            state["n"] = made
+            return state
+        def make(node, state):
+            made = {value}
+            return {given}
+        def look(node, state):
+            return {{"kind": type(state["n"]).__module__}}
+        def which(state):
+            return numpy.array("END") if state["x"] > 1 else numpy.str_("look")
+        """
+    graph = """
+        graph_config:
+          nodes:
+            make: {node_type: lambda, lambda: code.make, output_keys: [n]}
+            look: {node_type: lambda, lambda: code.look, output_keys: [kind]}
+          edges:
+            - {from: START, to: make}
+            - {from: make, condition: code.which, path_map: {END: END, look: look}}
+            - {from: look, to: END}
+        """
+    found, output = run(tmp_path, graph, [{"x": 1}, {"x": 2}], code=dedent(code))
+    assert account(found)["failed"] == 0
+    assert [record["n"] for record in output] == [plain, plain]
+    assert output[0]["kind"] == "builtins"
+
+
 def test_a_loop_goes_on_until_its_condition_says_so(tmp_path: Path) -> None:
     _, output = run(tmp_path, LOOP, [{"x": 0}, {"x": 2}, {"x": 7}], code=NOTE)
     assert [record["x"] for record in output] == [3, 3, 8]

@@ -16,7 +16,7 @@ from assay.models import Scripted
 from assay.models.embedded import BUNDLED
 from assay.models.load import load_model
 from assay.models.openai import OpenAIServer
-from serving import TRUTH, Servers, fetched, free_port
+from serving import RESET, TRUTH, Answer, Arrived, Servers, fetched, free_port, loopback
 from small_runs import write_task
 
 GENERATE = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\ngeneration_kwargs: {until: []}\n"
@@ -36,9 +36,11 @@ def stats(url: str) -> dict[str, Any]:
     return found
 
 
-def evaluate(folder: Path, url: Any, rows: int = 40, **options: Any) -> dict[str, Any]:
+def evaluate(
+    folder: Path, url: Any, rows: int = 40, told: dict[str, Any] | None = None, **options: Any
+) -> dict[str, Any]:
     write_task(folder, [{"q": f"question {n}", "gold": "text 12\n#### 42"} for n in range(rows)], GENERATE)
-    arguments = {"model": "stub", "base_url": url, "num_concurrent": 16}
+    arguments = {"model": "stub", "base_url": url, "num_concurrent": 16, **(told or {})}
     return assay.simple_evaluate(
         "local-completions", arguments, tasks=["t"], include_path=str(folder), include_defaults=False, **options
     )
@@ -223,3 +225,72 @@ def test_a_notebook_may_evaluate_inside_its_loop() -> None:
         return assay.simple_evaluate(model, tasks=["first_steps_larger"], limit=2)
 
     assert asyncio.run(cell())["n-samples"]["first_steps_larger"]["effective"] == 2
+
+
+def poisoned(down: float = 0.0) -> tuple[Answer, list[str]]:
+    """A server that resets the connection at one prompt, and for a while all others, too; and what was asked."""
+    asked: list[str] = []
+    until = [0.0]
+
+    def answer(arrived: Arrived) -> Any:
+        prompt = json.loads(arrived.body or b"{}").get("prompt", "")
+        asked.append(prompt)
+        if "question 3" in prompt:
+            until[0] = time.monotonic() + down
+            return RESET
+        if time.monotonic() < until[0]:
+            return RESET
+        return {"choices": [{"text": "x", "finish_reason": "stop"}], "usage": {"prompt_tokens": 3}}
+
+    return answer, asked
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+@pytest.mark.parametrize("attempts", [1, 2, 3])
+def test_a_prompt_at_which_the_server_resets_the_connection_is_asked_so_often_and_fails(
+    at_once: int, attempts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick(monkeypatch)
+    answer, asked = poisoned()
+    with loopback(answer) as (url, _):
+        found = evaluate(tmp_path, url, rows=8, told={"num_concurrent": at_once, "max_retries": attempts})
+    assert found["assay"]["tasks"]["t"]["failed"] == 1
+    assert f"asked {attempts} times" in str(found["assay"]["tasks"]["t"]["reasons"])
+    assert found["results"]["t"]["sample_len"] == 7
+    assert asked.count("question 3") == attempts
+    assert all(asked.count(f"question {n}") == 1 for n in range(8) if n != 3)
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+def test_a_prompt_that_takes_the_server_down_each_time_is_not_asked_for_ever(
+    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick(monkeypatch)
+    answer, asked = poisoned(down=0.15)
+    with loopback(answer) as (url, _):
+        found = evaluate(tmp_path, url, rows=8, told={"num_concurrent": at_once, "max_retries": 3})
+    assert asked.count("question 3") <= 3 * at_once
+    assert "question 3" not in str([sample["doc"] for sample in found["samples"]["t"]])
+    if at_once == 1:  # else others were under way with it each time
+        assert found["results"]["t"]["sample_len"] == 7
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+@pytest.mark.parametrize("attempts", [1, 2, 8])
+def test_a_server_that_goes_away_and_comes_back_loses_nothing(
+    at_once: int, attempts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick(monkeypatch)
+    seen: list[float] = []
+    down: list[float] = []
+
+    def answer(arrived: Arrived) -> Any:
+        seen.append(time.monotonic())
+        if len(seen) == 10:  # the first three greet
+            down.append(time.monotonic() + 0.4)
+        return RESET if down and time.monotonic() < down[0] else {"choices": [{"text": "x", "finish_reason": "stop"}]}
+
+    with loopback(answer) as (url, _):
+        found = evaluate(tmp_path, url, rows=20, told={"num_concurrent": at_once, "max_retries": attempts})
+    assert found["assay"]["failed"] == 0
+    assert found["results"]["t"]["sample_len"] == 20

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sacrebleu
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 from rouge_score.rouge_scorer import RougeScorer
@@ -31,7 +31,8 @@ from assay.filters import FILTERS
 from assay.filters.pipeline import DEFAULT, build_pipeline
 from assay.records import Failed, Sample
 from assay.scorers.loop import Document, Scoring
-from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading
+from assay.scorers.metrics import bits_per_byte_of_gold, choice_logprob, choice_logprob_norm, choice_prob_norm
+from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, MCResult, Reading
 from assay.scorers.scorer import Scorer
 from assay.scorers.text_metrics import edits
 from assay.tasks.metrics import Binder
@@ -153,6 +154,68 @@ def test_likelihoods_of_the_right_choice() -> None:
             "exact_match_mc": float(greedy[gold]),
         }
         assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+LLS = st.one_of(
+    st.floats(-1e5, 0.0), st.floats(-50.0, 0.0), st.sampled_from([0.0, -1.0, -745.2, -800.0, -1e5, -1e300, -math.inf])
+)
+CHOICES_WITH_LLS = st.integers(1, 6).flatmap(
+    lambda count: st.tuples(
+        st.lists(LLS, min_size=count, max_size=count).filter(lambda lls: max(lls) > -math.inf),
+        st.lists(st.text("abé東", min_size=1, max_size=9), min_size=count, max_size=count),
+        st.integers(0, count - 1),
+    )
+)
+
+
+@given(CHOICES_WITH_LLS)
+@example(([-1.0, -800.0], ["a", "b"], 1))
+@example(([-1e5, -1.0, -math.inf], ["a", "b", "c"], 0))
+@example(([-math.inf, -1.0], ["a", "b"], 0))
+@example(([-1e5, -1e5, -1e5], ["a", "b", "c"], 2))
+def test_shares_of_the_likelihood_are_scipys_however_small(case: tuple[list[float], list[str], int]) -> None:
+    lls, choices, gold = case
+    result, values = MCResult({}, gold, choices, lls, [False] * len(lls)), np.array(lls)
+    sizes = np.array([len(choice.encode()) for choice in choices])
+    assert choice_logprob(result) == pytest.approx(log_softmax(values)[gold], rel=1e-12, abs=1e-12)
+    assert choice_logprob_norm(result) == pytest.approx(log_softmax(values / sizes)[gold], rel=1e-12, abs=1e-12)
+    assert choice_prob_norm(result) == pytest.approx(softmax(values / sizes)[gold], rel=1e-9, abs=1e-12)
+
+
+@given(CHOICES_WITH_LLS)
+def test_a_share_is_impossible_only_where_the_likelihood_is(case: tuple[list[float], list[str], int]) -> None:
+    lls, choices, gold = case
+    result = MCResult({}, gold, choices, lls, [False] * len(lls))
+    assert (choice_logprob(result) == -math.inf) == (lls[gold] == -math.inf)
+    assert (choice_logprob_norm(result) == -math.inf) == (lls[gold] == -math.inf)
+
+
+def test_a_share_of_almost_all_keeps_its_digits() -> None:
+    """log(1 / (1 + e^-40)) is -e^-40 to 17 digits, where a probability is rounded to 1."""
+    result = MCResult({}, 0, ["a", "b"], [-1.0, -41.0], [True, False])
+    assert choice_logprob(result) == pytest.approx(-math.exp(-40), rel=1e-12, abs=0)
+
+
+def test_where_all_choices_are_impossible_so_is_the_right_one() -> None:
+    result = MCResult({}, 1, ["a", "b"], [-math.inf, -math.inf], [False, False])
+    assert (choice_logprob(result), choice_logprob_norm(result), choice_prob_norm(result)) == (-math.inf, -math.inf, 0)
+
+
+def test_an_empty_choice_has_no_share_by_bytes_and_takes_none_from_others() -> None:
+    """A likelihood below 1 over no bytes at all is worse than any other; a certain one is as good as can be."""
+    lls = [-3.0, -2.0]
+    right = MCResult({}, 1, ["aaa", ""], lls, [False, False])
+    assert (choice_logprob_norm(right), choice_prob_norm(right), bits_per_byte_of_gold(right)) == (
+        -math.inf,
+        0,
+        math.inf,
+    )
+    wrong = MCResult({}, 0, ["aaa", ""], lls, [False, False])
+    assert (choice_logprob_norm(wrong), choice_prob_norm(wrong)) == (0.0, 1.0)
+    assert choice_logprob(right) == pytest.approx(log_softmax(lls)[1])
+    certain = MCResult({}, 1, ["aaa", ""], [-3.0, 0.0], [False, True])
+    assert choice_prob_norm(certain) == pytest.approx(1 / (1 + math.exp(-1)))
+    assert bits_per_byte_of_gold(certain) == 0.0
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------

@@ -124,6 +124,38 @@ def test_brier_score_is_the_square_distance_to_certainty(tmp_path: Path) -> None
     assert found["brier_score"] == pytest.approx((0.18 + 1.28) / 2, abs=1e-12)
 
 
+def test_a_document_that_the_model_is_most_wrong_about_keeps_all_its_scores(tmp_path: Path) -> None:
+    """The right choice is e^-799 as likely as the other, which is no float: by bytes the half of it."""
+    names = metrics("acc", "choice_logprob", "choice_logprob_norm", "choice_prob_norm", "bpb")
+    results = choose(tmp_path, [[-1.0, -800.0], [-800.0, -1.0]], [1, 1], ["aa", "bb"], names)
+    expected = {"acc": 0.5, "choice_logprob": -399.5, "choice_logprob_norm": -199.75, "choice_prob_norm": 0.5}
+    expected["bpb"] = 801 / 4 / math.log(2)
+    assert row(results) == pytest.approx(expected, rel=1e-12)
+    assert results["assay"]["failed"] == 0
+
+
+def test_an_impossible_right_choice_has_no_finite_mean_and_no_error(tmp_path: Path) -> None:
+    lls = [[-1.0, -math.inf], [-1.0, -2.0]]
+    results = choose(tmp_path, lls, [1, 1], ["aa", "bb"], metrics("acc", "choice_logprob", "choice_prob_norm"))
+    found = results["results"]["t"]
+    assert (found["acc,none"], found["acc_stderr,none"], results["assay"]["failed"]) == (0.0, 0.0, 0)
+    assert (found["choice_logprob,none"], found["choice_logprob_stderr,none"]) == (-math.inf, "N/A")
+    assert found["choice_prob_norm,none"] == pytest.approx(math.exp(-1) / (math.exp(-0.5) + math.exp(-1)) / 2)
+
+
+@pytest.mark.parametrize("ll", [-1e6, -math.inf])
+def test_a_perplexity_beyond_all_floats_is_infinite_and_has_no_error(ll: float, tmp_path: Path) -> None:
+    results = roll(tmp_path / "roll", {"b": ll, "aa": -3.0})["results"]["t"]
+    for name in ("word_perplexity", "byte_perplexity"):
+        assert (results[f"{name},none"], results[f"{name}_stderr,none"]) == (math.inf, "N/A")
+    results = continue_(tmp_path / "continue", [(ll, False), (-1.0, True)])["results"]["t"]
+    assert (results["perplexity,none"], results["perplexity_stderr,none"], results["acc,none"]) == (
+        math.inf,
+        "N/A",
+        0.5,
+    )
+
+
 def test_likelihoods_of_the_right_choice(tmp_path: Path) -> None:
     """Probabilities 0.2 and 0.6 of 0.8: among the choices 0.25 and 0.75. `éé` has 4 bytes, `a` one."""
     lls = [[math.log(0.2), math.log(0.6)]]

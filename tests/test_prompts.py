@@ -102,7 +102,7 @@ def prompts(folder: Path, **options: Any) -> list[str]:
 QUESTIONS = [
     ({"doc_to_text": "q"}, "e0"),
     ({"doc_to_text": '"Q: {{q}}\\nA:\\n"'}, "Q: e0\nA:\n"),
-    ({"doc_to_text": "hello"}, "hello"),
+    ({"doc_to_text": "hello there"}, "hello there"),
     ({"doc_to_text": "!function helper.text"}, "fn e0"),
     ({"doc_to_text": """'{{q | regex_replace("e", "E")}}'"""}, "E0"),
     ({"doc_to_text": '"{{d}}"'}, "3"),
@@ -141,7 +141,7 @@ def test_a_target_is_a_column_a_template_a_list_or_what_a_function_says(
 CHOICES = [
     ({"doc_to_choice": "c"}, [" E0", " no"], 0),
     ({"doc_to_choice": """'{{["no", a]}}'"""}, [" no", " E0"], 0),
-    ({"doc_to_choice": "[yes it is, '{{a}}']"}, [" yes it is", " {{a}}"], 0),
+    ({"doc_to_choice": "[yes it is, b]"}, [" yes it is", " b"], 0),
     ({"doc_to_choice": "{A: first, B: second}"}, [" first", " second"], 0),
     ({"doc_to_choice": "!function helper.choices"}, [" x", " E0"], 0),
     ({"doc_to_target": "1"}, [" E0", " no"], 1),

@@ -1,9 +1,11 @@
 """Programs that a model wrote: whether they pass, and that they can do no harm. Both ways to isolate are tried."""
 
+import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from assay.models import Scripted
 from assay.scorers import sandbox
 from assay.scorers.loop import TIME_LIMIT
 from assay.scorers.sandbox import Launcher, Limits, SandboxError, with_bubblewrap, with_unshare
+from serving import TALKING, Servers, fetched
 from small_runs import generate, says, write_task
 from small_runs import run as run_task
 
@@ -189,6 +192,114 @@ def test_a_sandbox_that_does_not_start_is_no_failed_program() -> None:
         sandbox._run(lambda limits, folder: ["/bin/sh", "-c", "echo no room >&2; exit 1"], "", Limits())
 
 
+# --- programs that send signals -------------------------------------------------------------------------------------
+
+SIGNALS = "import os, signal, ctypes, time\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+HARMFUL = {
+    "its group is killed": "os.kill(0, 9)",
+    "its group is ended": "os.killpg(0, 15)",
+    "its group is interrupted": "os.kill(0, 2)",
+    "its group is hung up": "signal.signal(1, signal.SIG_IGN)\nos.kill(0, 1)",
+    "its group is ended, itself excepted": "signal.signal(15, signal.SIG_IGN)\nos.killpg(0, 15)",
+    "its group is stopped": "os.kill(0, signal.SIGSTOP)",
+    "its group by number": "os.killpg(os.getpgrp(), 9)",
+    "its parent is killed": "os.kill(os.getppid(), 9)",
+    "its parent is stopped": "os.kill(os.getppid(), signal.SIGSTOP)",
+    "its parent's group is killed": "os.killpg(os.getpgid(os.getppid()), 9)",
+    "everybody is killed": "os.kill(-1, 9)",
+    "the first process is killed": "os.kill(1, 9)",
+    "the first process is interrupted": "os.kill(1, 2)",
+    "itself is killed": "os.kill(os.getpid(), 9)",
+    "itself is ended": "os.kill(os.getpid(), 15)",
+    "itself is stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
+    "an alarm that nobody minds": "signal.alarm(1)\ntime.sleep(10)",
+    "a thread of another process": "assert libc.syscall(234, 1, 1, 9) == 0",
+    "a signal in a queue": "assert libc.sigqueue(1, 2, None) == 0",
+    "a session of its own and then its group": "os.setsid()\nos.kill(0, 9)",
+    "the group of its parent joined": "os.setpgid(0, os.getppid())\nos.kill(0, 9)",
+    "all files closed": "os.closerange(0, 1000)",
+    "a child that would survive": "os.fork() or (os.setsid(), time.sleep(60))",
+    "not to be ended with its parent": "libc.prctl(1, 0)\nos.kill(0, 9)\n",
+    "not to be ended with its parent, and then no end": "libc.prctl(1, 0)\nwhile True: pass",
+    "a session of its own, and then no end": "try: os.setsid()\nexcept OSError: pass\nlibc.prctl(1, 0)\nos.closerange(0, 1000)\nwhile True: time.sleep(1)",
+}  # fmt: skip
+HARMLESS = """
+for number in (1, 2, 3, 9, 15, 19, 20, 23):
+    for process in (0, 1, -1, -2, os.getppid(), -os.getppid(), 2, 3, 4, 5, 100):
+        if abs(process) != os.getpid():
+            try: os.kill(process, number)
+            except OSError: pass
+"""
+
+BYSTANDERS = """
+import ctypes, json, os, subprocess, sys, time
+from pathlib import Path
+from assay.scorers import sandbox
+
+def below(parents):
+    "The processes below these, without those that have ended."
+    rows = [path.read_text().rpartition(")")[2].split() + [path.parent.name] for path in stats()]
+    while more := {row[-1] for row in rows if row[1] in parents and row[0] != "Z"} - parents:
+        parents = parents | more
+    return parents
+
+def stats():
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try: path.read_text()
+        except OSError: continue
+        yield path
+
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what is left behind becomes a child of this process
+other = subprocess.Popen(["sleep", "100"])
+launcher, program, seconds = getattr(sandbox, sys.argv[1]), sys.argv[2], float(sys.argv[3])
+try:
+    passed = sandbox._run(launcher, program, sandbox.Limits(seconds))
+    again = sandbox._run(launcher, "assert 1 + 1 == 2", sandbox.Limits(20.0))
+    end = time.monotonic() + 10
+    while (left := below({str(os.getpid())}) - {str(os.getpid()), str(other.pid)}) and time.monotonic() < end:
+        time.sleep(0.05)
+    state = Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    print(json.dumps({"passed": passed, "again": again, "left": sorted(left), "other": state}))
+finally:
+    other.kill()
+"""
+
+
+def evaluated(launcher: Launcher, program: str, seconds: float = 2.0) -> dict[str, Any]:
+    """The result of a program for an evaluator in a session of its own, with another process in its group.
+
+    A program that gets out ends them, and not this test.
+    """
+    command = [sys.executable, "-c", BYSTANDERS, launcher.__name__, program, str(seconds)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=90, start_new_session=True)
+    assert ended.returncode == 0, (ended.returncode, ended.stderr)
+    return dict(json.loads(ended.stdout))
+
+
+@pytest.mark.parametrize("case", HARMFUL)
+def test_a_program_that_sends_signals_harms_itself_only(case: str, launcher: Launcher) -> None:
+    expected = {"passed": False, "again": True, "left": [], "other": "S"}
+    assert evaluated(launcher, f"{SIGNALS}{HARMFUL[case]}\nassert True\n") == expected
+
+
+def test_a_program_whose_signals_reach_nobody_is_judged_by_its_tests(launcher: Launcher) -> None:
+    right, wrong = SIGNALS + HARMLESS + "assert True\n", SIGNALS + HARMLESS + "assert False\n"
+    assert evaluated(launcher, right, 20.0) == {"passed": True, "again": True, "left": [], "other": "S"}
+    assert evaluated(launcher, wrong, 20.0) == {"passed": False, "again": True, "left": [], "other": "S"}
+
+
+def test_a_program_may_send_signals_to_itself(launcher: Launcher) -> None:
+    handled = "seen = []\nsignal.signal(10, lambda *_: seen.append(1))\n"
+    for line in ("os.kill(os.getpid(), 10)", "signal.raise_signal(10)", "signal.setitimer(0, 0.1)\nsignal.signal(14, lambda *_: seen.append(1))\ntime.sleep(1)"):  # fmt: skip
+        assert ran(launcher, SIGNALS + handled + line + "\nassert seen == [1]"), line
+
+
+def test_a_program_that_is_stopped_costs_its_time_and_no_more(launcher: Launcher) -> None:
+    start = time.monotonic()
+    assert ran(launcher, SIGNALS + "os.kill(os.getpid(), signal.SIGSTOP)", seconds=1.0) is False
+    assert time.monotonic() - start < 1.0 + sandbox.START_SECONDS
+
+
 # --- as a metric ----------------------------------------------------------------------------------------------------
 
 TESTS = "assert add(2, 3) == 5\nassert add(-1, 1) == 0"
@@ -226,6 +337,35 @@ def test_time_in_the_sandbox_is_not_taken_from_the_document(tmp_path: Path) -> N
     answer = f"import time\ntime.sleep({TIME_LIMIT + 0.5})"
     results = generate(tmp_path, [answer], [""], yaml, confirm_run_unsafe_code=True)
     assert (results["results"]["t"]["code_exec,none"], results["assay"]["failed"]) == (1.0, 0)
+
+
+PROGRAMS_OF = {"with_bubblewrap": ("bwrap",), "with_unshare": ("unshare", "setpriv", "sh", "mount", "mkdir")}
+
+
+def test_a_run_with_harmful_answers_comes_to_its_end_and_can_be_resumed(tmp_path: Path, launcher: Launcher) -> None:
+    """Of four answers one is right. The command is given twice: the second time all answers are known."""
+    answers = [ADD, "import os\nos.kill(0, 9)", "import os\nos.kill(os.getppid(), 9)", "import os\nos.killpg(0, 15)"]
+    rows = [{"q": json.dumps({"say": answer}), "gold": TESTS} for answer in answers]
+    write_task(tmp_path, rows, "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n" + METRIC)
+    (tmp_path / "bin").mkdir()
+    for program in PROGRAMS_OF[launcher.__name__]:
+        (tmp_path / "bin" / program).symlink_to(shutil.which(program) or "")
+    servers = Servers()
+    try:
+        url = servers(script=TALKING)
+        model = f"base_url={url},model=m"
+        command = [sys.executable, "-m", "assay", "run", "--model", "openai-chat", "--model_args", model, "--tasks", "t", "--include_path", str(tmp_path), "--apply_chat_template", "--confirm_run_unsafe_code", "--output_path", str(tmp_path / "out")]  # fmt: skip
+        for _ in range(2):
+            ended = subprocess.run(command, env={**os.environ, "PATH": str(tmp_path / "bin")}, capture_output=True, text=True, timeout=120, start_new_session=True)  # fmt: skip
+            assert ended.returncode == 0, (ended.returncode, ended.stdout, ended.stderr)
+            results = json.loads((tmp_path / "out" / "results.json").read_text())
+            assert (results["results"]["t"]["code_exec,none"], results["assay"]["failed"]) == (0.25, 0)
+            (tmp_path / "out" / "results.json").unlink()
+        assert sum("say" in str(each["body"]["messages"]) for each in fetched(url, "/log")) == 4, (
+            "one request an answer"
+        )
+    finally:
+        servers.end()
 
 
 @pytest.mark.parametrize("where", ["task", "filter"])

@@ -1,14 +1,18 @@
 """Selection: names, globs, tags, groups, paths, formats, files and folders; and what comes down to the tasks."""
 
+import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from assay import ConfigError, TaskManager
+from assay import ConfigError, GroupConfig, StandardGroup, TaskManager
+from assay.tasks.validate import validate
 from conftest import Write, a_task
 
 Manage = Callable[..., TaskManager]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 WORLD = {
     "a.yaml": a_task("a", tag="[red, small]"),
@@ -338,6 +342,110 @@ def test_groups_that_share_groups_do_not_grow_without_bound(manage: Manage) -> N
 
 def test_a_group_whose_members_are_one_name_is_a_group_of_one(manage: Manage) -> None:
     assert manage({"t.yaml": a_task("t"), "g.yaml": "group: g\ntask: t\n"}).load("g")["group_map"] == {"g": ["t"]}
+
+
+def shots(manager: TaskManager, spec: object) -> dict[str, int | None]:
+    return {name: task.config.num_fewshot for name, task in manager.load([spec])["tasks"].items()}  # type: ignore[list-item]
+
+
+def test_a_mapping_with_group_and_no_task_is_the_registered_group_with_changes(manage: Manage) -> None:
+    manager = manage(WORLD)
+    assert shots(manager, {"group": "nli", "num_fewshot": 2}) == {"a": 2, "b": 2}
+    loaded = manager.load([{"group": "nli", "num_fewshot": 0, "group_alias": "N"}, {"task": "c"}])
+    assert loaded["group_map"] == {"nli": ["a", "b"]}
+    assert (loaded["groups"]["nli"].alias, loaded["tasks"]["a"].config.num_fewshot) == ("N", 0)
+    assert shots(manager, {"group": "top", "num_fewshot": 3})["top::inner::fresh"] == 3
+    assert shots(manager, {"task": "nli", "num_fewshot": 2}) == {"a": 2, "b": 2}
+    assert list(manager.load([{"group": "new", "task": ["a"]}])["tasks"]) == ["a"]  # with `task` it is a new one
+
+
+def test_a_mapping_may_include_the_members_of_its_group(manage: Manage, tmp_path: Path) -> None:
+    manager = manage(WORLD)
+    members = tmp_path / "members.yaml"
+    members.write_text("task: [a, c]\n")
+    assert keys(manager, {"group": "from_file", "include": str(members)}) == ["a", "c"]
+
+
+def test_a_registered_group_that_is_misspelt_in_a_mapping_is_refused_with_the_nearest_name(manage: Manage) -> None:
+    with pytest.raises(ConfigError, match=r"no task, group or tag is called 'nly' — did you mean nli.* under `task:`"):
+        manage(WORLD).load([{"group": "nly", "num_fewshot": 2}])
+
+
+EMPTY: dict[str, object] = {
+    "no list": {"group": "e", "task": []},
+    "nothing": {"group": "e", "task": None},
+    "an inner group": {"group": "e", "task": ["a", {"group": "inner", "task": []}]},
+    "a tuple": {"group": "e", "task": ()},
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_a_group_without_members_is_refused(name: str, manage: Manage) -> None:
+    with pytest.raises(ConfigError, match=r"configuration\.task.*: the group '(e|inner)' has no members"):
+        manage(WORLD).load([EMPTY[name], "a"])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("group: e\n", "1:8"), ("group: e\ntask:\n", "2:6"), ("group: e\ntask: []\n", "2:7"),
+     ("group: e\ntask:\n  - a\n  - group: i\n    task: []\n", "5:11")],
+)  # fmt: skip
+def test_a_file_of_a_group_without_members_is_refused_and_found_by_validate(
+    text: str, place: str, manage: Manage
+) -> None:
+    manager = manage({**WORLD, "e.yaml": text})
+    with pytest.raises(ConfigError, match=rf"e\.yaml:{place}: the group '[ei]' has no members"):
+        manager.load(["e", "a"])
+    assert [str(each).partition("e.yaml:")[2].partition(": ")[0] for each in validate(manager) if each.serious] == [
+        place
+    ]
+    assert keys(manager, "nli") == ["a", "b"]
+
+
+def test_a_group_that_conditions_leave_without_a_member_is_refused_with_the_conditions(manage: Manage) -> None:
+    text = "group: e\ntask:\n  - {task: a, if: 'metadata.x > 1'}\n"
+    files = {**WORLD, "e.yaml": text, "f.yaml": text.replace("e\n", "f\n", 1) + "  - b\n"}
+    manager = manage(files, facts={"metadata": {"x": 1}})
+    with pytest.raises(ConfigError, match=r"e\.yaml:3:3: .*without a member: a: if metadata.x > 1: not so"):
+        manager.load("e")
+    assert keys(manager, "f") == ["b"]
+    assert keys(manage(files, facts={"metadata": {"x": 2}}), "e") == ["a"]
+
+
+def test_a_group_object_without_members_is_refused(manage: Manage) -> None:
+    with pytest.raises(ConfigError, match="group 'bare': the group has no members"):
+        manage(WORLD).load(["a", StandardGroup(GroupConfig(group="bare"))])
+
+
+@pytest.mark.parametrize("spec", [{"tag": "red"}, {"group": "e", "task": [{"tag": "red"}]}])
+def test_a_tag_in_a_mapping_is_refused_with_how_to_select_it(spec: object, manage: Manage) -> None:
+    with pytest.raises(ConfigError, match="write 'tag:NAME' for the tasks of a tag"):
+        manage(WORLD).load([spec])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("member", ["z*", "tag:nothing", "tag:z*", "nothing"])
+def test_a_member_that_nothing_is_called_is_refused(member: str, manage: Manage) -> None:
+    with pytest.raises(ConfigError, match="is called"):
+        manage(WORLD).load([{"group": "e", "task": [member]}])
+
+
+def test_a_run_of_a_registered_group_with_changes_asks_its_tasks(tasks: Path, run_assay: Run, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(
+        f"model: dummy\ninclude_path: {tasks}\ninclude_defaults: false\ntasks:\n  - group: both\n    num_fewshot: 1\n"
+    )
+    (tasks / "both.yaml").write_text("group: both\ntask: [t]\n")
+    (tasks / "t.yaml").write_text(
+        "task: t\ndataset_path: json\ndataset_kwargs: {data_files: {test: t.jsonl}}\ntest_split: test\n"
+        "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: [x, y]\ndoc_to_target: a\n"
+    )
+    (tasks / "t.jsonl").write_text('{"q": "p", "a": 0}\n{"q": "r", "a": 1}\n')
+    ended = run_assay("run", "--config", tmp_path / "run.yaml", "--output_path", tmp_path / "out")
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads((tmp_path / "out/results.json").read_text())
+    assert (found["n-shot"]["t"], found["group_subtasks"]) == (1, {"both": ["t"]})
+    (tmp_path / "run.yaml").write_text((tmp_path / "run.yaml").read_text().replace("both", "bath"))
+    ended = run_assay("run", "--config", tmp_path / "run.yaml")
+    assert (ended.returncode, "did you mean both" in ended.stderr) == (2, True)
 
 
 def test_metadata_given_to_the_manager_reaches_every_task(manage: Manage) -> None:

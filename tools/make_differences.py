@@ -1,4 +1,4 @@
-"""Have lm-eval run the tasks of tests/differences, where it errs, and keep what it asked and found.
+"""Have lm-eval run the tasks of tests/differences, where it errs or is easily misread, and keep what it asked and found.
 
 usage: PYTHON tools/make_differences.py, with a PYTHON of an environment with lm_eval==0.4.13
 """
@@ -16,6 +16,14 @@ RUNS = {
     "wrong_label": {"tasks": ["wrong_label"]},
     "samples": {"tasks": ["plain"], "samples": {"plain": [5, 2]}},
     "shuffled": {"tasks": ["shuffled_first", "shuffled_then"]},
+    "several_references": {"tasks": ["several_references"]},
+    "numpy_target": {"tasks": ["numpy_target"]},
+    "predicted": {"tasks": ["own_filters", "own_text_none"], "predict_only": True},
+    "predicted_choices": {"tasks": ["own_choice"], "predict_only": True},
+    "predicted_class": {"tasks": ["own_class"], "predict_only": True},
+    "indices": {"tasks": ["indices", "indices_first"]},
+    "part": {"tasks": ["shots"], "samples": {"shots": [4, 6]}},
+    "codes": {"tasks": ["codes"]},
 }
 
 

@@ -45,6 +45,14 @@ class ConfigError(AssayError):
     """A file, a flag or an argument says something that cannot be accepted, or names what does not exist."""
 
 
+def uncheckable(file: str, error: Exception) -> Problem:
+    """What to say of a file on which our own code fails: the file is unusable, and everything else works on."""
+    what = f"cannot be checked: {type(error).__name__}: {str(error)[:200]}"
+    return Problem(
+        Place(file, 1, 1), what, "correct the file; if nothing is wrong with it, report this as an error of assay"
+    )
+
+
 def nearest(name: str, options: Iterable[str], count: int = 5, *, floor: float = 0.6) -> list[str]:
     """The options most like `name`, best first; those less like it than `floor` are left out.
 
@@ -72,8 +80,8 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     >>> did_you_mean("ignore_cas", ["ignore_case", "k"])
     "did you mean 'ignore_case'?"
     """
-    known = sorted(options)
-    near = nearest(name, known, count=1)
+    known = sorted(map(str, options))  # YAML has keys that are no texts
+    near = nearest(str(name), known, count=1)
     if near:
         return f"did you mean {near[0]!r}?"
     return "use one of: " + ", ".join(known) if 0 < len(known) <= 12 else "see the reference for what is known"

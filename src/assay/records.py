@@ -6,8 +6,9 @@ Those that are made for every request are named tuples: a hundred thousand of th
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsFloat
 
 from assay.errors import Place
 
@@ -29,6 +30,68 @@ class Function:
         return f"!function {self.module}.{self.name}"
 
 
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
+def plain(value: Any) -> Any:
+    """A value that user code returned, with Python's own numbers and texts in place of numpy's, also inside lists and mappings.
+
+    What has none of numpy's is returned as the object it is. An array becomes a list, one without dimensions the number it
+    holds. Numbers of less than double precision keep their
+    digits, since they are mostly written into texts: 0.1 stays 0.1, as in lm-eval.
+
+    >>> plain({"a": [1, ("b", 2.5)]})
+    {'a': [1, ('b', 2.5)]}
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list or kind is tuple:
+        several = [plain(each) for each in value]
+        return value if all(map(is_, several, value)) else kind(several)
+    if kind is dict:
+        found = {plain(key): plain(each) for key, each in value.items()}
+        return value if all(map(is_, found.values(), value.values())) and all(map(is_, found, value)) else found
+    if kind.__module__ != "numpy" or getattr(value, "dtype", None) is None:  # numpy is not imported to find that out
+        return value
+    if value.shape:
+        return [plain(each) for each in value]
+    single = value[()] if kind.__name__ == "ndarray" else value
+    return float(str(single)) if value.dtype.kind == "f" else exact(single)
+
+
+def exact(value: Any) -> Any:
+    """A number that user code returned, where it is one of numpy's, as the Python number of just that value."""
+    if type(value).__module__ != "numpy" or getattr(value, "shape", None) != () or value.dtype.kind not in "biufcSUO":
+        return value
+    found = value.item()
+    return found if type(found).__module__ != "numpy" else float(found)  # Python has nothing for long doubles
+
+
+_EXACT_IN_A_FLOAT = 2**53
+
+
+def number(value: Any) -> int | float | None:
+    """The number that a value is, None where it is none: texts, nothing, complex numbers and collections are not."""
+    if type(value) is float:  # as most are
+        return value
+    found = exact(value)
+    if isinstance(found, float):
+        return float(found)
+    if isinstance(found, int):
+        return found if -_EXACT_IN_A_FLOAT <= found <= _EXACT_IN_A_FLOAT else _as_float(found)
+    if getattr(found, "shape", ()) != ():
+        return None
+    return _as_float(found) if isinstance(found, SupportsFloat) else None  # a fraction, a decimal
+
+
+def _as_float(value: SupportsFloat) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 DEFAULT_MAX_GEN_TOKS = 256
 """How many tokens are generated where nobody says."""
 LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
@@ -42,12 +105,21 @@ def limit_of(params: Mapping[str, object]) -> int | None:
 
 
 class Generate(NamedTuple):
-    """Go on from a prompt. `repeat` tells apart the requests of a sample that is asked several times."""
+    """Go on from a prompt. `repeat` tells apart the requests of a sample that is asked several times.
+
+    `chat`: the prompt is a conversation, as the chat template of the model wrote it; else it is text, whatever it looks
+    like. `node` is the node of a graph that asks, with the subgraphs around it and the label of its model. `draw` names
+    one draw among all with the same prompt: the engine fills it in where the answer is sampled, and random numbers follow
+    from it.
+    """
 
     prompt: str
     params: Mapping[str, object]
     repeat: int = 0
     role: str = "model"
+    chat: bool = False
+    node: tuple[str, ...] = ()
+    draw: bytes = b""
 
     @property
     def is_sampled(self) -> bool:
@@ -57,6 +129,12 @@ class Generate(NamedTuple):
         temperature = self.params.get("temperature")
         return self.params.get("do_sample") is True or (isinstance(temperature, int | float) and temperature > 0)
 
+    @property
+    def seed_bytes(self) -> bytes:
+        """What the random numbers of a sampled answer follow from."""
+        drawn = b"\0" + self.draw if self.draw else b""
+        return f"{self.prompt}\0{self.repeat}".encode() + drawn
+
 
 class Loglikelihood(NamedTuple):
     """How likely is a continuation after a context, and is it what the model would say?"""
@@ -64,6 +142,8 @@ class Loglikelihood(NamedTuple):
     context: str
     continuation: str
     role: str = "model"
+    chat: bool = False
+    """Whether the context is a conversation, as the chat template of the model wrote it."""
 
 
 class Rolling(NamedTuple):
@@ -90,6 +170,10 @@ def arguments(request: Request) -> tuple[Any, ...]:
     if isinstance(request, Generate):
         return (request.prompt, dict(request.params))
     return (request.text,)
+
+
+MOST_TOKENS = 10**12
+"""A request of more tokens cannot have been: what says so is not counted."""
 
 
 class Usage(NamedTuple):
@@ -205,12 +289,13 @@ class Sample(NamedTuple):
 
 class FilterScores(NamedTuple):
     """What one filter made of one document: its answers, the value of every metric, and by metric the score of every
-    answer where there are several."""
+    answer where there are several; `failed` has, by metric, why there is no value."""
 
     filter: str
     answers: Sequence[Any]
     values: Mapping[str, Any]
     repeats: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    failed: Mapping[str, str] = MappingProxyType({})
 
 
 class ScoreKey(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.aggregate.estimate import estimate, with_draws
-from assay.aggregate.functions import AGGREGATIONS, Aggregation
+from assay.aggregate.functions import Aggregation, known_aggregation
 from assay.config.source import digest
 from assay.records import Estimate, FilterScores, ScoreKey
 
@@ -60,7 +60,7 @@ class Board:
 
     def estimates(
         self,
-        aggregation: Callable[[str], Aggregation | Callable[..., Any] | None],
+        aggregation: Callable[[ScoreKey], Aggregation | Callable[..., Any] | None],
         *,
         bootstrap_iters: int,
         like_lm_eval: bool,
@@ -70,7 +70,7 @@ class Board:
         found = {}
         for row, column in self.columns.items():
             drawn = self.estimated(
-                aggregation(row.metric),
+                aggregation(row),
                 column.values,
                 column.documents,
                 bootstrap_iters=bootstrap_iters,
@@ -93,7 +93,7 @@ class Board:
         metric: str = "",
     ) -> Estimate:
         """The number that values of documents give, with its error and its draws."""
-        known = _known(aggregation)
+        known = known_aggregation(aggregation)
         clusters = None if like_lm_eval or not self.clusters else self._clusters(documents)
         made = estimate(
             known,
@@ -113,10 +113,3 @@ class Board:
 def cluster_number(value: object) -> int:
     """The number of the cluster with this value: the same in every task and run, and no number of a document."""
     return -1 - int(digest(repr(value).encode())[:15], 16)
-
-
-def _known(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation | Callable[..., Any]:
-    """The aggregation; one of our own functions that somebody hands back is recognised."""
-    if aggregation is None:
-        return AGGREGATIONS["mean"]
-    return next((each for each in AGGREGATIONS.values() if each.function is aggregation), aggregation)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from assay.aggregate.functions import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
-from assay.records import Draws, Estimate
+from assay.records import Draws, Estimate, exact, number
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
 SLOW = ("bleu", "chrf", "chrf++", "ter")
@@ -32,11 +32,11 @@ def estimate(
     known = aggregation if isinstance(aggregation, Aggregation) else Aggregation("custom", aggregation)
     n = len(values)
     try:
-        value = known.function(values)
+        value = exact(known.function(values))
     except Exception as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, and the rest stands
         return Estimate(math.nan, None, n, f"the aggregation {known.name!r} failed: {type(error).__name__}: {error}")
-    if isinstance(value, Mapping) and value and all(isinstance(each, int | float) for each in value.values()):
-        several = {str(name): float(each) for name, each in value.items()}
+    if isinstance(value, Mapping) and value and all(number(each) is not None for each in value.values()):
+        several = {str(exact(name)): float(exact(each)) for name, each in value.items()}
         return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gives several numbers", several=several)
     try:
         value = float(value)
@@ -45,6 +45,8 @@ def estimate(
     if math.isnan(value):
         lost = sum(isinstance(each, float) and math.isnan(each) for each in values)
         return Estimate(value, None, n, f"{lost} of {n} values are not numbers")
+    if math.isinf(value) and not like_lm_eval:
+        return Estimate(value, None, n, "an infinite number has no standard error")
     if n < 2 or not bootstrap_iters or bootstrap_iters < 0:
         return Estimate(value, None, n, "one document has no spread" if n < 2 else "bootstrap_iters is 0")
     draws = n if clusters is None else len(set(clusters))
@@ -104,8 +106,8 @@ def _stderr(aggregation: Aggregation, values: Values, iterations: int, clusters:
     n, limit = len(values if clusters is None else set(clusters)), aggregation.bootstrap_limit or 1000
     try:
         return bootstrap(aggregation, values, min(iterations, limit), clusters) * math.sqrt(n / (n - 1))
-    except (TypeError, ValueError, ArithmeticError, LookupError):
-        return None  # a function of the user's that takes some resample badly has no bootstrap
+    except Exception:  # noqa: BLE001  # a function of the user's that takes some resample badly has no bootstrap
+        return None
 
 
 def _lm_eval_stderr(aggregation: Aggregation, values: Values, iterations: int) -> float | None:

@@ -135,6 +135,8 @@ class Aggregation:
     influence: Callable[[Values], Any] | None = None
     bootstrap_limit: int | None = None
     needs: str | None = None
+    of_numbers: bool = False
+    """Whether the values must be numbers; else they are what a metric made for it."""
 
     def __call__(self, values: Values) -> float:
         return self.function(values)
@@ -184,10 +186,10 @@ def _brier_influence(values: Values) -> Any:
 AGGREGATIONS: dict[str, Aggregation] = {
     each.name: each
     for each in (
-        Aggregation("mean", mean, influence=lambda values: np.asarray(values, dtype=np.float64)),
-        Aggregation("median", median),
-        Aggregation("nanmean", nanmean, influence=_present),
-        Aggregation("perplexity", perplexity, influence=_perplexity_influence),
+        Aggregation("mean", mean, lambda values: np.asarray(values, dtype=np.float64), of_numbers=True),
+        Aggregation("median", median, of_numbers=True),
+        Aggregation("nanmean", nanmean, influence=_present, of_numbers=True),
+        Aggregation("perplexity", perplexity, influence=_perplexity_influence, of_numbers=True),
         Aggregation(
             "weighted_perplexity", weighted_perplexity, lambda v: -weighted_perplexity(v) * _ratio_influence(v)
         ),
@@ -205,3 +207,10 @@ AGGREGATIONS: dict[str, Aggregation] = {
         Aggregation("bypass", bypass),
     )
 }
+
+
+def known_aggregation(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation | Callable[..., Any]:
+    """The aggregation, the mean where none is said; one of our own functions that somebody hands back is recognised."""
+    if aggregation is None:
+        return AGGREGATIONS["mean"]
+    return next((each for each in AGGREGATIONS.values() if each.function is aggregation), aggregation)

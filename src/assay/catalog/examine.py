@@ -1,7 +1,7 @@
 """One file under the glass: what kind of thing it is, what it is called, and everything wrong with it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from assay.catalog.entries import Entry, Kind
 from assay.catalog.include import Merged, Reader
@@ -10,10 +10,11 @@ from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.config.graph_reading import GRAPH_KEYS, read_graph
 from assay.config.group import GroupConfig
+from assay.config.media import media_problem, unsent_media
 from assay.config.option import yaml_keys
 from assay.config.source import Source
 from assay.config.task import TaskConfig
-from assay.errors import Problem, nearest
+from assay.errors import Problem, nearest, some, uncheckable
 
 TASK_KEYS = yaml_keys(TaskConfig)
 GROUP_KEYS = yaml_keys(GroupConfig)
@@ -24,25 +25,44 @@ OWN_KEYS = ("dataset_path", "custom_dataset", "class", "doc_to_text", "doc_to_ta
 
 
 def examine(path: str, reader: Reader, *, lenient: bool) -> tuple[Entry, Merged]:
-    """What the index keeps of a file, and what was read to know it. Nothing in it is executed."""
+    """What the index keeps of a file, and what was read to know it. Nothing in it is executed.
+
+    Whatever a file of some other program says, it is at worst broken: the others are listed.
+    """
     merged = reader.merged(path, lenient=lenient)
+    try:
+        return _entry(path, merged), merged
+    except Exception as error:  # noqa: BLE001  # a file may say anything
+        return Entry(kind="broken", name=_stem(path), path=path, error=str(uncheckable(path, error))), merged
+
+
+def _entry(path: str, merged: Merged) -> Entry:
     fields = merged.fields
     found = dict.fromkeys((*merged.problems, *check_fields(fields, path)))
     serious = [problem for problem in found if problem.serious]
     kind, name = kind_of(fields, path), declared_name(fields)
     if serious and kind != "graph" and (not name or name_problem(name)):
-        kind, name = "broken", path.rpartition("/")[2].rpartition(".")[0]
+        kind, name = "broken", _stem(path)
     more = f" (and {len(serious) - 1} more)" if len(serious) > 1 else ""
-    entry = Entry(
+    return Entry(
         kind=kind,
         name=name,
         path=path,
         tags=tuple(texts(fields.get("tag"))) if kind in ("task", "graph") else (),
         members=tuple(member_names(fields.get("task"))) if kind == "group" else (),
         output_type=_output_type(fields) if kind in ("task", "graph") else "",
-        error=f"{serious[0]}{more}" if serious else "",
+        error=f"{serious[0]}{more}" if serious else _unsent(fields) if kind == "task" else "",
     )
-    return entry, merged
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].rpartition(".")[0]
+
+
+def _unsent(fields: Fields) -> str:
+    """Why a task that can be read cannot be run, where its keys show it."""
+    key = unsent_media(fields)
+    return str(media_problem(key, fields.place(key))) if key is not None else ""
 
 
 def kind_of(fields: Fields, path: str | None = None) -> Kind:
@@ -100,6 +120,13 @@ def graph_name(path: str) -> str:
 
 def check_fields(fields: Fields, path: str | None = None) -> list[Problem]:
     """Everything wrong with the keys and values of one file, includes merged in."""
+    try:
+        return _wrong(fields, path)
+    except Exception as error:  # noqa: BLE001  # a file may say anything
+        return [uncheckable(path or "configuration", error)]
+
+
+def _wrong(fields: Fields, path: str | None) -> list[Problem]:
     problems: list[Problem] = []
     kind = kind_of(fields, path)
     if is_graph(fields):
@@ -108,6 +135,8 @@ def check_fields(fields: Fields, path: str | None = None) -> list[Problem]:
         _check_task(fields, problems)
     elif kind == "group":
         check_group(fields, problems)
+        if path is not None:
+            problems += no_members(fields)
     elif kind == "format":
         decode(FormatConfig, fields, problems, known=("include",))
     else:
@@ -118,7 +147,7 @@ def check_fields(fields: Fields, path: str | None = None) -> list[Problem]:
 
 
 def _check_name(fields: Fields, key: str, problems: list[Problem]) -> None:
-    name = fields[key]
+    name = fields.get(key)  # without one, decoding has said so
     wrong = name_problem(name)
     if not wrong and key != "task" and "@" in str(name):
         wrong = "contains '@', which is for asking: `name@format`"
@@ -161,6 +190,23 @@ def check_group(fields: Fields, problems: list[Problem]) -> None:
             _check_member(inner, fields, number, problems)
 
 
+def no_members(fields: Fields, members: Sequence[tuple[str, str]] = ()) -> list[Problem]:
+    """What is wrong with a group that has no member: it would be an empty row. Of `members` each comes with why it is left out."""
+    if members and all(reason for _, reason in members):
+        what = f"the conditions leave the group {fields['group']!r} without a member: {some([': '.join(m) for m in members])}"
+        return [Problem(fields.place("task"), what, "correct a condition, or do not ask for the group")]
+    if _as_list(fields.get("task")):
+        return []
+    place = fields.place("task" if "task" in fields else "group")
+    return [
+        Problem(
+            place,
+            f"the group {fields['group']!r} has no members: no task or group is listed",
+            "list them under `task:`",
+        )
+    ]
+
+
 def _check_member(member: Fields, group: Fields, number: int, problems: list[Problem]) -> None:
     if "group" in member:
         check_group(member, problems)
@@ -170,6 +216,7 @@ def _check_member(member: Fields, group: Fields, number: int, problems: list[Pro
     else:
         near = nearest("task", map(str, member), count=1) or nearest("group", map(str, member), count=1)
         fix = f"{near[0]!r} looks like it" if near else "write `task: name`, or `group: name` with `task: [...]`"
+        fix = "write 'tag:NAME' for the tasks of a tag" if "tag" in member else fix
         first = next(iter(member), None)
         if isinstance(first, str) and str(member[first]).startswith(("if ", "always")):
             fix = f'write {{task: {first}, if: "model.params >= 7e9"}}'

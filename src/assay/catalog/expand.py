@@ -6,7 +6,7 @@ from functools import partial
 
 from assay.catalog.conditions import ConditionError, holds
 from assay.catalog.entries import Entry
-from assay.catalog.examine import GROUP_KEYS, OWN_KEYS, TASK_KEYS, is_legacy_task
+from assay.catalog.examine import GROUP_KEYS, OWN_KEYS, TASK_KEYS, is_legacy_task, no_members
 from assay.catalog.include import NO_FIELDS, Reader
 from assay.catalog.index import Index
 from assay.catalog.nodes import GroupNode, Node, Settings, TaskNode
@@ -90,6 +90,9 @@ class Expander:
 
     def inline(self, fields: Fields, settings: Settings) -> list[Node]:
         """What a mapping holds that was given in place of a name."""
+        fields = self._with_includes(fields)
+        if "group" in fields and "task" not in fields:  # as in a group's list: the registered one, with changes
+            return self.named(Reference(str(fields["group"]), fields.place("group"), fields), settings)
         if "group" in fields and not is_legacy_task(fields):
             return self._group(str(fields["group"]), fields, settings, (), registered=False)
         reference = Reference(str(fields["task"]), fields.place("task"), fields)
@@ -185,6 +188,7 @@ class Expander:
             self.problems.append(Problem(fields.place("group"), what, "flatten them"))
             return []
         members = list(self.members(fields, name, settings, (*trail, name)))
+        self.problems += no_members(fields, [(member.name, member.skipped) for member in members])
         children = [node for member in members for node in member.expand()]
         skipped = tuple((member.name, member.skipped) for member in members if member.skipped)
         return [GroupNode(name, fields, registered, tuple(children), settings.chosen_format, skipped)]
@@ -213,7 +217,9 @@ class Expander:
         known = self.index.tags if wanted.only_tag else {**self.index.named, **self.index.tags}
         near = nearest(wanted.base, known, floor=0.3)
         fix = "did you mean " + ", ".join(near) + "?" if near else "`assay ls` lists every name"
-        if wanted.written:
+        if "group" in wanted.written:
+            fix += "; or list the members of a new group under `task:`"
+        elif wanted.written:
             fix += "; or give an inline task its dataset_path"
         what = f"no {'tag' if wanted.only_tag else 'task, group or tag'} is called {wanted.base!r}"
         self.problems.append(Problem(wanted.place, what, fix))

@@ -115,7 +115,8 @@ class Selector:
         self.problems += wrong
         if any(problem.serious for problem in wrong) or not ("task" in fields or "group" in fields):
             if not wrong:
-                self.problems.append(Problem(Place("configuration"), "needs `task` or `group`", "give it a name"))
+                fix = "write 'tag:NAME' for the tasks of a tag" if "tag" in fields else "give it a name"
+                self.problems.append(Problem(Place("configuration"), "needs `task` or `group`", fix))
             return []
         return self.expander.inline(fields, Settings())
 

@@ -76,6 +76,8 @@ def _show_task(manager: TaskManager, task: Task) -> None:
             say(f"{title}: {', '.join(items)}")
     for note in task.notes:
         say(f"note: {note}")
+    if task.unsent is not None:
+        say(f"cannot be run: {task.unsent}")
     if task.graph is not None:
         say()
         for line in drawn(task.graph):
@@ -193,7 +195,7 @@ def _title(node: "Group[Task] | Task", alias: str | None) -> str:
     if isinstance(node, Group):
         metrics = [entry.metric_name for entry in node.config.aggregate_metric_list or ()]
         return title + (f"  [{', '.join(metrics)}]" if metrics else "")
-    return title
+    return title + ("  (cannot be run)" if node.unsent is not None else "")
 
 
 def _described(manager: TaskManager, name: str, loaded: Loaded) -> dict[str, object]:
@@ -214,6 +216,7 @@ def _described_task(manager: TaskManager, task: Task) -> dict[str, object]:
         "tags": task.tags,
         "groups": manager.catalog.index.groups_of(task.config.task),
         "notes": list(task.notes),
+        **({"cannot_be_run": str(task.unsent)} if task.unsent is not None else {}),
         **_described_fields(task.fields),
         "rewritten": {key: plain(value) for key, value in _rewritten(task)},
     }

@@ -1,23 +1,26 @@
 """Tasks that are Python classes, as a run sees them."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from assay.aggregate.functions import Aggregation
 from assay.compat.task_base import Surroundings
 from assay.compat.task_base import Task as Base
+from assay.config.media import MEDIA, media_problem, unsent_media
 from assay.errors import ConfigError, Problem
-from assay.records import Generate, Loglikelihood, Request, Rolling, Sample
+from assay.records import Generate, Loglikelihood, Request, Rolling, Sample, ScoreKey, plain
 from assay.samples.prompt import Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
-from assay.tasks.prepare import KINDS, PreparedTask, check_clusters
+from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved
+from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
@@ -52,12 +55,20 @@ class ClassTask(PreparedTask):
             prompter = Prompter(made.yaml_config, ())
             return cls(task, made.yaml_config, settings, docs, prompter, made.yaml_scoring, made=made, given=given)
 
+    def refuse_media(self) -> None:
+        """Refuse a class that sends more than text, which its file need not show."""
+        key = unsent_media({key: getattr(self.config, key) for key in MEDIA})
+        if key is None and getattr(self.made, "MULTIMODAL", False):  # what lm-eval's classes call it
+            key = "doc_to_image"
+        if key is not None:
+            raise DataError(str(media_problem(key, self.task.fields.place("class"))))
+
     def check_first(self) -> None:
-        """Build the first sample, to find out what cannot work; the chat template is left to when there is a model."""
+        """Build the first samples, to find out what cannot work; the chat template is left to when there is a model."""
         if self.settings.chat.template is None:
-            first = next(self.samples(), None)
-            if first is not None and first.problem:
-                raise RenderError(first.problem)
+            first = list(islice(self._samples(whole=False), LOOKED_AT))
+            if first and all(sample.problem for sample in first):
+                raise RenderError(first[0].problem)
 
     @property
     def version(self) -> object:
@@ -66,25 +77,35 @@ class ClassTask(PreparedTask):
     @cached_property
     def needs(self) -> frozenset[str]:
         with preserved_random():
-            first = next(self.samples(), None)
+            first = next((each for each in islice(self._samples(whole=False), LOOKED_AT) if each.requests), None)
         kinds = {Generate: "generate", Loglikelihood: "loglikelihood", Rolling: "rolling"}
         asked = {kinds[type(request)] for request in (first.requests if first else ())}
         chat = {"chat"} if self.settings.chat.template is not None else set()
         return frozenset({*(asked or {KINDS[self.config.output_type]}), *chat})
 
-    def samples(self) -> Iterator[Sample]:
+    @cached_property
+    def draws(self) -> bool:
+        """A class may draw what it likes."""
+        return True
+
+    def _samples(self, *, whole: bool) -> Iterator[Sample]:
         self.made.set_fewshot_seed(self.settings.fewshot_seed)
-        return super().samples()
+        return super()._samples(whole=whole)
+
+    def _pass_over(self, doc_id: int, doc: Mapping[str, Any]) -> None:
+        with suppress(RenderError):
+            self.sample(doc_id, doc)
 
     def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
         with _blamed(type(self.made).__name__):
             requests = self._asked(doc_id, doc)
-            target = self.made.doc_to_target(doc)
-            gold = self.made.doc_to_text(doc) if self.made.multiple_input else target
-            return Sample(doc_id, doc, requests, target, gold, self.made.doc_to_choices_or_none(doc))
+            target = plain(self.made.doc_to_target(doc))
+            gold = plain(self.made.doc_to_text(doc)) if self.made.multiple_input else target
+            return Sample(doc_id, doc, requests, target, gold, plain(self.made.doc_to_choices_or_none(doc)))
 
     def _asked(self, doc_id: int, doc: Mapping[str, Any]) -> list[Request]:
         chat = self.settings.chat
+        self._conversations.clear()
         applied = {"apply_chat_template": chat.template is not None, "chat_template": self._chat_template}
         context = self.made.fewshot_context(
             doc, num_fewshot=self.num_fewshot, system_instruction=chat.system, fewshot_as_multiturn=chat.multiturn,
@@ -93,7 +114,13 @@ class ClassTask(PreparedTask):
         about = (self.made.config["task"], doc_id, self.repeats)
         made = self.made.construct_requests(doc=doc, ctx=context, metadata=about, **applied)
         instances = sorted(made if isinstance(made, list) else [made], key=lambda each: each.idx)
-        return [_request(instance, repeat) for instance in instances for repeat in range(self.repeats)]
+        chats = self._conversations
+        return [_request(instance, repeat, chats) for instance in instances for repeat in range(self.repeats)]
+
+    @cached_property
+    def _conversations(self) -> set[str]:
+        """What the chat template wrote for the present document: a prompt that is none of these is text."""
+        return set()
 
     @cached_property
     def _chat_template(self) -> Callable[..., str] | None:
@@ -101,10 +128,18 @@ class ClassTask(PreparedTask):
         template = self.settings.chat.template
         if template is None:
             return None
-        return lambda messages, add_generation_prompt=True: template(messages, add_generation_prompt)
 
-    def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
-        found: Aggregation | Callable[..., Any] | None = self.made.aggregation().get(metric)
+        def apply(messages: Any, add_generation_prompt: bool = True) -> str:
+            written = template(messages, add_generation_prompt)
+            self._conversations.add(written)
+            return written
+
+        return apply
+
+    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+        if row.metric == BYPASS:
+            return super().aggregation(row)
+        found: Aggregation | Callable[..., Any] | None = self.made.aggregation().get(row.metric)
         return found
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
@@ -141,11 +176,11 @@ def _tell(made: Any, task: Task, settings: Settings) -> None:
             made.set_config("repeats", settings.repeats)
 
 
-def _request(instance: Any, repeat: int) -> Request:
+def _request(instance: Any, repeat: int, conversations: Container[str]) -> Request:
     if instance.request_type == "generate_until":
-        return Generate(instance.args[0], instance.args[1], repeat)
+        return Generate(instance.args[0], instance.args[1], repeat, chat=instance.args[0] in conversations)
     if instance.request_type == "loglikelihood":
-        return Loglikelihood(instance.args[0], instance.args[1])
+        return Loglikelihood(instance.args[0], instance.args[1], chat=instance.args[0] in conversations)
     return Rolling(instance.args[0])
 
 
@@ -156,5 +191,5 @@ def _blamed(name: str) -> Iterator[None]:
         yield
     except (ConfigError, DataError, RenderError):
         raise
-    except Exception as error:  # the class is anybody's code
+    except (Exception, SystemExit) as error:  # the class is anybody's code
         raise RenderError(f"the class {name} raised {type(error).__name__}: {error}") from error

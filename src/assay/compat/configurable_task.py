@@ -9,7 +9,7 @@ from assay.aggregate.functions import AGGREGATIONS
 from assay.compat.task_base import Config, Instance, Task
 from assay.config.task import FewshotConfig
 from assay.filters.pipeline import DEFAULT
-from assay.records import Failed, Sample
+from assay.records import Failed, Sample, plain
 from assay.samples.data import DataSet, columns_of
 from assay.samples.fewshot import Sampler
 from assay.samples.fields import choice_field, plain_field, target_field, text_field
@@ -18,6 +18,7 @@ from assay.samples.rows import DataError
 from assay.samples.templates import is_template
 from assay.scorers.loop import Document, Scoring
 from assay.tasks.documents import Splits, examples
+from assay.tasks.prompt_checks import QUESTION_KEYS, check_prompts
 
 
 class ConfigurableTask(Task):
@@ -83,8 +84,11 @@ class ConfigurableTask(Task):
         """As lm-eval does when a task is made, for what a function may draw: pool, documents, and the first one's fields."""
         if self._is_like_lm_eval:
             self._pool  # noqa: B018  # listed here and kept
+        if self.surroundings is not None:
+            own = [key for key in QUESTION_KEYS[:2] if not self._overrides(key)]
+            check_prompts(self.surroundings.task, self.yaml_config, self.features, self.surroundings.settings, own)
         first = self.task_docs[0]
-        text, target = self.doc_to_text(first), self.doc_to_target(first)
+        text, target = plain(self.doc_to_text(first)), plain(self.doc_to_target(first))
         choices = self.doc_to_choices_or_none(first)
         self.multiple_input = choices is not None and isinstance(text, int) and not isinstance(text, bool)
         self.multiple_target = isinstance(target, list)
@@ -190,9 +194,10 @@ class ConfigurableTask(Task):
     @cached_property
     def yaml_scoring(self) -> Scoring:
         """The filters and metrics of the configuration; who computes the values is this class where it says how."""
-        return (
-            self._scored(process_results=self.process_results) if self._overrides("process_results") else self._scored()
-        )
+        if not self._overrides("process_results"):
+            return self._scored()
+        # lm-eval's predict_only takes the metrics of the configuration away, and does not reach a method
+        return self._scored(scores_anyway=self._is_like_lm_eval, process_results=self.process_results)
 
     @cached_property
     def _metrics_alone(self) -> Scoring:
@@ -205,13 +210,14 @@ class ConfigurableTask(Task):
     def process_results(self, doc: Any, results: Any) -> dict[str, Any]:
         if callable(self._config.process_results):
             return dict(self._config.process_results(doc, results))
-        target = self.doc_to_target(doc)
-        gold = self.doc_to_text(doc) if self.multiple_input else target
-        sample = Sample(0, doc, (), target, gold, self.doc_to_choices_or_none(doc))
+        target = plain(self.doc_to_target(doc))
+        gold = plain(self.doc_to_text(doc)) if self.multiple_input else target
+        sample = Sample(0, doc, (), target, gold, plain(self.doc_to_choices_or_none(doc)))
         [scored] = self._metrics_alone.score([Document(sample, [[answer] for answer in results])])
         if isinstance(scored, Failed):
             raise ValueError(scored.reason)
-        return dict(scored[0].values)
+        lost = {row: Failed(reason) for row, reason in scored[0].failed.items()}
+        return {**scored[0].values, **lost}
 
     def aggregation(self) -> dict[str, Any]:
         known = {metric.name: metric.aggregation for metric in self.yaml_scoring.metrics}

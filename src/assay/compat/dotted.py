@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.compat.modules import HelperCode, task_file
+from assay.compat.overlay import Overlay
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 
 
@@ -23,13 +24,14 @@ def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Pla
     except ImportError as error:
         fix = f"pip install {error.name.partition('.')[0]}" if error.name else "install what it imports"
         raise _problem(where, f"{path}: the module cannot be loaded: {error}", fix) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         what = f"{path}: the module cannot be loaded: {type(error).__name__}: {error}"
         raise _problem(where, what, "correct the module") from error
     if whole is not None:
         return whole
     if module is not None:
-        public = [each for each in vars(module) if not each.startswith("_")]
+        several = {**vars(module.below()), **vars(module)} if isinstance(module, Overlay) else vars(module)
+        public = [each for each in several if not each.startswith("_")]
         raise _problem(where, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
     raise _no_module(path, module_name, folder, helper, where)
 
@@ -38,16 +40,16 @@ def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place)
     """The same without running anything: an object that assay supplies, or None for what lies in somebody's module."""
     module_name, _, name = path.rpartition(".")
     here = Path(folder) if folder is not None else Path.cwd()
+    supplied = helper.supplied(module_name)
+    if supplied is not None and name in vars(supplied):
+        return vars(supplied)[name]
     for each in (module_name, path):
         files = [Path(top, *each.split(".")).with_suffix(".py") for top in (here, Path.cwd())]
-        if any(file.is_file() for file in files) or (each.startswith("tasks.") and task_file(each, here)):
+        if any(file.is_file() for file in files) or (each.startswith(("tasks.", "sygra.")) and task_file(each, here)):
             return None
-    supplied = helper.supplied(module_name)
     if supplied is not None:
-        if not hasattr(supplied, name):
-            public = [each for each in vars(supplied) if not each.startswith("_")]
-            raise _problem(place, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
-        return getattr(supplied, name)
+        public = [each for each in vars(supplied) if not each.startswith("_")]
+        raise _problem(place, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
     root = module_name.partition(".")[0]
     if not root.isidentifier() or (root not in ("sygra", "tasks") and find_spec(root) is not None):
         return None

@@ -1,10 +1,11 @@
 """Helper code: modules beside task files, loaded with an `import` of their own.
 
-Inside a helper module, `import lm_eval`, `import datasets`, `import evaluate` and `import sygra` find what assay
-supplies, whether or not those are installed, and so does `import tasks.eval.utils` unless the user has it; every other
-import is the usual one. With ASSAY_DATASETS=real in the environment, `datasets` is the installed library, and rows are
-handed over as its data sets. Nothing outside the module sees a difference: no entry in `sys.modules`, no path. The
-modules of one HelperCode are loaded once, so a fresh one means fresh modules.
+Inside a helper module, `import lm_eval`, `import datasets`, `import evaluate`, `import sygra` and `import
+tasks.eval.utils` find what assay supplies, whether or not those are installed. What it does not supply of the last two
+comes from the files around the graph, where they lie; every other import is the usual one. With ASSAY_DATASETS=real in
+the environment, `datasets` is the installed library, and rows are handed over as its data sets. Nothing outside the
+module sees a difference: no entry in `sys.modules`, no path. The modules of one HelperCode are loaded once, so a fresh
+one means fresh modules.
 """
 
 import builtins
@@ -20,6 +21,7 @@ from typing import Any
 from assay.catalog.functions import check_function, module_file
 from assay.compat.dataset import Dataset
 from assay.compat.names import provided_modules
+from assay.compat.overlay import Overlay, warn_of_hidden
 from assay.compat.registered import Registered
 from assay.compat.sygra_names import TASK_UTILITIES
 from assay.config.source import digest
@@ -28,6 +30,8 @@ from assay.records import Function
 from assay.tasks.settings import Helpers
 
 LM_EVAL_TASKS = "/lm_eval/tasks"
+AROUND = ("sygra", "tasks")
+"""Packages that lie around graph files."""
 
 
 class HelperCode:
@@ -38,6 +42,7 @@ class HelperCode:
         self._real_datasets = _wants_real_datasets()
         self._lm_eval_folder = lm_eval_folder
         self._modules: dict[str, ModuleType] = {}
+        self._overlays: dict[str, Overlay] = {}
         self._provided = provided_modules(self.registered, data_dir)
         if self._real_datasets:
             del self._provided["datasets"]
@@ -133,6 +138,9 @@ class HelperCode:
         for _ in range(level - 1):
             start = start.parent
         target = start.joinpath(*name.split(".")) if name else start
+        dotted = _inside_sygra(target)
+        if dotted is not None:
+            return self._provided_import(dotted, fromlist, folder)
         if target.with_suffix(".py").is_file():
             return self.load(target.with_suffix(".py"))
         package = ModuleType(target.name)
@@ -150,7 +158,7 @@ class HelperCode:
     def find_module(self, name: str, folder: str | None) -> ModuleType | None:
         """The module that a dotted name in a file of `folder` means, or None; this runs it."""
         here = Path(folder) if folder is not None else Path.cwd()
-        for top in dict.fromkeys((here, Path.cwd())):
+        for top in dict.fromkeys((here, Path.cwd())) if name.partition(".")[0] not in AROUND else ():
             file = Path(top, *name.split(".")).with_suffix(".py")
             if file.is_file():
                 return self.load(file)
@@ -179,8 +187,12 @@ class HelperCode:
     def _provided_import(self, name: str, fromlist: Sequence[str], folder: Path) -> ModuleType:
         """A module we supply: the last of a dotted name for `from` imports, else the first with the rest hung on it."""
         module = self._find(name, folder)
+        over = module if isinstance(module, Overlay) else None
+        if over is not None and "*" in fromlist:
+            over.take_all()
         for wanted in fromlist:
-            if not hasattr(module, wanted) and wanted != "*":
+            known = hasattr(module, wanted) if over is None else wanted in vars(over)  # its file is asked last
+            if not known and wanted != "*":
                 inner = self._find_or_none(f"{name}.{wanted}", folder)
                 if inner is not None:
                     setattr(module, wanted, inner)
@@ -200,11 +212,12 @@ class HelperCode:
         return found
 
     def _find_or_none(self, name: str, folder: Path) -> ModuleType | None:
-        own = task_file(name, folder) if name.partition(".")[0] == "tasks" else None
+        own = task_file(name, folder) if name.partition(".")[0] in AROUND else None
+        supplied = self._provided.get(name)
+        if supplied is not None:
+            return self._overlaid(supplied, own) if own is not None and own.is_file() else supplied
         if own is not None:
             return self.load(own) if own.is_file() else ModuleType(name)
-        if name in self._provided:
-            return self._provided[name]
         if name.startswith("lm_eval.tasks."):
             return self._task_module(name.split(".")[2:], folder)
         if name.partition(".")[0] in ("datasets", "evaluate", "sygra") and importlib.util.find_spec(
@@ -212,6 +225,14 @@ class HelperCode:
         ):
             return importlib.import_module(name)  # a part that we do not supply, of a library that is installed
         return None
+
+    def _overlaid(self, supplied: ModuleType, file: Path) -> Overlay:
+        """What assay supplies, over a file."""
+        if str(file) not in self._overlays:
+            self._overlays[str(file)] = Overlay(supplied, file, self.load)
+            if supplied.__name__ == TASK_UTILITIES:
+                warn_of_hidden(supplied, file)
+        return self._overlays[str(file)]
 
     def _task_module(self, parts: Sequence[str], folder: Path) -> ModuleType | None:
         """A module of lm-eval's task folder, by the name helper code calls it."""
@@ -231,12 +252,22 @@ class HelperCode:
 
 
 def task_file(name: str, folder: Path) -> Path | None:
-    """The file of a module of the user's `tasks` package, the one that `folder` lies in or one on the path; or its folder."""
-    around = [top for top in folder.parents if folder.is_relative_to(top / "tasks")]
-    targets = [Path(top, *name.split(".")) for top in (*around, Path.cwd(), *map(Path, sys.path))]
+    """The file of a module of the user's `tasks` package, the one that `folder` lies in or one on the path; or its folder.
+
+    The same for a `sygra` beside it; one that is installed is imported as usual.
+    """
+    around = [top for top in folder.parents if any(folder.is_relative_to(top / each) for each in AROUND)]
+    path = map(Path, sys.path) if name.partition(".")[0] == "tasks" else ()
+    targets = [Path(top, *name.split(".")) for top in (folder, *around, Path.cwd(), *path)]
     files = [file for target in targets for file in (target.with_suffix(".py"), target / "__init__.py")]
     found = next((file for file in files if file.is_file()), None)
     return found or next((target for target in targets if target.is_dir()), None)
+
+
+def _inside_sygra(target: Path) -> str | None:
+    """The dotted name of a module that lies in a package `sygra` on disk."""
+    tops = [top for top in (target, *target.parents) if top.name == "sygra" and (top / "core").is_dir()]
+    return ".".join(target.relative_to(tops[0].parent).parts) if tops else None
 
 
 def _spec(name: str) -> Any:

@@ -86,9 +86,12 @@ def _each(
 def _bound(task: Task, settings: Settings, helper: HelperCode, read: ReadGraph) -> Runnable:
     if task.graph is not None:
         return prepare_graph(task, settings, helper.helpers(), read)
+    if task.unsent is not None:
+        raise DataError(str(task.unsent))
     if task.config.class_ is None:
         return prepare(task, settings, helper.helpers())
     made = ClassTask.of(task, settings, helper.helpers())
+    made.refuse_media()
     with preserved_random():
         made.check_first()
     return made

@@ -9,7 +9,7 @@ from assay.scorers import unit, unit_metrics, unit_table
 from assay.tasks import collate, graph_parts
 
 TASK_UTILITIES = "tasks.eval.utils"
-"""SyGra's module of an evaluation task's nodes. A user who has one himself gets his own."""
+"""SyGra's module of an evaluation task's nodes. Of a file of that name only further names are used."""
 
 _CONSTANTS = {
     "SYGRA_START": "__start__", "SYGRA_END": "__end__", "START": "START", "END": "END", "BACKEND": "langgraph",

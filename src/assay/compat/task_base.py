@@ -12,7 +12,7 @@ from assay.config.task import TaskConfig
 from assay.plans.ask import generation_params
 from assay.samples.data import data_set
 from assay.samples.fewshot import Leaks, Sampler, default_sampler
-from assay.samples.rows import DataError
+from assay.samples.rows import DataError, plain_rows
 from assay.scorers.loop import Scoring
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
@@ -112,7 +112,8 @@ class Task:
             dataset_kwargs=dataset_kwargs, custom_dataset=self._config.custom_dataset, metadata=self._config.metadata,
         )  # fmt: skip
         folder = self.surroundings.folder if self.surroundings is not None else None
-        return _Splits(data_set(config, folder=folder, data_dir=self._data_dir))
+        like_lm_eval = self.surroundings is not None and self.surroundings.settings.like_lm_eval
+        return _Splits(data_set(config, folder=folder, data_dir=self._data_dir, as_table=like_lm_eval))
 
     @property
     def config(self) -> Any:
@@ -141,10 +142,12 @@ class Task:
         """The filters and metrics of the configuration, with the values that this class computes."""
         return self._scored(process_results=self.process_results)
 
-    def _scored(self, **changes: Any) -> Scoring:
+    def _scored(self, *, scores_anyway: bool = False, **changes: Any) -> Scoring:
+        """How the configuration scores, with some changes; `scores_anyway`, even where the run wants no scores."""
         run = self.surroundings
         assert run is not None, "only tasks of a run are scored"
-        made = scoring(run.task, replace(self.yaml_config, **changes), run.settings, run.helpers)
+        settings = replace(run.settings, predict_only=run.settings.predict_only and not scores_anyway)
+        made = scoring(run.task, replace(self.yaml_config, **changes), settings, run.helpers)
         several = self.multiple_target or self.yaml_config.multiple_targets
         return replace(made, reading=made.reading.but(multiple_targets=several))
 
@@ -173,7 +176,7 @@ class Task:
     def task_docs(self) -> Any:
         """The evaluated documents, prepared once."""
         docs = self.eval_docs
-        listed = docs if hasattr(docs, "__len__") and hasattr(docs, "__getitem__") else list(docs)
+        listed = plain_rows(docs if hasattr(docs, "__len__") and hasattr(docs, "__getitem__") else list(docs))
         if len(listed) == 0:
             raise DataError("there is no document to evaluate")
         return listed
@@ -181,7 +184,7 @@ class Task:
     @cached_property
     def _pool(self) -> list[Any]:
         docs = self.fewshot_docs()
-        return [] if docs is None else list(docs)
+        return [] if docs is None else list(plain_rows(docs))
 
     @property
     def _is_like_lm_eval(self) -> bool:

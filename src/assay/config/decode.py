@@ -258,7 +258,8 @@ def _one_of(options: tuple[str, ...]) -> Read:
 
 def _each(read: Read) -> Read:
     def read_all(values: Any, path: Path, report: Report) -> Any:
-        return tuple(read(value, (*path, number), report) for number, value in enumerate(values))
+        made = (read(value, (*path, number), report) for number, value in enumerate(values))
+        return tuple(each for each in made if each is not DEFAULT)
 
     return read_all
 

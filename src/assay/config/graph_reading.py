@@ -101,7 +101,7 @@ def _node(name: str, written: object, fields: Fields, problems: list[Problem]) -
         problems.append(Problem(fields.place(*path, key=True), f"{name} is no name for a node", "call it otherwise"))
         return None
     kind = written.get("node_type") if isinstance(written, Mapping) else None
-    if isinstance(written, Mapping) and "node_type" in written and kind not in NODE_TYPES:
+    if isinstance(written, Mapping) and "node_type" in written and str(kind) not in NODE_TYPES:
         fix = did_you_mean(str(kind), NODE_TYPES)
         problems.append(Problem(fields.place(*path, "node_type"), f"no type of node is called {kind!r}", fix))
         return None
@@ -203,7 +203,7 @@ def written_texts(node: AnyNode) -> Iterator[tuple[Path, str]]:
         if isinstance(getattr(node, key, None), str):
             yield (key,), getattr(node, key)
     if isinstance(node, ChoiceNode) and not isinstance(node.choices, str):
-        yield from ((("choices", number), text) for number, text in enumerate(node.choices))
+        yield from ((("choices", number), str(text)) for number, text in enumerate(node.choices))
 
 
 def _texts_of(content: object) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from assay.config.option import NOTHING, Remark, near_miss, option
+from assay.config.prompt_slips import literal_slips, prompt_slips, quoted_function
 from assay.records import Function
 
 OutputType = Literal["generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice"]
@@ -85,14 +86,18 @@ class FewshotConfig:
     samples: tuple[Mapping[str, object], ...] | Function | None = option(
         "The examples themselves, or what returns them.", None
     )
-    doc_to_text: str | int | Function | tuple[object, ...] | None = option("The question of an example.", None)
-    doc_to_choice: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
-        "The choices of an example.", None
+    doc_to_text: str | int | Function | tuple[object, ...] | None = option(
+        "The question of an example.", None, check=prompt_slips
     )
-    doc_to_target: str | int | Function | tuple[object, ...] | None = option("The answer of an example.", None)
-    gen_prefix: str | None = option("The words before the answer of an example.", None)
-    fewshot_delimiter: str | None = option("Between one example and the next.", None)
-    target_delimiter: str | None = option("Between question and answer of an example.", None)
+    doc_to_choice: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
+        "The choices of an example.", None, check=prompt_slips
+    )
+    doc_to_target: str | int | Function | tuple[object, ...] | None = option(
+        "The answer of an example.", None, check=prompt_slips
+    )
+    gen_prefix: str | None = option("The words before the answer of an example.", None, check=quoted_function)
+    fewshot_delimiter: str | None = option("Between one example and the next.", None, check=literal_slips)
+    target_delimiter: str | None = option("Between question and answer of an example.", None, check=literal_slips)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,19 +120,26 @@ class TaskConfig:
     fewshot_split: str | None = option("The split the few-shot examples come from.", None)
     process_docs: Function | None = option("A function from a split to a split.", None)
     # prompt
-    description: str = option("Stands once, before everything; a template.", "")
+    description: str = option("Stands once, before everything; a template.", "", check=quoted_function)
     doc_to_text: str | int | Function | tuple[object, ...] | None = option(
-        "The question: a column, a template, a function.", None
+        "The question: a column, a template, a function.", None, check=prompt_slips
     )
     doc_to_target: str | int | Function | tuple[object, ...] | None = option(
-        "The answer, or the index of the right choice.", None
+        "The answer, or the index of the right choice.", None, check=prompt_slips
     )
-    doc_to_choice: str | Function | Mapping[str, object] | tuple[object, ...] | None = option("The choices.", None)
-    doc_to_image: str | Function | tuple[object, ...] | None = option("The image or images.", None)
-    doc_to_audio: str | Function | tuple[object, ...] | None = option("The sound.", None)
-    gen_prefix: str | None = option("The first words of the answer, put into the model's mouth.", None)
-    target_delimiter: str = option("Between question and answer.", " ")
-    fewshot_delimiter: str = option("Between one example and the next.", "\n\n")
+    doc_to_choice: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
+        "The choices.", None, check=prompt_slips
+    )
+    doc_to_image: str | Function | tuple[object, ...] | None = option(
+        "The image or images; assay sends text only, and refuses to run the task.", None
+    )
+    doc_to_audio: str | Function | tuple[object, ...] | None = option("The sound; refused likewise.", None)
+    doc_to_video: str | Function | tuple[object, ...] | None = option("The video; refused likewise.", None)
+    gen_prefix: str | None = option(
+        "The first words of the answer, put into the model's mouth.", None, check=quoted_function
+    )
+    target_delimiter: str = option("Between question and answer.", " ", check=literal_slips)
+    fewshot_delimiter: str = option("Between one example and the next.", "\n\n", check=literal_slips)
     fewshot_config: FewshotConfig | None = option("How the examples are chosen and written.", None)
     num_fewshot: int | None = option("How many examples stand before the question.", None, check=_at_least(0))
     use_prompt: str | None = option("A prompt of promptsource or of a file, as `source:name`.", None)
@@ -146,7 +158,9 @@ class TaskConfig:
         "The scorer: a name, a class, or either with parameters.", None
     )
     should_decontaminate: bool = option("Kept for lm-eval's files; nothing reads it.", False)
-    doc_to_decontamination_query: str | Function | None = option("Kept for lm-eval's files; nothing reads it.", None)
+    doc_to_decontamination_query: str | Function | None = option(
+        "Kept for lm-eval's files; nothing reads it.", None, check=quoted_function
+    )
     metadata: Mapping[str, object] | None = option("`version`, `num_fewshot` as shown, and anything else.", None)
     # since lm-eval 0.5
     formats: str | Mapping[str, object] | None = option("A format by name, with changes, or a table of formats.", None)

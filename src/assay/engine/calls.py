@@ -68,5 +68,5 @@ async def _answer(call: Call) -> Response:
         if inspect.iscoroutinefunction(function):
             return Returned(await function(*arguments))
         return Returned(await asyncio.to_thread(function, *arguments))
-    except Exception as error:  # noqa: BLE001  # anybody's code: its plan failed, and the others go on
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # anybody's code: its plan failed, and the others go on
         return Failed(f"{type(error).__name__}: {error}")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from assay.engine.account import Account
 from assay.engine.budget import Budget
 from assay.engine.calls import Calls
+from assay.engine.keys import Keys, nth_key
 from assay.engine.lanes import Asked, Lane, RemoteLane, lane
 from assay.models.protocol import AnyModel, Remote
 from assay.records import Asking, Call, Failed, Generate, Likelihood, Request, Response, Text
@@ -63,12 +64,21 @@ class Counts:
 class _Plan:
     """A plan at work: what it waits for."""
 
-    __slots__ = ("asking", "missing", "responses", "sample", "task", "what")
+    __slots__ = ("asking", "drawn", "missing", "responses", "sample", "task", "what")
 
     def __init__(self, started: Started) -> None:
         self.what, self.sample, self.asking, self.task = started
         self.responses: list[Response | None] = []
         self.missing = 0
+        self.drawn: dict[bytes, int] | None = None
+
+    def nth(self, key: bytes) -> int:
+        """How often this plan has asked for a draw of this key before."""
+        if self.drawn is None:
+            self.drawn = {}
+        before = self.drawn.get(key, 0)
+        self.drawn[key] = before + 1
+        return before
 
 
 def _is_counted(response: Response) -> bool:
@@ -77,7 +87,8 @@ def _is_counted(response: Response) -> bool:
 
 
 class Engine:
-    """Drives plans to their ends. Identical requests are sent once; what is in the memory is not sent at all.
+    """Drives plans to their ends. Identical requests are sent once, but for sampled ones, each of which is a draw of its
+    own; what is in the memory is not sent at all.
 
     `models` are by role; `most` is how many plans are at work at a time, where there is such a limit. When the budget is
     over nothing more is sent: what is under way lands, the rest stays undone.
@@ -205,25 +216,27 @@ class Engine:
                 plan.responses[slot] = Failed(f"no model of this run has the role {request.role!r}")
                 plan.missing -= 1
                 continue
-            key = self._lanes[request.role].keys.key(request, plan.sample)
+            asked, key, earlier = _identified(request, plan, self._lanes[request.role].keys)
             others = self._waiting.get(key)
             if others is not None:
                 others.append((plan, slot))
                 continue
-            known = self._known(key, request, plan.task)
+            known = self._known(key, earlier, request, plan.task)
             if known is not None:
                 plan.responses[slot] = known
                 plan.missing -= 1
             else:
                 self._waiting[key] = [(plan, slot)]
-                new.setdefault(request.role, []).append((key, request))
+                new.setdefault(request.role, []).append((key, asked))
         for role, several in new.items():
             self.counts.sent += len(several)
             self._lanes[role].put(several)
 
-    def _known(self, key: bytes, request: Request, task: str) -> Response | None:
+    def _known(self, key: bytes, earlier: bytes | None, request: Request, task: str) -> Response | None:
         """What was answered before: in this process, or in an earlier one of the same run, which is counted once."""
         known = self._memory.get(key)
+        if known is None and earlier is not None:
+            key, known = earlier, self._memory.get(earlier)
         if known is None or not _fits(request, known):
             return None
         self.counts.known += 1
@@ -266,6 +279,20 @@ def _nobody(_: Ended) -> None:
     """Takes what ends before the engine runs: nothing does."""
 
 
+def _identified(request: Request, plan: _Plan, keys: Keys) -> tuple[Request, bytes, bytes | None]:
+    """A request and its key. A sampled one has the name of its draw, and the key of its answer in a run of version 0.1.0.
+
+    That version gave one answer to equal requests of several nodes: only the first of them takes it.
+    """
+    if not isinstance(request, Generate) or not keys.is_sampled(request):
+        return request, keys.key(request), None
+    key, earlier = keys.drawn(request, plan.sample)
+    nth = plan.nth(key)
+    is_first = earlier is not None and plan.nth(earlier) == 0
+    draw = b"\0".join((plan.sample, "\0".join(request.node).encode(), b"%d" % nth))
+    return request._replace(draw=draw), nth_key(key, nth), earlier if is_first else None
+
+
 def _fits(request: Request, response: Response) -> bool:
     """Whether a response is of the kind that was asked for."""
     return isinstance(response, Text if isinstance(request, Generate) else Likelihood)
@@ -277,7 +304,7 @@ def _checked(request: Request, response: Response) -> Response:
         return Failed(f"the model answered {type(request).__name__} with {response!r:.80}")
     if isinstance(response, Likelihood):
         value = response.value
-        if not isinstance(value, float | int) or value != value or value == float("inf"):
+        if not isinstance(value, float | int) or value != value or value == float("inf") or isinstance(value, bool):
             return Failed(f"the model gave the log-likelihood {value!r}")
     elif isinstance(response, Text) and not isinstance(response.text, str):
         return Failed(f"the model gave {response.text!r} instead of text")

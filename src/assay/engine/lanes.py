@@ -50,7 +50,7 @@ class WindowLane:
     """Requests for a model that is asked in batches: it gets its window full."""
 
     def __init__(self, role: str, model: Model, land: Land) -> None:
-        self.keys = Keys(model.identity)
+        self.keys = Keys(model.identity, model.can.samples)
         self._role, self._model, self._land = role, model, land
         self._queue: list[Asked] = []
 
@@ -105,7 +105,7 @@ class RemoteLane:
     """
 
     def __init__(self, role: str, model: Remote, land: Land, budget: Budget, moved: asyncio.Event) -> None:
-        self.keys = Keys(model.identity)
+        self.keys = Keys(model.identity, model.can.samples)
         limits = replace(Limits(), attempts=model.attempts)
         self.patience = Patience(self._ask, model.probe, limits, Room(model.concurrency))
         self._role, self._model, self._land, self._budget, self._moved = role, model, land, budget, moved
@@ -141,7 +141,7 @@ class RemoteLane:
             return [[each] for each in requests]
         flights: dict[object, list[Asked]] = {}
         for number, (key, request) in enumerate(requests):
-            sampled = isinstance(request, Generate) and request.is_sampled
+            sampled = isinstance(request, Generate) and self.keys.is_sampled(request)
             flights.setdefault((request.prompt, id(request.params)) if sampled else number, []).append((key, request))  # type: ignore[union-attr]
         return list(flights.values())
 

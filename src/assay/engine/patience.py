@@ -85,6 +85,7 @@ class Patience:
     answered: int = 0
     waiting_since: float | None = None
     _lost: int = 0
+    _absences: int = 0
     _back: asyncio.Event = field(default_factory=asyncio.Event)
     _random: random.Random = field(default_factory=lambda: random.Random(0))
 
@@ -93,7 +94,7 @@ class Patience:
 
     async def answer(self, requests: Sequence[Request]) -> Sequence[Response]:
         """The responses to requests that go together; a Failed with the last reason when patience is at its end."""
-        attempt = 0
+        attempt = absences = 0
         while True:
             await self._back.wait()
             start = time.monotonic()
@@ -101,10 +102,12 @@ class Patience:
                 responses = await self.ask(requests)
             except Trouble as trouble:
                 if trouble.gone:
-                    if await self._is_gone():
-                        continue  # it came back: that attempt does not count
-                    if not self._back.is_set():
-                        continue
+                    before, is_first = self._absences, await self._look()
+                    if self._absences > before:  # it had gone and came back: that attempt does not count
+                        absences += is_first
+                        if absences < max(2, self.limits.attempts):
+                            continue
+                        return [Failed(f"{trouble} (the model went away {absences} times)")] * len(requests)
                 attempt += 1
                 if attempt >= self.limits.attempts or self._is_exhausted:
                     return [Failed(f"{trouble} (asked {attempt} times)")] * len(requests)
@@ -132,21 +135,32 @@ class Patience:
     def _gone_for_good(self) -> str:
         return f"the model was gone for {_seconds(self.limits.longest_absence)}: the run ends here, and can go on"
 
-    async def _is_gone(self) -> bool:
-        """Whether the model had gone and has come back. The first to notice probes, and all others wait."""
+    async def _look(self) -> bool:
+        """Wait until the model is there, if it may have gone; absences are counted. The first to notice probes, and all
+        others wait; whether this was the first.
+
+        A model that is there when it is probed had not gone: it was the request that it could not bear, and that attempt
+        counts. Else a prompt at which a server resets the connection would be asked for ever.
+        """
         self._lost += 1
         enough = min(self.limits.gone_after, self.room.size, max(1, self.limits.attempts - 1))
-        if self.probe is None or self._lost < enough or not self._back.is_set():
+        if not self._back.is_set():
+            await self._back.wait()
+            return False
+        if self.probe is None or self._lost < enough:
             return False
         self._back.clear()
         self.waiting_since = time.monotonic()
         pause = self.limits.first_wait
+        is_gone = False
         try:
             while time.monotonic() - self.waiting_since < self.limits.longest_absence:
                 await asyncio.sleep(pause)
                 if await self.probe():
                     self._lost = 0
+                    self._absences += is_gone
                     return True
+                is_gone = True
                 pause = min(pause * 1.5, 5.0)
             raise Absent([Problem(Place("model"), self._gone_for_good(), "start it, and give the same command again")])
         finally:

@@ -8,6 +8,7 @@ from assay.aggregate.interval import interval
 from assay.config.run import RunConfig
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
+from assay.groups.withheld import counted_tasks
 from assay.records import Estimate, ScoreKey
 from assay.runs.results import GroupResult, Share, TaskResult, accounts, lm_eval_results
 from assay.tasks.run import TaskRun
@@ -69,6 +70,7 @@ def group_result(
         name=group.name,
         alias=group.alias,
         members=group.child_names,
+        tasks=counted_tasks(group),
         rows=numbers if entries or numbers else None,
         size=sum(tasks[task.name].scored for task in group.get_all_tasks() if task.name in tasks),
         version=group.version,

@@ -117,7 +117,7 @@ def config_section(config: RunConfig, model: AnyModel) -> dict[str, Any]:
         "apply_chat_template": config.apply_chat_template,
         "system_instruction": config.system_instruction,
         "bootstrap_iters": config.bootstrap_iters,
-        "gen_kwargs": parse_arguments(config.gen_kwargs, "gen_kwargs") or None,
+        "gen_kwargs": redacted(parse_arguments(config.gen_kwargs, "gen_kwargs"), texts=False) or None,
         "random_seed": config.random_seed,
         "numpy_seed": config.numpy_random_seed,
         "torch_seed": config.torch_random_seed,

@@ -15,7 +15,7 @@ from assay.evaluation.flow import Run, Watch
 from assay.evaluation.models import model_under_test, parse_role
 from assay.evaluation.options import task_manager
 from assay.models.protocol import AnyModel
-from assay.records import Generate, Loglikelihood, Request, Response, Sample
+from assay.records import Generate, Loglikelihood, Request, Response, Sample, ScoreKey
 from assay.tasks.preflight import MEANING
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
@@ -49,7 +49,7 @@ class Scores(NamedTuple):
 
     a: Board
     b: Board
-    aggregation: Callable[[str], Aggregation | Callable[..., Any] | None]
+    aggregation: Callable[[ScoreKey], Aggregation | Callable[..., Any] | None]
 
 
 @dataclass(frozen=True, slots=True)

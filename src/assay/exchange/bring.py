@@ -93,7 +93,7 @@ def _fill(folder: RunFolder, runs: Sequence[Brought], into: Into) -> dict[str, A
     told = _told_groups(runs, found)
     groups = [*told, *joined_groups(into.groups, found, told)]
     ended = {task.name: task.ended for run in runs for task in run.tasks if task.ended}
-    account = _marked(accounts(list(found.values()), groups, {}, MAX_FAILED, interval), ended)
+    account = _marked(accounts(list(found.values()), groups, {}, MAX_FAILED, interval, ended), ended)
     account["imported"] = sorted({run.format for run in runs})
     results = {**lm_eval_results(list(found.values()), groups), **_run_facts(runs), "assay": account}
     folder.finish(results, account["status"], {})
@@ -101,17 +101,9 @@ def _fill(folder: RunFolder, runs: Sequence[Brought], into: Into) -> dict[str, A
 
 
 def _marked(account: Mapping[str, Any], ended: Mapping[str, str]) -> dict[str, Any]:
-    """The account of a run with tasks marked as incomplete that came to no good end, whatever samples they have."""
-    if not ended:
-        return dict(account)
-    tasks = {name: {**own, "incomplete": own["incomplete"] or name in ended} for name, own in account["tasks"].items()}
-    return {
-        **account,
-        "status": "incomplete",
-        "ended": "; ".join(f"{name}: {why}" for name, why in ended.items()),
-        "incomplete": [name for name, own in tasks.items() if own["incomplete"]],
-        "tasks": tasks,
-    }
+    """The account of a run, with why tasks came to no good end."""
+    told = "; ".join(f"{name}: {why}" for name, why in ended.items())
+    return {**account, "status": "incomplete", "ended": told} if ended else dict(account)
 
 
 def _refuse_doubled(tasks: Sequence[BroughtTask]) -> None:
@@ -231,6 +223,7 @@ def _told_group(group: BroughtGroup, below: Sequence[str], tasks: Mapping[str, T
         name=group.name,
         alias=group.alias or group.name,
         members=group.members,
+        tasks=below,
         rows=rows or None,
         size=group.size,
         version=group.version,

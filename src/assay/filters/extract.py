@@ -101,6 +101,9 @@ def _follow(value: Any, keys: list[str | int]) -> Any:
 
 _NUMBER = r"(?:(?<![\w)])[-+])?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(?:/\d+|[eE][-+]?\d+)?"
 _SAID = re.compile(r"(?:\banswer(?:\s+is\b)?\s*(?:[:=]|(?<=is))|####)[ \t]*(?=\S)", re.IGNORECASE)
+_TERM = r"\s*[-+−±(\[√]*\s*(?:[\d\\]|(?![aAI]\s+[A-Za-z]{2})[A-Za-z]\b)"
+_MORE = rf"%?\s*(?:(?:[A-Za-z]?\s*(?:[-+*/^=<>≤≥≠×·÷:]|[<>]=|\\[a-z]+)|,|;|\b(?:and|or)\b){_TERM}|\d)"
+"""What makes a number the beginning of a formula or list: 1 of `1 < x`, `1, 2`, `1 or 2`, `1 3/4` is not the answer."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)")
 _AROUND = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"))
 
@@ -133,12 +136,12 @@ def _boxed(text: str) -> str:
 
 
 def _said(text: str) -> str:
-    """What the last sentence of the kind "the answer is" names: one that begins with a number names that number."""
+    """What the last sentence of the kind "the answer is" names: its number where it begins with one and not with a formula."""
     last = next(reversed(list(_SAID.finditer(text))), None)
     if last is None:
         return ""
     bare = _bare(re.split(r"[.!?](?:\s|$)|\n", text[last.end() :])[0])
-    number = re.match(rf"[$€£]?({_NUMBER})(?=\s|[,;%)]|$)", bare)
+    number = re.match(rf"[$€£]?({_NUMBER})(?=\s|[,;%)]|$)(?!{_MORE})", bare)
     return _bare(number[1]) if number else bare
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from assay.config.task import FilterConfig, FilterStep
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.filters.steps import FILTERS, Step
+from assay.records import plain
 
 Doc = Mapping[str, Any]
 Batch = Callable[[list[Any], list[Doc]], Iterable[Any]]
@@ -38,7 +39,7 @@ class Pipeline:
             if step is not None:
                 answers = [step(each, doc) for each, doc in zip(answers, docs, strict=True)]
             elif batch is not None:
-                answers = list(batch(answers, list(docs)))
+                answers = [plain(each) for each in batch(answers, list(docs))]
         return answers
 
     def _ended(self, answers: Any) -> Any:

@@ -1,17 +1,22 @@
 """The numbers of groups from those of their tasks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from assay.config.group import AggMetricConfig
+from assay.config.row_names import STDERR, filter_name_problem, row_name_problem
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group
 from assay.groups.mean import TaskScore, mean_of_tasks
-from assay.records import Draws, Estimate, ScoreKey
+from assay.groups.rows import NONE
+from assay.groups.spread import unknown
+from assay.groups.withheld import Counted, withheld
+from assay.records import Draws, Estimate, ScoreKey, number
 
 
-class Scored(Protocol):
+class Scored(Counted, Protocol):
     """What a group needs of a task's result."""
 
     @property
@@ -47,22 +52,41 @@ def group_numbers(
     found: dict[str, dict[ScoreKey, Estimate]] = {}
     for group in groups:
         if like_lm_eval and all(entry.aggregation == "mean" for entry in group.config.aggregate_metric_list or ()):
-            found[group.name] = like_lm_evals(group, tasks)
+            found[group.name] = withheld(group, like_lm_evals(group, tasks), tasks)
             continue
         group.aggregator.strict = not is_lenient(group)
-        numbers = known[group.name] = _numbers(group, known)
-        found[group.name] = {ScoreKey(*_split(key)): _as_estimate(value) for key, value in numbers.items()}
+        made = _checked(_numbers(group, known), lenient=is_lenient(group))
+        found[group.name] = withheld(group, made, tasks)
+        known[group.name] = {f"{key.metric},{key.filter}": value for key, value in found[group.name].items()}
     return found
 
 
-def _numbers(group: Group[Any], known: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def _numbers(group: Group[Any], known: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, float]]:
     """A group's own numbers. What fails loses its own rows: the aggregators', or those of the group's scorer."""
     names = [entry.row_name for entry in group.config.aggregate_metric_list or ()]
     if type(group).compute_metrics is not Group.compute_metrics:  # a kind of group of the user's
-        return guarded(partial(group.compute_metrics, known), names)
+        yield from guarded(partial(group.compute_metrics, known), names).items()
+        return
     scorer = getattr(group.config.group_scorer, "__name__", "group_scorer")
-    rows = guarded(partial(group.aggregator.aggregate, group, known), names)
-    return {**rows, **guarded(partial(group.own_metrics, known), [scorer])}
+    yield from guarded(partial(group.aggregator.aggregate, group, known), names).items()
+    yield from guarded(partial(group.own_metrics, known), [scorer]).items()
+
+
+def _checked(numbers: Iterable[tuple[str, Any]], *, lenient: bool) -> dict[ScoreKey, Estimate]:
+    """Rows with their numbers; of user code some may be none, and some have names that others have."""
+    found: dict[ScoreKey, Estimate] = {}
+    for name, value in numbers:
+        key, wrong = ScoreKey(*_split(name)), None
+        if not lenient:
+            wrong = row_name_problem(key.metric) or filter_name_problem(key.filter)
+        if wrong is not None:
+            key = ScoreKey(key.metric.removesuffix(STDERR) or "unnamed", NONE)
+            found[key] = unknown(math.nan, (), f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")
+        elif key in found and not lenient:
+            found[key] = unknown(math.nan, (), "two numbers of the group have this name — rename one of them")
+        else:
+            found[key] = _as_estimate(value)
+    return found
 
 
 def is_lenient(group: Group[Any]) -> bool:
@@ -75,8 +99,13 @@ def _split(key: str) -> tuple[str, str]:
     return metric, filter_name or "none"
 
 
-def _as_estimate(value: float) -> Estimate:
-    return value if isinstance(value, Estimate) else Estimate(value, None, 0, "a function of yours gave it")
+def _as_estimate(value: Any) -> Estimate:
+    if isinstance(value, Estimate):
+        return value
+    found = number(value)
+    if found is None:
+        return unknown(math.nan, (), f"a function of yours gave a value of type {type(value).__name__!r}, not a number")
+    return Estimate(found, None, 0, "a function of yours gave it")
 
 
 def like_lm_evals(group: Group[Any], tasks: Mapping[str, Scored]) -> dict[ScoreKey, Estimate]:

@@ -7,6 +7,7 @@ from typing import Any
 from assay.models.http import Refused, said
 from assay.models.reasoning import Draft
 from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
+from assay.models.usage import finish_of, mapping_of, token_count
 from assay.records import Generate, Request, Response, Trouble, Usage
 
 VERSION = "2023-06-01"
@@ -31,6 +32,7 @@ class Anthropic(Served):
     without = frozenset({"seed"})
 
     def __init__(self, model: str, connection: Connection | None = None, *, thinking: int | None = None) -> None:
+        self.samples = "always" if thinking is not None else self.samples  # it takes no temperature then
         super().__init__(model, connection, thinking=thinking)
         self._thinking = thinking
         self.thinks = self.thinks or thinking is not None
@@ -57,7 +59,7 @@ class Anthropic(Served):
 
     def _body(self, request: Generate, limit: int, stops: Sequence[str]) -> dict[str, Any]:
         """The conversation with its system message apart; stops that are only white space are refused there, and cut here."""
-        messages = messages_of(request.prompt)
+        messages = messages_of(request.prompt, request.chat)
         system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
         more = {key: value for key, value in request.params.items() if key not in OWN}
         visible = [stop for stop in stops if stop.strip()]
@@ -77,19 +79,19 @@ def _fill(draft: Draft, answer: Mapping[str, Any]) -> None:
     for block in answer["content"]:
         draft.add(block.get("text"), block.get("thinking"))
     _finish(draft, answer["stop_reason"])
-    draft.usage = _usage(answer.get("usage") or {}, Usage())
+    draft.usage = _usage(answer.get("usage"), Usage())
 
 
 def _take(draft: Draft, event: Mapping[str, Any]) -> None:
     """One event of a stream."""
     match event.get("type"):
         case "message_start":
-            draft.usage = _usage(event["message"].get("usage") or {}, Usage())
+            draft.usage = _usage(event["message"].get("usage"), Usage())
         case "content_block_delta":
             draft.add(event["delta"].get("text"), event["delta"].get("thinking"))
         case "message_delta":
             _finish(draft, event["delta"].get("stop_reason"))
-            draft.usage = _usage(event.get("usage") or {}, draft.usage or Usage())
+            draft.usage = _usage(event.get("usage"), draft.usage or Usage())
         case "error":
             told = event.get("error") or {}
             message = f"{told.get('type')}: {said(str(told.get('message')))}"
@@ -100,14 +102,19 @@ def _take(draft: Draft, event: Mapping[str, Any]) -> None:
             _fill(draft, event)
 
 
-def _finish(draft: Draft, reason: str | None) -> None:
+def _finish(draft: Draft, given: Any) -> None:
+    reason = finish_of(given)
     if reason == "refusal":
         raise Refused("the model refuses to answer (stop_reason: refusal)")
-    draft.finish = FINISHES.get(str(reason), reason) if reason is not None else draft.finish
+    draft.finish = FINISHES.get(reason, reason) if reason is not None else draft.finish
 
 
-def _usage(told: Mapping[str, Any], before: Usage) -> Usage:
-    stored = told.get("cache_read_input_tokens") or before.stored
-    made = told.get("cache_creation_input_tokens") or 0
-    read = (told["input_tokens"] + made + stored) if told.get("input_tokens") is not None else before.read
-    return before._replace(read=read, written=told.get("output_tokens") or before.written, stored=stored)
+def _usage(given: Any, before: Usage) -> Usage:
+    """What an event says that the answer took so far; what it does not say is as it was."""
+    told = mapping_of(given)
+    stored = token_count(told.get("cache_read_input_tokens")) or before.stored
+    fresh = token_count(told.get("input_tokens")) + token_count(told.get("cache_creation_input_tokens"))
+    read = fresh + stored if told.get("input_tokens") is not None else before.read
+    return before._replace(
+        read=read, written=token_count(told.get("output_tokens")) or before.written, stored=min(read, stored)
+    )

@@ -242,7 +242,7 @@ class _Writing:
         self.left = limit_of(params) or DEFAULT_MAX_GEN_TOKS
         self._temperature = float(str(params.get("temperature", 1.0))) if request.is_sampled else 0.0
         self._top_p = float(str(params.get("top_p", 1.0)))
-        seed = hashlib.blake2b(f"{request.prompt}\0{request.repeat}".encode(), digest_size=8).digest()
+        seed = hashlib.blake2b(request.seed_bytes, digest_size=8).digest()
         self._random = np.random.default_rng(int.from_bytes(seed))
         self._written: list[int] = []
         self.text = ""
@@ -256,7 +256,7 @@ class _Writing:
             self.tokens = self.tokens[self.cut :]
 
     def choose(self, logits: Any) -> int:
-        """The most likely token; or one drawn by its probability, the same every time for the same prompt and repeat."""
+        """The most likely token; or one drawn by its probability, the same every time for the same prompt, repeat and draw."""
         if self._temperature <= 0:
             return int(np.argmax(logits))
         scaled = np.exp(log_softmax(logits.astype(np.float64) / self._temperature))

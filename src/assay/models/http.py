@@ -1,9 +1,10 @@
 """Servers over HTTP: one connection pool, the least loaded of several, whole and streamed answers, what a failed one means."""
 
+import json
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -23,6 +24,10 @@ MOST_STREAMED = 64 * 2**20
 """Bytes without an end of a line after which a stream is none."""
 HIDDEN = "***"
 LONGEST_WAIT = 120.0
+SHOWN = 80
+"""So many characters of an answer that cannot be read are shown."""
+CUT_SECRET = 6
+"""From so many characters on, the beginning of a secret that a message was cut off in is blotted out, too."""
 
 
 class Refused(Exception):
@@ -49,7 +54,8 @@ class Http:
     """A client of one or several servers that are alike. Used as an async context.
 
     `timeout` is for a whole answer, or where it is streamed for the next piece of it. `secrets` are blotted out of
-    whatever a server says.
+    whatever a server says. No redirect is followed: keys and prompts go to the hosts that were named, and nowhere else.
+    Proxies and passwords of the environment (HTTP_PROXY, .netrc) are not used: aiohttp's `trust_env` stays off.
     """
 
     urls: Sequence[str]
@@ -78,7 +84,7 @@ class Http:
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """The answer to a request. Raises Trouble for what may pass and Refused for what will not."""
         async with self._sent(path, body, None) as answer:
-            return _read(await answer.read())
+            return self._read(await answer.read())
 
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[Any]:
         """The events of a streamed answer, as they come; of a server that does not stream, its one answer."""
@@ -87,7 +93,7 @@ class Http:
         patient = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
         async with self._sent(path, body, patient) as answer:
             if "event-stream" not in answer.headers.get("Content-Type", ""):
-                yield _read(await answer.read())
+                yield self._read(await answer.read())
                 return
             rest, last = b"", time.monotonic()
             async for piece in answer.content.iter_any():
@@ -98,7 +104,7 @@ class Http:
                         data = line[5:].strip()
                         if data == b"[DONE]":
                             return
-                        yield _read(data)
+                        yield self._read(data)
                 if time.monotonic() - last > self.timeout or len(rest) > MOST_STREAMED:
                     raise Trouble(f"nothing was said for {self.timeout:.0f} s", slow_down=True)
 
@@ -112,7 +118,8 @@ class Http:
         options = {"timeout": timeout} if timeout is not None else {}
         try:
             data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
-            async with self._session.post(server.url + path, data=data, **options) as answer:
+            url = with_path(server.url, path)
+            async with self._session.post(url, data=data, allow_redirects=False, **options) as answer:
                 if answer.status != 200:
                     self._refuse(answer.status, answer.headers, await answer.text(errors="replace"))
                 yield answer
@@ -134,7 +141,7 @@ class Http:
             raise Trouble(f"no answer within {self.timeout:.0f} s", slow_down=True) from None
         except aiohttp.ClientError as error:
             server.fail()
-            raise Trouble(self.clean(f"the answer is not of HTTP: {type(error).__name__}: {error}"[:300])) from None
+            raise Trouble(self.clean(f"the answer is not of HTTP: {type(error).__name__}: {error}")[:300]) from None
         finally:
             server.under_way -= 1
 
@@ -143,8 +150,9 @@ class Http:
         import aiohttp
 
         try:
-            async with self._session.get(self.urls[0] + path, timeout=aiohttp.ClientTimeout(total=10)) as answer:
-                return _read(await answer.read()) if answer.status == 200 else None
+            url, short = with_path(self.urls[0], path), aiohttp.ClientTimeout(total=10)
+            async with self._session.get(url, timeout=short, allow_redirects=False) as answer:
+                return self._read(await answer.read()) if answer.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, Trouble):
             return None
 
@@ -156,16 +164,38 @@ class Http:
         return min(there, key=lambda server: server.under_way)
 
     def _refuse(self, status: int, headers: Mapping[str, str], text: str) -> None:
+        if 300 <= status < 400:
+            raise Refused(self.clean(redirected(status, headers.get("Location"))))
         message = f"HTTP {status}: {said(self.clean(text))}"
         if status in AGAIN:
             raise Trouble(message, after=_after(headers.get("Retry-After")), slow_down=status in SLOWER)
         raise Refused(message)
 
     def clean(self, text: str) -> str:
-        """A text without keys and passwords."""
+        """A text without keys and passwords, also where it was cut off within one."""
         for secret in self.secrets:
             text = text.replace(secret, HIDDEN)
+        bare = text.rstrip("'\"")
+        for secret in self.secrets:
+            lengths = range(min(len(secret), len(bare)), CUT_SECRET - 1, -1)
+            cut = next((length for length in lengths if bare.endswith(secret[:length])), 0)
+            if cut:
+                return bare[:-cut] + HIDDEN + text[len(bare) :]
         return text
+
+    def _read(self, data: bytes) -> Any:
+        """The JSON of an answer. NaN and infinities, which JSON does not have and some servers send, are read as such."""
+        try:
+            return orjson.loads(data)
+        except orjson.JSONDecodeError:
+            if b"NaN" in data or b"Infinity" in data:
+                with suppress(ValueError, RecursionError):
+                    found = json.loads(data)
+                    json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair could not be written down
+                    return found
+            longest = max(map(len, self.secrets), default=0)
+            start = self.clean(data[: 4 * (SHOWN + longest)].decode("utf-8", "replace"))
+            raise Trouble(f"the answer is not JSON: {start[:SHOWN]!r}") from None
 
 
 def without_user(url: str) -> tuple[str, str | None]:
@@ -187,11 +217,32 @@ def _certificates(verify: bool | str) -> Any:
     return ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
 
 
-def _read(data: bytes) -> Any:
+def with_path(url: str, path: str) -> str:
+    """An address with a further path: a query stays at its end.
+
+    >>> with_path("http://127.0.0.1/v1?sig=1", "/models")
+    'http://127.0.0.1/v1/models?sig=1'
+    """
+    before, question, query = url.partition("?")
+    return f"{before}{path}{question}{query}"
+
+
+def redirected(status: int, location: str | None) -> str:
+    """The message for an answer that leads elsewhere: to where, without name, password and query."""
     try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        raise Trouble(f"the answer is not JSON: {data[:80]!r}") from None
+        parts = urlsplit(location or "")
+        host = parts.netloc.rpartition("@")[2]
+        target = f"{parts.scheme}://{host}{parts.path}" if host else parts.path
+    except ValueError:
+        target = ""
+    shown = (
+        "".join(letter if letter.isprintable() else "?" for letter in target)[:200]
+        or "an address that it does not name"
+    )
+    return (
+        f"HTTP {status}: the server redirects to {shown}, and redirects are not followed, since the key and the prompts"
+        " would go there, too; if that address is right, give it as base_url"
+    )
 
 
 def said(text: str) -> str:

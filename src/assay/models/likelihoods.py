@@ -6,8 +6,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.models.http import Refused
+from assay.models.logprobs import (
+    likeliest,
+    logprobs_of,
+    miscounted,
+    of_generate,
+    of_prompt,
+    offsets_of,
+    refuse_other_text,
+    refuse_part,
+    summed,
+)
 from assay.models.served import messages_of
 from assay.models.tokens import encode_pair, rolling_windows
+from assay.models.usage import usage_of
 from assay.models.words import ServerWords, Words
 from assay.records import Failed, Likelihood, Response, Usage
 
@@ -36,31 +49,42 @@ class Likelihoods:
     post: Post = field(init=False)
     post_generate: Post = field(init=False)
     """Asks SGLang's `/generate`."""
-    _next: "OrderedDict[str, asyncio.Future[Any]]" = field(default_factory=OrderedDict)
+    _next: "OrderedDict[tuple[str, bool], asyncio.Future[Any]]" = field(default_factory=OrderedDict)
 
-    async def of(self, context: str, continuation: str) -> Response:
-        """How likely is a continuation after a context?"""
+    async def of(self, context: str, continuation: str, chat: bool = False) -> Response:
+        """How likely is a continuation after a context? `chat`: that is a conversation."""
+        try:
+            return await self._continued(context, continuation, chat)
+        except Refused as refused:
+            return Failed(str(refused))
+
+    async def rolling(self, text: str) -> Response:
+        """How likely is a whole text?"""
+        try:
+            return await self._rolling(text)
+        except Refused as refused:
+            return Failed(str(refused))
+
+    async def _continued(self, context: str, continuation: str, chat: bool) -> Response:
         if self.way == "generated":
-            return await self._one_token(context, continuation)
+            return await self._one_token(context, continuation, chat)
         if self.words is None:
             return await self._of_text(context, continuation)
         before, after = await self._pair(self.words, context, continuation)
-        return await self._of_tokens(before, after)
+        return await self._of_tokens(before, after, context + continuation)
 
-    async def rolling(self, text: str) -> Response:
-        """How likely is a whole text? A long one is taken in windows."""
+    async def _rolling(self, text: str) -> Response:
+        """A long text is taken in windows."""
         if self.words is None:
-            found = await self._echo(text)
-            offsets = _offsets(found)
-            if offsets is None:
-                return Failed(NO_OFFSETS)
-            return _summed(found, 1, sum(offset < len(text) for offset in offsets))
+            answer, found, offsets = await self._placed(text)
+            return summed(answer, found, 1, sum(offset < len(text) for offset in offsets))
         if isinstance(self.words, ServerWords):
             await self.words.learn([text])
         total, usage = 0.0, Usage()
         size = (self._room or 2048) - 1
-        for before, after in rolling_windows(self.words.encode(text), self._first(self.words), size):
-            part = await self._of_tokens(before, after)
+        tokens = self.words.encode(text)
+        for before, after in rolling_windows(tokens, self._first(self.words), size):
+            part = await self._of_tokens(before, after, text if len(after) == len(tokens) else None)
             if not isinstance(part, Likelihood):
                 return part
             total += part.value
@@ -78,43 +102,58 @@ class Likelihoods:
             )
         return encode_pair(words.encode, context, continuation, self._first(words))
 
-    async def _of_tokens(self, before: Sequence[int], after: Sequence[int]) -> Response:
+    async def _of_tokens(self, before: Sequence[int], after: Sequence[int], text: str | None) -> Response:
+        """How likely are tokens after others? `text` is what all of them are, where that is known."""
         whole, cut = [*before, *after], 0
         if self._room is not None and len(whole) > self._room:
             if not self.cut or len(after) >= self._room:
                 return Failed(f"{len(whole)} tokens and one to come are more than the model's {self.max_length}")
             cut = len(whole) - self._room
             whole = whole[cut:]
-        made = await self._read(whole, len(whole) - len(after))
+        made = await self._read(whole, len(whole) - len(after), text if not cut else None)
         if isinstance(made, Likelihood) and made.usage is not None and cut:
             return made._replace(usage=made.usage._replace(cut=cut))
         return made
 
-    async def _read(self, whole: list[int], start: int) -> Response:
+    async def _read(self, whole: list[int], start: int, text: str | None) -> Response:
         """How likely are the tokens from `start` on, in the way of this server?"""
         if self.way == "prompt":
-            return _of_prompt(await self._prompt(whole), whole, start)
+            return of_prompt(await self._prompt(whole), whole, start)
         if self.way == "sglang":
-            return _of_generate(await self._from(whole, start), whole[start:])
-        found = await self._echo(whole)
-        return _miscounted(found, len(whole)) or _summed(found, start, len(whole))
+            return of_generate(await self._from(whole, start), whole[start:])
+        answer = await self._echo(whole)
+        found = logprobs_of(answer)
+        count = len(found["token_logprobs"])
+        if count not in (len(whole), len(whole) + 1):
+            return Failed(miscounted(count, len(whole)))
+        if text is not None:
+            refuse_other_text(answer, found, text, is_exact=False)
+        return summed(answer, found, start, len(whole))
 
     async def _of_text(self, context: str, continuation: str) -> Response:
         """Without a tokenizer: the server says where in the text each token begins."""
-        found = await self._echo(context + continuation)
-        offsets = _offsets(found)
-        if offsets is None:
-            return Failed(NO_OFFSETS)
         if not context:
             return Failed("a text without a context needs to be cut into tokens here: give tokenizer=FOLDER")
-        start, end = (
-            len(context.rstrip()),
-            len(context + continuation),
-        )  # white space belongs to what follows, as elsewhere
+        answer, found, offsets = await self._placed(context + continuation)
+        # white space belongs to what follows, as elsewhere
+        start, end = len(context.rstrip()), len(context + continuation)
         inside = [n for n, offset in enumerate(offsets) if start <= offset < end]
         if not inside:
             return Failed(f"no token begins within {continuation!r:.40}: give tokenizer=FOLDER")
-        return _summed(found, inside[0], inside[-1] + 1)
+        if len(inside) != inside[-1] - inside[0] + 1:
+            return Failed("the server reports places of tokens that are out of order (text_offset)")
+        return summed(answer, found, inside[0], inside[-1] + 1)
+
+    async def _placed(self, text: str) -> tuple[Any, Mapping[str, Any], Sequence[int]]:
+        """The answer to a text that is echoed, its log-probabilities, and where in the text each token begins."""
+        answer = await self._echo(text)
+        found = logprobs_of(answer)
+        offsets = offsets_of(found)
+        if offsets is None:
+            raise Refused(NO_OFFSETS)
+        refuse_other_text(answer, found, text, is_exact=True)
+        refuse_part(found, offsets, text)
+        return answer, found, offsets
 
     @property
     def _room(self) -> int | None:
@@ -135,102 +174,39 @@ class Likelihoods:
 
     # one token
 
-    async def _one_token(self, context: str, continuation: str) -> Response:
+    async def _one_token(self, context: str, continuation: str, chat: bool) -> Response:
         """The log-probability of a choice of one token, among those the model might say next: one request for all choices."""
-        top, usage = await self._likeliest(context)
+        top, usage = await self._likeliest(context, chat)
         wanted = continuation.strip() if self.chat else continuation
         for said, value in top.items():
             if (said.strip() if self.chat else said) == wanted:
                 return Likelihood(value, value >= max(top.values()), usage)
         return Failed(f"{continuation!r} is not among the {len(top)} likeliest tokens that the server tells of")
 
-    async def _likeliest(self, context: str) -> tuple[dict[str, float], Usage]:
+    async def _likeliest(self, context: str, chat: bool) -> tuple[dict[str, float], Usage]:
         """The likeliest next tokens; whoever asks first pays for them."""
-        known = self._next.get(context)
+        known = self._next.get((context, chat))
         if known is not None:
             return await asyncio.shield(known), Usage()
-        self._next[context] = waiting = asyncio.get_running_loop().create_future()
+        self._next[context, chat] = waiting = asyncio.get_running_loop().create_future()
         if len(self._next) > SHARED:
             self._next.popitem(last=False)
         try:
-            answer = await self.post(self._one(context))
-            top = _top(answer["choices"][0]["logprobs"])
+            answer = await self.post(self._one(context, chat))
+            top = likeliest(answer)
         except BaseException as error:
-            self._next.pop(context, None)
+            self._next.pop((context, chat), None)
             waiting.set_exception(error if isinstance(error, Exception) else ConnectionError("given up"))
             waiting.exception()  # nobody may have waited
             raise
         waiting.set_result(top)
         return top, usage_of(answer)
 
-    def _one(self, context: str) -> dict[str, Any]:
+    def _one(self, context: str, chat: bool) -> dict[str, Any]:
         common = {"max_tokens": 1, "temperature": 0}
         if self.chat:
-            return {**common, "messages": messages_of(context), "logprobs": True, "top_logprobs": TOP[True]}
+            return {**common, "messages": messages_of(context, chat), "logprobs": True, "top_logprobs": TOP[True]}
         return {**common, "prompt": context, "logprobs": TOP[False]}
-
-
-def _top(found: Mapping[str, Any]) -> dict[str, float]:
-    if "content" in found:
-        return {each["token"]: float(each["logprob"]) for each in found["content"][0]["top_logprobs"]}
-    return {text: float(value) for text, value in found["top_logprobs"][0].items()}
-
-
-def _offsets(answer: Mapping[str, Any]) -> Sequence[int] | None:
-    """Where in the text each token begins; None where the server does not say, or, as SGLang, puts -1 for all of them."""
-    found = answer["choices"][0]["logprobs"].get("text_offset")
-    return None if found is None or any(offset < 0 for offset in found) else found
-
-
-def _miscounted(answer: Mapping[str, Any], sent: int) -> Failed | None:
-    """An answer about other tokens than were sent: with one that the server put before them, say."""
-    count = len(answer["choices"][0]["logprobs"]["token_logprobs"])
-    if count in (sent, sent + 1):
-        return None
-    return Failed(f"the server tells of {count} tokens, and {sent} were sent: is it the tokenizer of this model?")
-
-
-def _summed(answer: Mapping[str, Any], start: int, end: int) -> Response:
-    """The log-likelihood of some tokens; greedy where each of them was the likeliest."""
-    found = answer["choices"][0]["logprobs"]
-    values, tops = found["token_logprobs"][start:end], (found.get("top_logprobs") or ())[start:end]
-    if len(tops) < len(values) or None in tops:
-        return Failed("the server does not tell which tokens were likeliest (top_logprobs)")
-    greedy = all(value >= max(top.values()) for value, top in zip(values, tops, strict=True))
-    return Likelihood(float(sum(values)), greedy, usage_of(answer))
-
-
-def _of_prompt(answer: Mapping[str, Any], tokens: Sequence[int], start: int) -> Likelihood:
-    """The same from vLLM's list: for each position the token that stands there, and the likeliest one."""
-    found = answer["choices"][0]["prompt_logprobs"]
-    several = [found[at][str(tokens[at])] for at in range(start, len(tokens))]
-    values = [float(each["logprob"] if isinstance(each, Mapping) else each) for each in several]
-    greedy = all(not isinstance(each, Mapping) or each.get("rank", 1) == 1 for each in several)
-    return Likelihood(sum(values), greedy, usage_of(answer))
-
-
-def _of_generate(answer: Mapping[str, Any], wanted: Sequence[int]) -> Response:
-    """The same from SGLang's list: the last tokens of the prompt, each with its log-probability and number."""
-    told = answer["meta_info"]
-    tokens, tops = (told[key][-len(wanted) :] for key in ("input_token_logprobs", "input_top_logprobs"))
-    same = all(
-        each[1] in (token, 0) for each, token in zip(tokens, wanted, strict=False)
-    )  # 0 is told of the very last one
-    if not same or not len(wanted) == len(tokens) == len(tops):
-        return Failed("the server tells of other tokens than were sent: is it the tokenizer of this model?")
-    values = [float(each[0]) for each in tokens]
-    greedy = all(value >= max(each[0] for each in top) for value, top in zip(values, tops, strict=True))
-    usage = Usage(
-        told.get("prompt_tokens") or 0, told.get("completion_tokens") or 0, stored=told.get("cached_tokens") or 0
-    )
-    return Likelihood(sum(values), greedy, usage)
-
-
-def usage_of(answer: Mapping[str, Any]) -> Usage:
-    """What a server says that an answer took."""
-    told = answer.get("usage") or {}
-    stored = (told.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    return Usage(told.get("prompt_tokens") or 0, told.get("completion_tokens") or 0, stored=stored)
 
 
 def _added(one: Usage, other: Usage | None) -> Usage:

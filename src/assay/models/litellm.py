@@ -2,16 +2,23 @@
 
 import logging
 import os
+from contextvars import ContextVar
+from functools import wraps
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, installing
-from assay.models.http import HIDDEN, Refused
+from assay.models.http import Refused, redirected
 from assay.models.reasoning import Draft
+from assay.models.rules import rules_for
 from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
-from assay.records import Generate, Response, Trouble, Usage
+from assay.models.usage import finish_of, usage
+from assay.records import Generate, Response, Trouble
 
 PASSING = ("APIConnectionError", "InternalServerError", "RateLimitError", "ServiceUnavailableError", "Timeout", "APIError",
            "BadGatewayError")  # fmt: skip
+
+_refused: ContextVar[list[str] | None] = ContextVar("_refused", default=None)
+"""While a request of ours is under way: the redirects that were not followed."""
 
 
 class LiteLLM(Served):
@@ -21,6 +28,10 @@ class LiteLLM(Served):
     without = frozenset({"header", "stream", "verify_certificate", "ca_cert_path", "seed"})
 
     def __init__(self, model: str, connection: Connection | None = None) -> None:
+        is_openai = rules_for(model.rpartition("/")[2], "api.openai.com")
+        self.samples = (
+            "always" if "temperature" in is_openai.refuses else self.samples
+        )  # the library leaves it out then
         super().__init__(model, connection)
         if len(self.urls) > 1:
             what = "LiteLLM asks one address"
@@ -34,6 +45,7 @@ class LiteLLM(Served):
         litellm.suppress_debug_info = True
         litellm.drop_params = True  # what a provider does not know is left out by the library that knows it
         logging.getLogger("LiteLLM").setLevel(logging.ERROR)
+        _follow_no_redirects()
         self._complete: Any = litellm.acompletion
 
     async def __aenter__(self) -> "LiteLLM":
@@ -53,25 +65,58 @@ class LiteLLM(Served):
         if self.tags is not None:
             given.pop("stop")
         more = {key: value for key, value in params.items() if key not in OWN}
+        redirects: list[str] = []
+        started = _refused.set(redirects)
         try:
             answer = await self._complete(
-                model=self.model, messages=messages_of(request.prompt), temperature=temperature_of(params),
+                model=self.model, messages=messages_of(request.prompt, request.chat), temperature=temperature_of(params),
                 timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in given.items() if v is not None}, **more,
             )  # fmt: skip
         except Exception as error:  # noqa: BLE001  # its errors are those of a hundred libraries, told apart by name
-            raise self._told(error) from None
+            raise (Refused(redirects[0]) if redirects else self._told(error)) from None
+        finally:
+            _refused.reset(started)
         return _read(answer, Draft(stops, self.tags))
 
     def _told(self, error: Exception) -> Exception:
         """An error of the library as what it means for the request."""
-        message = f"{type(error).__name__}: {error}"[:400]
-        if self.key:
-            message = message.replace(self.key, HIDDEN)
+        message = self.http.clean(f"{type(error).__name__}: {error}")[:400]
         kind = type(error).__name__
         if kind in PASSING or isinstance(error, TimeoutError | OSError):
             gone = kind == "APIConnectionError" or "Connection error" in message or isinstance(error, OSError)
             return Trouble(message, slow_down=kind in ("RateLimitError", "Timeout"), gone=gone)
         return Refused(message)
+
+
+def _follow_no_redirects() -> None:
+    """Have httpx follow no redirect of our requests: LiteLLM has no setting for it, and httpx keeps headers such as
+    `x-api-key` on the way to another host. Whatever else this process asks by httpx is as it was."""
+    import httpx
+
+    send, send_now = httpx.AsyncClient.send, httpx.Client.send
+    if getattr(send, "__wrapped__", None) is not None:
+        return
+
+    def noted(answer: Any, redirects: list[str]) -> Any:
+        if answer.is_redirect:
+            redirects.append(redirected(answer.status_code, answer.headers.get("Location")))
+        return answer
+
+    @wraps(send)
+    async def send_async(self: Any, request: Any, **options: Any) -> Any:
+        redirects = _refused.get()
+        if redirects is None:
+            return await send(self, request, **options)
+        return noted(await send(self, request, **{**options, "follow_redirects": False}), redirects)
+
+    @wraps(send_now)
+    def send_sync(self: Any, request: Any, **options: Any) -> Any:
+        redirects = _refused.get()
+        if redirects is None:
+            return send_now(self, request, **options)
+        return noted(send_now(self, request, **{**options, "follow_redirects": False}), redirects)
+
+    httpx.AsyncClient.send, httpx.Client.send = send_async, send_sync  # type: ignore[method-assign]
 
 
 def _read(answer: Any, draft: Draft) -> Response:
@@ -80,6 +125,6 @@ def _read(answer: Any, draft: Draft) -> Response:
     if message.content is None and not getattr(message, "reasoning_content", None):
         raise Refused(f"the model answered without a text (finish_reason: {choice.finish_reason})")
     draft.add(message.content, getattr(message, "reasoning_content", None))
-    draft.finish = choice.finish_reason
-    draft.usage = Usage(getattr(used, "prompt_tokens", 0) or 0, getattr(used, "completion_tokens", 0) or 0)
+    draft.finish = finish_of(choice.finish_reason)
+    draft.usage = usage(getattr(used, "prompt_tokens", 0), getattr(used, "completion_tokens", 0))
     return draft.whole()

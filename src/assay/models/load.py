@@ -85,11 +85,13 @@ def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
     _refuse_wrong(name, given, known)
     if not is_served:
         return factory(**given)
+    from assay.models.secrets import refuse_malformed
     from assay.models.served import Connection
 
     told = {each.name for each in fields(Connection)}
     problems: list[Problem] = []
     own = {key: value for key, value in given.items() if key in told}
+    refuse_malformed(own)
     connection = decode(Connection, Fields.of(own, Origin("model_args")), problems)
     if problems or connection is None:
         raise ConfigError(problems)

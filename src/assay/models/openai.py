@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.http import Refused, said
-from assay.models.likelihoods import Likelihoods, usage_of
+from assay.models.likelihoods import Likelihoods
 from assay.models.protocol import Can, Message
 from assay.models.reasoning import Draft
 from assay.models.rules import rules_for
-from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
+from assay.models.served import OWN, Connection, Served, messages_of, seed_of, stops_of, temperature_of
+from assay.models.usage import finish_of, token_count, tool_calls_of, usage_of
 from assay.models.words import ServerWords, load_words
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Trouble, Usage
 
@@ -32,6 +33,7 @@ class OpenAIServer(Served):
     ) -> None:
         super().__init__(model, connection, likelihoods=likelihoods.way, cut=likelihoods.cut, **telling)
         self._rules = rules_for(self.model, self.urls[0])
+        self.samples = "always" if "temperature" in self._rules.refuses else self.samples
         self.thinks = self.thinks or self._rules.thinks
         self.answers_repeats = n
         self._likelihoods = likelihoods
@@ -57,7 +59,7 @@ class OpenAIServer(Served):
         if isinstance(request, Generate):
             return await self.generate(request)
         if isinstance(request, Loglikelihood):
-            return await self._likelihoods.of(request.context, request.continuation)
+            return await self._likelihoods.of(request.context, request.continuation, request.chat)
         return await self._likelihoods.rolling(request.text)
 
     async def _generate(self, requests: Sequence[Generate]) -> list[Response]:
@@ -66,7 +68,11 @@ class OpenAIServer(Served):
         prompt, cut = self._fitting(requests[0].prompt, limit)
         if isinstance(prompt, Failed):
             return [prompt] * len(requests)
-        body = {"model": self.model, **self._asked(prompt), **self._parameters(requests, limit, stops)}
+        body = {
+            "model": self.model,
+            **self._asked(prompt, requests[0].chat),
+            **self._parameters(requests, limit, stops),
+        }
         drafts = [Draft(stops, self.tags) for _ in requests]
         if self.is_streamed(limit) and "tools" not in params:
             await self._stream(body, drafts)
@@ -96,7 +102,7 @@ class OpenAIServer(Served):
 
     def _parameters(self, requests: Sequence[Generate], limit: int | None, stops: Sequence[str]) -> dict[str, Any]:
         """The parameters in the server's words. Stops are for the answer: where a model thinks, the server does not know."""
-        params, first = requests[0].params, requests[0].repeat
+        params = requests[0].params
         said = {
             "temperature": temperature_of(params),
             **{key: value for key, value in params.items() if key not in OWN},
@@ -106,12 +112,12 @@ class OpenAIServer(Served):
         if stops and self.tags is None:
             said["stop"] = list(stops)
         if self.connection.seed is not None:
-            said["seed"] = self.connection.seed + first
+            said["seed"] = seed_of(requests[0], self.connection.seed)
         if len(requests) > 1:
             said["n"] = len(requests)
         return self._rules.applied(said)
 
-    def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
+    def _asked(self, prompt: str | list[int], chat: bool) -> dict[str, Any]:
         raise NotImplementedError
 
     def _fitting(self, prompt: str, limit: int | None) -> tuple[str | list[int] | Failed, int]:  # noqa: ARG002
@@ -123,7 +129,7 @@ class OpenAIServer(Served):
 
     async def _beside(self, path: str, body: Mapping[str, Any]) -> Any:
         """Ask what a server offers beside the protocol."""
-        return await self.http.post(f"/..{path}" if self.urls[0].endswith("/v1") else path, body)
+        return await self.http.post(f"/..{path}" if self._place.endswith("/v1") else path, body)
 
 
 class OpenAIChat(OpenAIServer):
@@ -140,11 +146,12 @@ class OpenAIChat(OpenAIServer):
             _named(model, pretrained), connection, n=n, likelihoods=Likelihoods(likelihoods, None, chat=True)
         )
         self.can = Can(
-            generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True, schema=True, tools=True
-        )
+            generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True, schema=True, tools=True,
+            samples=self.samples,
+        )  # fmt: skip
 
-    def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
-        return {"messages": messages_of(str(prompt))}
+    def _asked(self, prompt: str | list[int], chat: bool) -> dict[str, Any]:
+        return {"messages": messages_of(str(prompt), chat)}
 
 
 class OpenAI(OpenAIServer):
@@ -177,7 +184,7 @@ class OpenAI(OpenAIServer):
             )
         self._words, self._first = words, custom_prefix_token_id
         self.max_length = way.max_length = self.max_length or (words.max_length if words is not None else None)
-        self.can = Can(chat=words is not None, rolling=likelihoods != "generated")
+        self.can = Can(chat=words is not None, rolling=likelihoods != "generated", samples=self.samples)
 
     @property
     def identity(self) -> str:
@@ -187,7 +194,8 @@ class OpenAI(OpenAIServer):
         await super().__aenter__()
         try:
             if isinstance(self._words, ServerWords):
-                await self._words.start(self._tokens, self._first, await self._tokens("", special=True))
+                with self._told_plainly():
+                    await self._words.start(self._tokens, self._first, await self._tokens("", special=True))
         except BaseException:
             await self.__aexit__()
             raise
@@ -214,7 +222,7 @@ class OpenAI(OpenAIServer):
         found = super().limit(params)
         return found if found is not None or self.max_length is None else max(self.max_length // 2, 1)
 
-    def _asked(self, prompt: str | list[int]) -> dict[str, Any]:
+    def _asked(self, prompt: str | list[int], chat: bool) -> dict[str, Any]:  # noqa: ARG002  # the template has written it
         return {"prompt": prompt}
 
     def _fitting(self, prompt: str, limit: int | None) -> tuple[str | list[int] | Failed, int]:
@@ -235,10 +243,13 @@ class OpenAI(OpenAIServer):
         """How the server itself cuts a text: its /tokenize stands beside the protocol."""
         body = {"model": self.model, "prompt": text, "add_special_tokens": special}
         try:
-            return list((await self._beside("/tokenize", body))["tokens"])
+            found = (await self._beside("/tokenize", body))["tokens"]
         except Refused as refused:
             what, fix = f"the server does not tokenize: {refused}", "give tokenizer=FOLDER"
             raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, fix)]) from None
+        if not isinstance(found, list) or not all(type(token) is int and token >= 0 for token in found):
+            raise TypeError("the tokens of a text must be a list of whole numbers")
+        return found
 
 
 def _named(model: str | None, pretrained: str | None) -> str:
@@ -256,12 +267,14 @@ def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
     stopped: set[int] = set()
     for choice in event.get("choices") or ():
         number, delta = choice.get("index") or 0, choice.get("delta") or choice
+        if not 0 <= number < len(drafts):
+            raise IndexError(f"an answer {number} was not asked for")
         if delta.get("refusal"):
             raise Refused(f"the model refuses: {delta['refusal']}"[:300])
         draft = drafts[number]
         if draft.add(delta.get("content") or delta.get("text"), _thought(delta)):
             stopped.add(number)
-        draft.finish = "stop" if number in stopped else choice.get("finish_reason") or draft.finish
+        draft.finish = "stop" if number in stopped else finish_of(choice.get("finish_reason")) or draft.finish
     if event.get("usage"):
         drafts[0].usage = usage_of(event)
     return stopped
@@ -285,11 +298,11 @@ def _fill(drafts: Sequence[Draft], answer: Any) -> None:
         text, thought, finish = (
             message.get("content", message.get("text")),
             _thought(message),
-            choice.get("finish_reason"),
+            finish_of(choice.get("finish_reason")),
         )
         if message.get("refusal"):
             raise Refused(f"the model refuses: {message['refusal']}"[:300])
-        draft.calls = message.get("tool_calls") or ()
+        draft.calls = tool_calls_of(message.get("tool_calls"))
         if text is None and thought is None and finish != "length" and not draft.calls:
             raise Refused(f"the server answered without a text (finish_reason: {finish})")
         draft.add(text, thought)
@@ -309,6 +322,6 @@ def _told_length(models: Any, name: str) -> int | None:
     """How long a text may be, where the server says so in its list of models."""
     rows = models.get("data") if isinstance(models, dict) else None
     for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict) and row.get("id") == name and isinstance(row.get("max_model_len"), int):
-            return int(row["max_model_len"])
+        if isinstance(row, dict) and row.get("id") == name and token_count(row.get("max_model_len")):
+            return token_count(row["max_model_len"])
     return None

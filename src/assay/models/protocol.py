@@ -2,13 +2,18 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from assay.records import Request, Response
 
 Message = dict[str, str]
 Answered = Sequence[tuple[int, Response]]
 """Some of the responses to a batch, each with the number of its request; in whatever order they come."""
+
+
+Samples = Literal["if asked", "unless greedy", "always"]
+"""Where the parameters ask for it; unless they ask for greedy decoding; whatever they say, as of a model that takes no
+temperature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,8 @@ class Can:
     """Whether it takes `tools`, and says which it wants called."""
     named_templates: bool = False
     """Whether it may have several chat templates: `use_template` takes one by its name."""
+    samples: Samples = "if asked"
+    """When its texts are drawn."""
 
 
 class Described(Protocol):

@@ -44,6 +44,8 @@ class Draft:
     def add(self, text: str | None, thought: str | None = None) -> bool:
         """Take a piece; whether the answer has come to a stop."""
         self.pieces += 1
+        if text is not None and not isinstance(text, str):  # a server's word
+            raise TypeError(f"the text of an answer must be text, got {type(text).__name__}")
         if thought:
             self._thoughts += thought.encode("utf-8", "replace")
         if not text:

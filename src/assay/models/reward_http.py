@@ -1,11 +1,13 @@
 """Reward models behind servers: a number for what was said and what was answered."""
 
+import math
 from typing import Any, Literal
 
 from assay.models.http import Refused
 from assay.models.protocol import Can
 from assay.models.served import GREETING, Connection, Served
-from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Usage
+from assay.models.usage import usage_of
+from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response
 
 
 class RewardHTTP(Served):
@@ -38,9 +40,8 @@ class RewardHTTP(Served):
             return Failed(f"{self.name} gives a number for an answer, and nothing else")
         answer = await self.http.post(f"/{self._way}", {"model": self.model, **self._body(request)})
         [row] = answer["data"]
-        told = answer.get("usage") or {}
         value = _number(row["data"] if self._way == "pooling" else row["score"])
-        return Likelihood(value, usage=Usage(told.get("prompt_tokens") or 0))
+        return Likelihood(value, usage=usage_of(answer)._replace(written=0, stored=0))
 
     def _body(self, request: Loglikelihood) -> dict[str, Any]:
         if self._way == "score":
@@ -52,7 +53,8 @@ class RewardHTTP(Served):
         return {"messages": [asked, answered]}
 
     async def _said(self) -> str:
-        found = await self.respond(Loglikelihood(GREETING, "dog"))
+        with self._told_plainly():
+            found = await self.respond(Loglikelihood(GREETING, "dog"))
         return str(found.value) if isinstance(found, Likelihood) else str(found)
 
 
@@ -60,6 +62,6 @@ def _number(told: Any) -> float:
     """The one number of an answer, however many lists it is in."""
     while isinstance(told, list) and len(told) == 1:
         told = told[0]
-    if isinstance(told, bool) or not isinstance(told, int | float):
+    if isinstance(told, bool) or not isinstance(told, int | float) or not math.isfinite(told):
         raise Refused(f"the server gives {str(told)[:60]} and not one number: it must serve a model of one label")
     return float(told)

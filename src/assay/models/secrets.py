@@ -1,7 +1,11 @@
 """Keys of servers: from the environment, from a file, or as they are."""
 
 import os
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_plus
 
 from assay.errors import ConfigError, Place, Problem
 
@@ -23,5 +27,42 @@ def secret(written: str | None, *variables: str) -> str | None:
     return written
 
 
-def _problem(what: str, fix: str) -> ConfigError:
-    return ConfigError([Problem(Place("model_args.api_key"), what, fix)])
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+"""The name of a header, by RFC 9110."""
+LEAST = 4
+"""Values of headers and queries that are shorter are no secrets, and would be blotted out of any message."""
+
+
+def hidden_texts(keys: Iterable[str | None], values: Iterable[str]) -> list[str]:
+    """What must be in no message, longest first: keys, values of headers and queries, and the parts of those.
+
+    >>> hidden_texts(["k-1"], ["Bearer abcdef123", "sig=a%2Fb%3D"])
+    ['Bearer abcdef123', 'sig=a%2Fb%3D', 'abcdef123', 'a%2Fb%3D', 'a/b=', 'k-1']
+    """
+    found = {key for key in keys if key}
+    for value in map(str, values):
+        parts = re.split(r"[\s;,&]+", value)
+        ends = [part.partition("=")[2] for part in parts]
+        forms = [value, *(part for part in parts[1:] if len(part) >= 2 * LEAST), *ends, *map(unquote_plus, ends)]
+        found |= {form for form in forms if len(form) >= LEAST}
+    return sorted(found, key=lambda text: (-len(text), text))
+
+
+def refuse_malformed(arguments: Mapping[str, Any]) -> None:
+    """Refuse a key or headers that cannot be sent, without repeating any of them."""
+    key, header = arguments.get("api_key"), arguments.get("header")
+    if key is not None and not isinstance(key, str):
+        raise _problem("a key must be text", "put it in quotes")
+    if header is None:
+        return
+    if not isinstance(header, Mapping):
+        raise _problem("header must be a mapping of names to texts", "write header={'X-Name': 'value'}", "header")
+    for name, value in header.items():
+        if not isinstance(value, str) or not value.isprintable() or not _TOKEN.fullmatch(str(name)):
+            raise _problem(
+                f"the header {str(name)!r} cannot be sent", "give it a name without blanks and a text", "header"
+            )
+
+
+def _problem(what: str, fix: str, argument: str = "api_key") -> ConfigError:
+    return ConfigError([Problem(Place(f"model_args.{argument}"), what, fix)])

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,9 +15,9 @@ from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
 from assay.models.http import Http, Refused, without_user
 from assay.models.prices import Price, price_of
-from assay.models.protocol import Can, Message
+from assay.models.protocol import Can, Message, Samples
 from assay.models.reasoning import END, START
-from assay.models.secrets import secret
+from assay.models.secrets import hidden_texts, secret
 from assay.models.tokens import stops_of as stops_of
 from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, Failed, Generate, Request, Response, Text, Trouble, limit_of
 
@@ -25,9 +26,9 @@ ANSWERS = ("header", "max_length", "max_gen_toks", "seed", "reasoning", "think_s
 VARIES = "it says now this, now that"
 """Of a model that does not say the same twice: its name is all that is known of it."""
 GREETING = "The quick brown fox jumps over the lazy"
-MESSAGES = '[{"role"'
-"""How a prompt begins that is a conversation: messages travel as JSON."""
 OWN = ("until", "do_sample", "temperature", *LIMITS)
+SEEDS = 2**31
+"""Seeds are below this: no server takes fewer."""
 LONG = 2048
 """Generations that may be longer than this are streamed: a time-out is then for the next piece, not for the whole."""
 
@@ -51,7 +52,9 @@ class Connection:
     ca_cert_path: str | None = option("A file with certificates to check it by.", None)
     max_length: int | None = option("How many tokens a text may have.", None, check=_positive)
     max_gen_toks: int | None = option("How many tokens are generated where a task says nothing.", None, check=_positive)
-    seed: int | None = option("Handed on with every request; repeats count on from it.", None)
+    seed: int | None = option(
+        "Handed on with every request; repeats count on from it, and every sampled text has its own.", None
+    )
     stream: bool | None = option("Whether answers are streamed; else those that may be long are.", None)
     reasoning: bool = option("The model thinks before it answers.", False)
     think_start_token: str = option("What thinking begins with.", START)
@@ -72,6 +75,8 @@ class Served:
     endings: tuple[str, ...] = ()
     """What lm-eval's users write behind the address."""
 
+    samples: Samples = "unless greedy"
+    """When its texts are drawn: what a server does where nothing is said is its own affair."""
     without: frozenset[str] = frozenset()
     """Arguments of a connection that this protocol has no use for: they are refused."""
 
@@ -84,7 +89,7 @@ class Served:
         self.key = secret(told.api_key, *self.variables)
         self.max_length = told.max_length
         self.concurrency = told.num_concurrent
-        self.can = Can(generate=True, loglikelihood=False, rolling=False, chat=True)
+        self.can = Can(generate=True, loglikelihood=False, rolling=False, chat=True, samples=self.samples)
         self.answers_repeats = False
         self.price: Price | None = price_of(model, told.price_in, told.price_out, told.prices)
         self.attempts = told.max_retries
@@ -92,7 +97,8 @@ class Served:
         self.remarks: dict[str, str] = {}
         """What a user should know, by the kind of request it is about."""
         headers = {**users, **self.headers(), **(told.header or {})}
-        hidden = [text for text in (self.key, *(told.header or {}).values(), *users.values(), *passwords) if text]
+        values = [*(told.header or {}).values(), *users.values(), *(url.partition("?")[2] for url in self.urls)]
+        hidden = hidden_texts([self.key, *passwords], values)
         verify = told.ca_cert_path or told.verify_certificate
         self.http = Http(self.urls, headers, told.timeout, told.num_concurrent, hidden, verify)
         self._greeted: str | None = None
@@ -121,6 +127,11 @@ class Served:
         told = sorted((name, repr(value)) for name, value in self._telling.items() if value not in (None, False))
         return f"{self.name} {urls} {self.model} {digest(f'{self._greeted} {told}'.encode())}"
 
+    @property
+    def _place(self) -> str:
+        """The first address as messages show it."""
+        return self.urls[0].partition("?")[0]
+
     async def __aenter__(self) -> "Served":
         await self.http.__aenter__()
         return self
@@ -148,7 +159,7 @@ class Served:
         except Trouble as trouble:
             trouble.args = (self.http.clean(str(trouble)),)
             raise
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
             what = f"the answer is not of the protocol: {type(error).__name__}: {error}"
             raise Trouble(self.http.clean(what)) from None
 
@@ -180,7 +191,7 @@ class Served:
         except (Trouble, Refused):
             return False
         if is_other:
-            what = f"another model answers at {self.urls[0]} than before: nothing of it was mixed in"
+            what = f"another model answers at {self._place} than before: nothing of it was mixed in"
             raise ConfigError([Problem(Place("model"), what, "start the server with the model of this run, and go on")])
         return True
 
@@ -193,7 +204,7 @@ class Served:
                 async with self:
                     said += [await self._said(), await self._said()]
         except Refused as refused:
-            fix = f"is {self.model!r} the model's name at {self.urls[0]}, and is the key right?"
+            fix = f"is {self.model!r} the model's name at {self._place}, and is the key right?"
             raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
         finally:
             self.http = whole
@@ -236,13 +247,20 @@ class Served:
         return self.connection.stream if self.connection.stream is not None else limit is None or limit > LONG
 
 
-def messages_of(prompt: str) -> list[Message]:
-    """The conversation that a prompt is; a bare text is what the user says, also one that only begins like a conversation."""
-    if prompt.startswith(MESSAGES):
-        with suppress(ValueError):
-            found: list[Message] = _parsed(prompt)
-            return found
+def messages_of(prompt: str, chat: bool = False) -> list[Message]:
+    """The messages of a conversation that `chat_template` wrote; a text is what the user says, whatever it looks like."""
+    if chat:
+        with suppress(ValueError):  # written as text, by the template of another model that is compared with this one
+            found = _parsed(prompt)
+            if isinstance(found, list):
+                return found
     return [{"role": "user", "content": prompt}]
+
+
+def seed_of(request: Generate, seed: int) -> int:
+    """The seed that a server is sent: the one given, counted on by repeats; for every draw of a run another one."""
+    drawn = int.from_bytes(blake2b(request.draw, digest_size=4).digest()) >> 1 if request.draw else 0
+    return (seed + request.repeat + drawn) % SEEDS if drawn else seed + request.repeat
 
 
 def _parsed(text: str) -> Any:
@@ -266,11 +284,28 @@ def _addresses(base_url: str | Sequence[str], endings: Sequence[str]) -> tuple[l
     users: list[str] = []
     passwords: list[str] = []
     for written in [base_url] if isinstance(base_url, str) else base_url:
-        url, user = without_user(written.rstrip("/"))
-        urls.append(next((url.removesuffix(ending) for ending in endings if url.endswith(ending)), url))
+        if written:  # LiteLLM may be given none
+            _check_address(written)
+        url, user = without_user(written)
+        before, question, query = url.partition("?")
+        before = before.rstrip("/")
+        before = next((before.removesuffix(ending) for ending in endings if before.endswith(ending)), before)
+        urls.append(f"{before}{question}{query}")
         users += [user] if user else []
         passwords += [part for part in (urlsplit(written).password,) if part]
     if len(set(users)) > 1 or (users and len(users) < len(urls)):
         what = "the addresses name different users"
         raise ConfigError([Problem(Place("model_args.base_url"), what, "give all of them the same name and password")])
     return urls, {"Authorization": users[0]} if users else {}, passwords
+
+
+def _check_address(url: str) -> None:
+    """Refuse what is not the address of a server before anything waits for it; it is not repeated: it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is no number
+        is_right = False
+    if not is_right:
+        fix = "write it like http://127.0.0.1:8000/v1, or https://…"
+        raise ConfigError([Problem(Place("model_args.base_url"), "this is not the address of a server", fix)])

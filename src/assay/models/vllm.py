@@ -204,6 +204,6 @@ class VLLM(Spoken):
 
 
 def seed_of(request: Generate, seed: int) -> int:
-    """The seed of a generation: another for every prompt and repeat, and the same whatever else is asked with it."""
-    text = f"{seed}\0{request.prompt}\0{request.repeat}".encode()
+    """The seed of a generation: another for every prompt, repeat and draw, the same whatever else is asked with it."""
+    text = f"{seed}\0".encode() + request.seed_bytes
     return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest()) >> 1

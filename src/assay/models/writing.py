@@ -19,8 +19,8 @@ Decode = Callable[[Sequence[int]], str]
 
 
 class Writing:
-    """A generation under way. Its random numbers are its own: the same for the same prompt and repeat, whatever else is
-    written beside it."""
+    """A generation under way. Its random numbers are its own: the same for the same prompt, repeat and draw, whatever
+    else is written beside it."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Writing:
         self.temperature = _number(params, "temperature", 1.0) if request.is_sampled else 0.0
         self.top_p = _number(params, "top_p", 1.0)
         self.top_k = int(_number(params, "top_k", 0))
-        seed = hashlib.blake2b(f"{request.prompt}\0{request.repeat}".encode(), digest_size=8).digest()
+        seed = hashlib.blake2b(request.seed_bytes, digest_size=8).digest()
         self._seed = int.from_bytes(seed)
         self._random = np.random.default_rng(self._seed)
         self.written: list[int] = []

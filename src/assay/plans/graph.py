@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assay.config.graph import END, MAX_STEPS
-from assay.records import Asking, Call, Failed, Generate, Outcome, Request, Response
+from assay.records import Asking, Call, Failed, Generate, Outcome, Request, Response, plain
 
 State = dict[str, Any]
 Updates = Mapping[str, Any]
@@ -22,18 +22,27 @@ class NodeFailed(Exception):
 class Walk:
     """One record on its way: what was asked, what came back, what is worth counting.
 
-    `name` tells records apart, `number` is its place among them.
+    `name` tells records apart, `number` is its place among them. `node` is who asks: see Generate.
     """
 
-    __slots__ = ("asked", "name", "noticed", "number", "responses", "trace", "visits")
+    __slots__ = ("asked", "name", "node", "noticed", "number", "responses", "trace", "visits")
 
     def __init__(self, name: str, number: int = 0) -> None:
         self.name, self.number = name, number
+        self.node: tuple[str, ...] = ()
         self.asked: list[Request] = []
         self.responses: list[Response] = []
         self.noticed: dict[str, int] = defaultdict(int)
         self.visits: dict[object, int] = defaultdict(int)
         self.trace: list[tuple[str, list[int]]] = []
+
+    def at(self, node: str) -> "Walk":
+        """The same walk, for what is asked by a node below this one, or by a label of it."""
+        made = Walk.__new__(Walk)
+        made.name, made.number, made.node = self.name, self.number, (*self.node, node)
+        made.asked, made.responses, made.noticed = self.asked, self.responses, self.noticed
+        made.visits, made.trace = self.visits, self.trace
+        return made
 
     def enter(self, node: str) -> list[int]:
         """Note that the record came to a node; what comes back there is noted in the list that is returned."""
@@ -45,7 +54,7 @@ class Walk:
         """A request; the second of its kind in a record is told apart from the first."""
         visit = self.visits[role, prompt, id(params)]
         self.visits[role, prompt, id(params)] += 1
-        return Generate(prompt, params, visit, role)
+        return Generate(prompt, params, visit, role, chat=True, node=self.node)
 
     def take(self, requests: Sequence[Request], responses: Sequence[Response]) -> None:
         """Note what came back; a request that failed for good ends the record."""
@@ -75,7 +84,7 @@ class Fork:
     paths: Mapping[object, str]
 
     def choose(self, state: State) -> str:
-        said = self.condition(state)
+        said = plain(self.condition(state))
         found = self.paths.get(said) or self.paths.get(str(said))
         if found is None and said in ENDS:
             found = END
@@ -111,7 +120,7 @@ class Graph:
         walk, state = Walk(name, number), dict(record)
         try:
             yield from self.steps(state, walk)
-            made = _guarded("the output", self.finish, state)
+            made = {plain(key): plain(value) for key, value in _guarded("the output", self.finish, state).items()}
         except NodeFailed as failed:
             if not any(isinstance(response, Failed) for response in walk.responses):
                 walk.responses.append(Failed(str(failed)))
@@ -131,15 +140,17 @@ class Graph:
                 node = active[0]
                 numbers, before = walk.enter(within + node.name), len(walk.responses)
                 try:
-                    updates = (yield from node.ask(state, walk)) if node.asks else node.apply(state, walk)
+                    updates = (yield from node.ask(state, walk.at(node.name))) if node.asks else node.apply(state, walk)
                 except NodeFailed:
                     raise
-                except Exception as error:  # a node is anybody's code: its record failed, and the others go on
+                except (
+                    Exception,
+                    SystemExit,
+                ) as error:  # a node is anybody's code: its record failed, and the others go on
                     raise _raised(f"the node {node.name!r}", error) from error
                 finally:
                     numbers.extend(range(before, len(walk.responses)))
-                if updates is not state:
-                    merge(state, updates, node.name)
+                merge(state, updates, node.name)
             else:
                 yield from self._together(active, state, walk, within)
             active = self._following([self.ways[node.name] for node in active], state)
@@ -164,7 +175,7 @@ class Graph:
         for node in active:
             own = dict(state)
             if node.asks:
-                self._resume(node.name, node.ask(own, walk), None, waiting, made)
+                self._resume(node.name, node.ask(own, walk.at(node.name)), None, waiting, made)
             else:
                 made[node.name] = _guarded(f"the node {node.name!r}", node.apply, own, walk)
         while waiting:
@@ -201,7 +212,7 @@ class Graph:
             made[name] = stop.value
         except NodeFailed:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _raised(f"the node {name!r}", error) from error
 
 
@@ -209,9 +220,12 @@ def merge(state: State, updates: object, name: str) -> None:
     """Write what a node gave into the state; messages are added to those that are there."""
     if not isinstance(updates, Mapping):
         raise NodeFailed(f"the node {name!r} gave {type(updates).__name__}, and must give a mapping")
+    if updates is state:
+        state.update({key: plain(value) for key, value in state.items() if type(value).__module__ == "numpy"})
+        return
     messages = updates.get("messages")
     known = state.get("messages")
-    state.update(updates)
+    state.update({key: value if state.get(key) is value else plain(value) for key, value in updates.items()})
     if isinstance(messages, list) and isinstance(known, list) and messages is not known:
         state["messages"] = known + [each for each in messages if not any(each is old for old in known)]
 
@@ -221,9 +235,9 @@ def _guarded(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except NodeFailed:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _raised(what, error) from error
 
 
-def _raised(what: str, error: Exception) -> NodeFailed:
+def _raised(what: str, error: BaseException) -> NodeFailed:
     return NodeFailed(f"{what} raised {type(error).__name__}: {error}")

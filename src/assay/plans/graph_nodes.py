@@ -136,9 +136,9 @@ class Asked:
 
     def ask(self, messages: list[Message], walk: Walk) -> "Attempt":
         if self.structure is None or self.takes():
-            return Attempt(self, messages, walk.generate(self.role, self.write(messages), self.params))
+            return Attempt(self, messages, walk.generate(self.role, self.write(messages), self.params), walk)
         words = self.write(self.structure.asked_in(messages))
-        return Attempt(self, messages, walk.generate(self.role, words, self.plain))
+        return Attempt(self, messages, walk.generate(self.role, words, self.plain), walk)
 
 
 class Attempt(NamedTuple):
@@ -147,15 +147,16 @@ class Attempt(NamedTuple):
     asked: Asked
     messages: list[Message]
     request: Request
+    walk: Walk
 
-    def again(self, response: Response, walk: Walk) -> Request | None:
+    def again(self, response: Response) -> Request | None:
         """What to ask once more, where the answer is not of the structure asked for: in words, as SyGra does."""
         structure = self.asked.structure
         if structure is None or not isinstance(response, Text) or response.calls or structure.fits(response.text):
             return None
-        walk.noticed[AGAIN] += 1
+        self.walk.noticed[AGAIN] += 1
         words = self.asked.write(structure.asked_in(self.messages))
-        return walk.generate(self.asked.role, words, self.asked.plain)
+        return self.walk.generate(self.asked.role, words, self.asked.plain)
 
 
 def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
@@ -163,9 +164,7 @@ def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
     requests = [attempt.request for attempt in attempts]
     responses = list((yield requests))
     walk.take(requests, responses)
-    further = [
-        (n, again) for n, attempt in enumerate(attempts) if (again := attempt.again(responses[n], walk)) is not None
-    ]
+    further = [(n, again) for n, attempt in enumerate(attempts) if (again := attempt.again(responses[n])) is not None]
     if further:
         second = yield [request for _, request in further]
         walk.take([request for _, request in further], second)
@@ -314,7 +313,8 @@ class MultiLlmNode(AskingNode):
         if self.pre is not None:
             state = _after(self.pre(state), state)
         messages = self.conversation(state)
-        responses = (yield from answers([model.ask(messages, walk) for model in self.models.values()], walk))[""]
+        attempts = [model.ask(messages, walk.at(label)) for label, model in self.models.items()]
+        responses = (yield from answers(attempts, walk))[""]
         replies = {
             label: Reply(response.text, response.reasoning)
             for label, response in zip(self.models, responses, strict=True)

@@ -24,6 +24,10 @@ class Context:
             return self.write(self.written.fill(state))
         return filled(self.written, state)
 
+    @property
+    def is_chat(self) -> bool:
+        return isinstance(self.written, Prompt)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeighingNode:
@@ -50,7 +54,8 @@ class ChoiceNode(WeighingNode):
 
     def ask(self, state: State, walk: Walk) -> Steps:
         context, choices = self.context.of(state), self._choices(state)
-        asked = [Loglikelihood(context, f"{self.delimiter}{choice}", self.role) for choice in choices]
+        is_chat = self.context.is_chat
+        asked = [Loglikelihood(context, f"{self.delimiter}{choice}", self.role, is_chat) for choice in choices]
         found = yield from _likelihoods(asked, walk)
         shares = _shares([each.value for each in found])
         weighed = [
@@ -84,7 +89,8 @@ class LikelihoodNode(WeighingNode):
     continuation: Braces
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        request = Loglikelihood(self.context.of(state), filled(self.continuation, state), self.role)
+        context, continuation = self.context.of(state), filled(self.continuation, state)
+        request = Loglikelihood(context, continuation, self.role, self.context.is_chat)
         [found] = yield from _likelihoods([request], walk)
         return {self.key: found.value, f"{self.key}_is_greedy": found.greedy}
 

@@ -65,5 +65,6 @@ def _cell(found: Results | None, name: str, metric: str, filter_name: str) -> st
         return NOTHING
     stderr = row.get(f"{metric}_stderr,{filter_name}")
     spread = f" ± {number(stderr)}" if isinstance(stderr, int | float) and stderr == stderr else ""
-    failed = found.get("assay", {}).get("tasks", {}).get(name, {}).get("incomplete") if found is not None else False
-    return number(value) + spread + ("*" if failed else "")
+    account = found.get("assay", {}) if found is not None else {}
+    known = {**account.get("tasks", {}), **account.get("groups", {})}
+    return number(value) + spread + ("*" if known.get(name, {}).get("incomplete") else "")

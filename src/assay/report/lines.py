@@ -148,7 +148,9 @@ def _group_parts(
     a, b = runs[0].rows(name)[key], runs[1].rows(name)[key]
     shares = runs[0].shares(name, key), runs[1].shares(name, key)
     if a is None or b is None:
-        return (), a, b, "one of the runs has no number"
+        lacking = runs[0] if a is None else runs[1]
+        told = _reason(lacking, name, key)
+        return (), a, b, f"{lacking.folder.name} has no number" + (f": {told}" if told else "")
     if shares[0] is None or shares[1] is None:
         return (), a, b, _why(name, key, runs)
     mine = {other: name for name, other in shared_tasks(*runs).items()}
@@ -199,9 +201,12 @@ def _alike(pairs: Sequence[tuple[float, float]]) -> bool:
 
 
 def _why(name: str, key: ScoreKey, runs: Runs) -> str:
-    told = runs[0].results.get("assay", {}).get("groups", {}).get(name, {}).get("rows", {})
-    reason = told.get(f"{key.metric},{key.filter}", {}).get("reason")
-    return str(reason) if reason else SCORE_AGAIN
+    return _reason(runs[0], name, key) or SCORE_AGAIN
+
+
+def _reason(run: RunScores, name: str, key: ScoreKey) -> str:
+    told = run.account.get("groups", {}).get(name, {}).get("rows", {})
+    return str(told.get(f"{key.metric},{key.filter}", {}).get("reason") or "")
 
 
 def _alias(run: RunScores, name: str) -> str:

@@ -15,7 +15,7 @@ from assay.report.texts import cut, decimal, ends, fenced, in_cell, in_markdown
 
 COLUMNS = (
     "run", "model", "kind", "path", "name", "metric", "filter", "value", "stderr", "low", "high", "n", "failed",
-    "difference", "difference_low", "difference_high", "p",
+    "difference", "difference_low", "difference_high", "p", "incomplete",
 )  # fmt: skip
 SHOWN = 600
 """Characters of a text in a pull request."""
@@ -63,7 +63,8 @@ def as_csv(document: Document) -> str:
             )
             told = (found.value, found.stderr, found.low, found.high, found.n, "" if line.is_group else line.failed)
             texts = [in_cell(each) for each in (*about, found.metric, found.filter)]
-            writer.writerow([*texts, *told, *_difference(row)])
+            mark = (line.coverage or "incomplete") if line.incomplete else ""
+            writer.writerow([*texts, *told, *_difference(row), mark])
     return out.getvalue()
 
 
@@ -148,9 +149,9 @@ def _run(part: RunPart) -> Iterator[str]:
 def _rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
     for line in lines:
         name = _indented(line.alias, line.depth)
-        failed = "" if line.is_group else f"{line.failed}{'*' if line.incomplete else ''}"
+        failed = line.failures
         if not line.numbers:
-            yield (name, "", "", "", "", failed)
+            yield (name, "", "", "", line.coverage, failed)
         for number in line.numbers:
             metric = in_markdown(number.metric + ("" if number.filter == "none" else f" ({number.filter})"))
             arrow = (
@@ -158,7 +159,14 @@ def _rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
                 if number.higher_is_better is not None
                 else ""
             )
-            yield (name, metric + arrow, decimal(number.value), ends(number.low, number.high), str(number.n), failed)
+            yield (
+                name,
+                metric + arrow,
+                decimal(number.value),
+                ends(number.low, number.high),
+                line.count(number),
+                failed,
+            )
             name = failed = ""
 
 

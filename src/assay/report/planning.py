@@ -105,6 +105,9 @@ class Unknown:
         }
         return cls(rows, size)
 
+    def has_lost(self, metric: str | None) -> bool:  # noqa: ARG002  # nothing has been asked yet
+        return False
+
 
 def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[Any]], aim: Aim) -> list[Planned]:
     """What groups and tasks take of which nothing is known. A group's number is made as a run makes it: by size or each task

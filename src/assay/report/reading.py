@@ -17,7 +17,7 @@ from assay.runs.folder import MANIFEST, RESULTS, SAMPLES
 from assay.runs.lease import is_held, progress
 from assay.runs.links import LEADS_OUT, strays
 from assay.runs.redact import redacted
-from assay.runs.results import troubles
+from assay.runs.results import coverage, troubles
 from assay.runs.stored import Row, SampleFile, sample_file
 from assay.runs.versions import NAME as SCORINGS
 from assay.tasks.audit import KINDS
@@ -65,6 +65,8 @@ class Line:
     documents: int | None = None
     failed: int = 0
     incomplete: bool = False
+    coverage: str = ""
+    """Of a group of which not all was scored: how much was."""
     audit: Mapping[str, int] | None = None
     done: int | None = None
     """Of a run that is going on: how many documents have their answer."""
@@ -76,6 +78,15 @@ class Line:
     @property
     def depth(self) -> int:
         return len(self.path) - 1
+
+    @property
+    def failures(self) -> str:
+        """How many documents failed, with `*` where the row is incomplete; nothing of a group that is complete."""
+        return "" if self.is_group and not self.incomplete else f"{self.failed:,}{'*' if self.incomplete else ''}"
+
+    def count(self, number: Number) -> str:
+        """How many documents a number is of; of an incomplete group also in how many tasks."""
+        return f"{number.n:,} in {self.coverage}" if self.coverage else f"{number.n:,}"
 
     @property
     def main(self) -> Number | None:
@@ -173,7 +184,8 @@ class RunReading:
     def _line(self, path: tuple[str, ...]) -> Line:
         name, results = path[-1], self.results
         row = _mapping(results["results"].get(name))
-        own = _mapping(_mapping(self.account.get("tasks")).get(name))
+        of_group = _mapping(_mapping(self.account.get("groups")).get(name))
+        own = _mapping(_mapping(self.account.get("tasks")).get(name)) or of_group
         shots = _mapping(results.get("n-shot")).get(name)
         return Line(
             path,
@@ -185,6 +197,7 @@ class RunReading:
             own.get("documents", row.get("sample_len")),
             int(own.get("failed") or 0),
             bool(own.get("incomplete")),
+            coverage(of_group),
             {kind: _mapping(told).get("count", 0) for kind, told in _mapping(own.get("audit")).items()},
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from assay.runs.results import troubles
+from assay.runs.results import coverage, troubles
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
 NAMES = ("name", "alias", "sample_len", "sample_count")
@@ -103,13 +103,14 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
     alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
     version = str(results["versions"].get(name, "N/A"))
     shots = str(results["n-shot"].get(name, ""))
-    own = results.get("assay", {}).get("tasks", {}).get(name)
-    failed = (f"{own['failed']}*" if own["incomplete"] else str(own["failed"])) if own else ""
     account = results.get("assay", {})
+    of_group: Mapping[str, Any] = account.get("groups", {}).get(name, {})
+    own = account.get("tasks", {}).get(name) or (of_group if of_group.get("incomplete") else None)
+    failed = (f"{own['failed']}*" if own["incomplete"] else str(own["failed"])) if own else ""
     known = {**account.get("tasks", {}), **account.get("groups", {})}.get(name, {}).get("rows", {})
-    metrics = metrics_of(row)
+    metrics, covered = metrics_of(row), coverage(of_group)
     if not metrics:
-        yield (alias, version, "", shots, "", "", "", "", "", "", "", failed)
+        yield (alias, version, "", shots, "", "", "", "", "", "", covered, failed)
     for key in metrics:
         metric, _, filter_name = key.partition(",")
         better = results["higher_is_better"].get(name, {}).get(metric)
@@ -127,7 +128,7 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
             "±",
             number(stderr),
             _interval(known.get(key, {}).get("interval")),
-            str(count),
+            f"{count} in {covered}" if covered else str(count),
             failed,
         )
         alias = version = ""

@@ -21,7 +21,8 @@ def why_open(line: Line, runs: Sequence[RunScores]) -> str:
         if run.status not in ENDED:
             return f"the run {run.folder.name} is {run.status}; {ALLOW}"
         if line.kind == "group":
-            broken = run.account.get("broken", {}).keys() & below(run, line.name, {line.name})
+            not_run = run.account.get("groups", {}).get(line.name, {}).get("not_run", ())
+            broken = run.account.get("broken", {}).keys() & below(run, line.name, {line.name}) | {*not_run}
             if broken:
                 return f"not run in {run.folder.name}: {some(sorted(broken))}; {ALLOW}"
     for member in (part.member for part in line.parts):

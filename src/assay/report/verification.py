@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from assay.aggregate.board import Board
 from assay.aggregate.drift import Drift, drift
-from assay.aggregate.functions import AGGREGATIONS, Aggregation
+from assay.aggregate.functions import known_aggregation
 from assay.aggregate.interval import LEVEL
 from assay.evaluation.verify import KINDS, Asked, Scores, Verified, kind_of
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text
@@ -255,8 +255,8 @@ def _paired(scores: Scores, key: Any) -> tuple[Any, list[Any], list[Any], list[i
     ]
     both = [document for document in values[0] if document in values[1]]
     clusters = [scores.a.clusters.get(each, each) for each in both] if scores.a.clusters else None
-    how = scores.aggregation(key.metric) or AGGREGATIONS["mean"]
-    return _named(how), [values[0][each] for each in both], [values[1][each] for each in both], clusters
+    how = known_aggregation(scores.aggregation(key))
+    return how, [values[0][each] for each in both], [values[1][each] for each in both], clusters
 
 
 def _is_whole(value: Any) -> bool:
@@ -264,10 +264,6 @@ def _is_whole(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_whole, value))
     return not isinstance(value, float) or value.is_integer()
-
-
-def _named(how: Aggregation | Callable[..., Any]) -> Aggregation | Callable[..., Any]:
-    return next((each for each in AGGREGATIONS.values() if each.function is how), how)
 
 
 def _scored_alone(scores: Mapping[str, Scores], found: Found) -> int:

@@ -52,13 +52,21 @@ class Cache:
         self._new: list[tuple[bytes, str, bytes, float, float]] = []
         self._flushed = time.monotonic()
         self._used: list[tuple[float, bytes]] = []
+        self.damaged = 0
+        """Responses that could not be read, and were taken out."""
 
     def get(self, key: bytes) -> Response | None:
         row = self._file.execute("select response from responses where key = ?", (key,)).fetchone()
         if row is None:
             return None
+        try:
+            found = from_line(row[0])
+        except (ValueError, TypeError):
+            self._file.execute("delete from responses where key = ?", (key,))
+            self.damaged += 1
+            return None
         self._used.append((time.time(), key))
-        return from_line(row[0])
+        return found
 
     def add(self, model: str, answered: Sequence[tuple[bytes, Response]]) -> None:
         now = time.time()
@@ -95,6 +103,9 @@ class Cache:
         try:
             with suppress(sqlite3.Error):
                 self.flush()
+            if self.damaged:
+                what = "1 damaged response" if self.damaged == 1 else f"{self.damaged} damaged responses"
+                logging.getLogger("assay").warning("the cache held %s: asked again", what)
         finally:
             self._file.close()
 

@@ -239,7 +239,6 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
         write_json(path / MANIFEST, {**manifest, "status": "running"})
         kept = Journal(path / journal.NAME, manifest)
         if kept.damaged:
-            logging.getLogger("assay").warning("%s: %d damaged lines; they are asked again", journal.NAME, kept.damaged)
             manifest["damaged_lines"] = manifest.get("damaged_lines", 0) + kept.damaged
         return RunFolder(path, spec, held, kept, manifest, resumed=known is not None)
     except OSError as error:

@@ -6,6 +6,7 @@ Format 2: the first line is a header with the run's manifest; every line ends in
 line counts for nothing and is counted. Format 1 (version 0.1) has neither header nor checksums, and is read as it is.
 """
 
+import logging
 import math
 import os
 import tempfile
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.errors import AssayError, Place, Problem
-from assay.records import Failed, Likelihood, Response, Text, Usage
+from assay.records import MOST_TOKENS, Failed, Likelihood, Response, Text, Usage
 from assay.runs.durable import put_in_place, sync_folder
 from assay.runs.frames import has_frames, read_frames, write_frames
 from assay.runs.key_index import KeyIndex
@@ -32,6 +33,9 @@ LONG = 16 * 2**20
 """From this size on, the journal of a finished run is kept compressed."""
 SYNC_SECONDS = 1.0
 """What was written is on the disk after so long, whether or not another response comes."""
+UNREADABLE = "no response is written like this"
+_NUMBERS, _PARTS = frozenset((int, float)), len(Usage._fields)
+KEY_BYTES = 16
 _READ = 4096
 _BLOCK = 1 << 20
 _SEAL = len(b',"c":"00000000"}\n')
@@ -176,6 +180,11 @@ class Journal:
                     self._index.put(key, offset)
                 offset += len(line.text)
         os.ftruncate(self._handle, offset)
+        if self.damaged:
+            what = "1 damaged line was" if self.damaged == 1 else f"{self.damaged} damaged lines were"
+            logging.getLogger("assay").warning(
+                "%s: %s ignored; requests without an answer are asked again", self._path, what
+            )
         return offset
 
 
@@ -298,7 +307,8 @@ def _key(entry: Mapping[str, Any]) -> bytes | None:
     """The key of an entry that holds a response of any kind."""
     try:
         _read(entry)
-        return bytes.fromhex(entry["k"])
+        key = bytes.fromhex(entry["k"])
+        return key if len(key) == KEY_BYTES and isinstance(entry.get("m", "model"), str) else None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None
 
@@ -358,15 +368,27 @@ def to_line(response: Response) -> bytes:
 
 
 def from_line(inside: bytes) -> Response:
-    """The response that was written so."""
-    return _read(orjson.loads(b"{%s}" % inside))
+    """The response that was written so; a ValueError where none can have been."""
+    entry = orjson.loads(b"{%s}" % inside)
+    if "r" not in entry:
+        raise ValueError(UNREADABLE)
+    return _read(entry)
 
 
 def _read(entry: Mapping[str, Any]) -> Response:
     response = _response(entry["r"])
     if isinstance(response, Failed) or "u" not in entry:
         return response
-    return response._replace(usage=Usage(*entry["u"]))
+    return response._replace(usage=_usage(entry["u"]))
+
+
+def _usage(plain: Any) -> Usage:
+    """The usage that was written so: counts and seconds, none of them below 0; a ValueError where none can have been."""
+    if not isinstance(plain, list) or not 1 <= len(plain) <= _PARTS or not _NUMBERS.issuperset(map(type, plain)):
+        raise ValueError(UNREADABLE)
+    if min(plain) < 0 or max(plain) > MOST_TOKENS:
+        raise ValueError(UNREADABLE)
+    return Usage(*plain)
 
 
 def _plain(response: Response) -> Any:
@@ -387,7 +409,18 @@ def _response(plain: Any) -> Response:
         case [None, bool() as greedy]:  # minus infinity: JSON has no word for it
             return Likelihood(-math.inf, greedy)
         case {"text": str() as text}:
-            return Text(text, plain.get("finish"), plain.get("reasoning"), calls=plain.get("calls") or ())
+            finish, reasoning, calls = plain.get("finish"), plain.get("reasoning"), plain.get("calls")
+            if not (_is_text(finish) and _is_text(reasoning) and (calls is None or _are_calls(calls))):
+                raise ValueError(UNREADABLE)
+            return Text(text, finish, reasoning, calls=calls or ())
         case {"failed": str() as reason}:
             return Failed(reason)
-    raise ValueError("no response is written like this")
+    raise ValueError(UNREADABLE)
+
+
+def _is_text(plain: Any) -> bool:
+    return plain is None or isinstance(plain, str)
+
+
+def _are_calls(plain: Any) -> bool:
+    return isinstance(plain, list) and all(isinstance(call, dict) for call in plain)

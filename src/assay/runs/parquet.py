@@ -78,9 +78,9 @@ class SampleWriter:
         self._writer: Any = None
 
     def add(self, kept: Kept) -> None:
-        scores = {f"{metric},{name}": value for name, _, values, _ in kept.scores for metric, value in values.items()}
+        scores = {f"{metric},{each.filter}": value for each in kept.scores for metric, value in each.values.items()}
         verdict = Verdict(
-            _json({name: answers for name, answers, _, _ in kept.scores}),
+            _json({each.filter: each.answers for each in kept.scores}),
             _json({**scores, **_per_repeat(kept)} if any(each.repeats for each in kept.scores) else scores),
             kept.failed or None,
             ",".join(kept.audit) or None,
@@ -210,7 +210,10 @@ def _described(requests: Sequence[Request]) -> list[Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether a value fits a column of numbers: whole ones as far as they are exact there."""
+    return isinstance(value, float) or (
+        isinstance(value, int) and not isinstance(value, bool) and -(2**53) <= value <= 2**53
+    )
 
 
 def _json(value: Any) -> str:

@@ -8,7 +8,15 @@ HIDDEN = "***"
 _SECRET = r"(?:api[_-]?key|apikey|key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?|bearer)"
 _NAME = re.compile(rf"(?:^|[_\-.]){_SECRET}s?$", re.IGNORECASE)
 _PAIR = re.compile(rf"((?:^|[\s,;&?{{\"'_\-.]){_SECRET}s?[\"']?\s*[=:]\s*[\"']?)([^\s,;&\"'}}]+)", re.IGNORECASE)
-_URL_USER = re.compile(r"(\w+://)[^/\s@]+@")
+_HEADERS = re.compile(r"(?:^|[_\-.\s])(?:headers?|cookies?)$|[a-z](?:Headers?|Cookies?)$", re.IGNORECASE)
+"""Names below which every value is a secret: a key may be sent in a header of any name."""
+_HEADERS_IN_TEXT = re.compile(
+    r"(?:(?:^|[\s,;&?{(\[\"'_\-.])(?:headers?|cookies?)|[a-z](?-i:Headers?|Cookies?))\\?[\"']?\s*[=:]\s*", re.IGNORECASE
+)
+_URL = re.compile(r"([A-Za-z][\w+.\-]*://)((?<=[\"']http://)[^\s\"']*|(?<=[\"']https://)[^\s\"']*|[^\s,\"'<>]*)")
+"""An address: one in quotes ends there, one without at a comma, too."""
+_ADDRESSES = ("url", "base_url", "api_base", "endpoint")
+_PAIRS = {"{": "}", "[": "]", "(": ")"}
 _KNOWN = re.compile(r"\b(?:sk|hf|ghp|gho|xox[abp])[-_][A-Za-z0-9_\-]{8,}")
 _BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
 
@@ -21,26 +29,93 @@ NOT_SECRET = frozenset((
 
 
 def redacted_text(text: str) -> str:
-    """A text without keys, passwords in URLs and what is named like a secret.
+    """A text without keys, headers, passwords and queries of URLs, and what is named like a secret.
 
-    >>> redacted_text("model=x,api_key=abc123,base_url=http://me:pw@host/v1")
-    'model=x,api_key=***,base_url=http://***@host/v1'
+    >>> redacted_text("model=x,api_key=abc123,base_url=http://me:pw@host/v1?sig=abc,header={'X-Tenant': 'abc'},n=1")
+    'model=x,api_key=***,base_url=http://***@host/v1?***,header=***,n=1'
     """
-    text = _URL_USER.sub(rf"\1{HIDDEN}@", text)
+    return _redacted_text(text)[0]
+
+
+def _redacted_text(text: str) -> tuple[str, bool]:
+    """The same, and whether it ends within the headers."""
+    text, is_open = _without_headers(text)
+    text = _URL.sub(lambda found: found[1] + _bare_address(found[2]), text)
     text = _BEARER.sub(rf"\1{HIDDEN}", text)
     text = _PAIR.sub(rf"\1{HIDDEN}", text)
-    return _KNOWN.sub(HIDDEN, text)
+    return _KNOWN.sub(HIDDEN, text), is_open
+
+
+def _without_headers(text: str) -> tuple[str, bool]:
+    """A text with `***` for whatever is given as headers, and whether that has no end in it."""
+    done, at, is_open = "", 0, False
+    while (found := _HEADERS_IN_TEXT.search(text, at)) is not None:
+        end, is_open = _end_of_value(text, found.end())
+        done += text[at : found.end()] + HIDDEN
+        at = end
+    return done + text[at:], is_open
+
+
+def _end_of_value(text: str, start: int) -> tuple[int, bool]:
+    """Where a value ends that begins there: with its bracket, its quote, or at a comma or the line's end; whether it has none."""
+    first = text[start : start + 1]
+    if first not in ("{", "[", "(", '"', "'"):
+        found = re.compile(r"[,\n]").search(text, start)
+        return (found.start() if found is not None else len(text)), False
+    waiting: list[str] = []
+    at = start
+    while at < len(text):
+        letter = text[at]
+        is_quoted = bool(waiting) and waiting[-1] in "\"'"
+        if letter == "\\":
+            at += 1
+        elif waiting and letter == waiting[-1]:
+            waiting.pop()
+        elif letter in "\"'" and not is_quoted:
+            waiting.append(letter)
+        elif letter in _PAIRS and not is_quoted:
+            waiting.append(_PAIRS[letter])
+        at += 1
+        if not waiting:
+            return at, False
+    return len(text), True
+
+
+def _bare_address(rest: str) -> str:
+    """What follows `://` of an address without name, password and query."""
+    before, mark, _ = re.split(r"([?#])", rest, maxsplit=1) if re.search(r"[?#]", rest) else (rest, "", "")
+    host, slash, path = before.partition("/")
+    user, at, host = host.rpartition("@")
+    named = re.fullmatch(r"(\[[0-9A-Fa-f:.%]*\]|[^:]*)(:\d*)?", host)
+    if named is None:  # a password with `/` or `?` in it, as it may not be
+        return HIDDEN
+    return f"{HIDDEN + at if user else ''}{host}{slash}{path}{'?' + HIDDEN if mark else ''}"
 
 
 def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
     """A value without secrets; `name` is what it is called. Without `texts`, names alone tell: a prompt may speak of keys."""
+    if is_header(name) and not isinstance(value, bool | int | float | None):
+        return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
     if name and name not in NOT_SECRET and _NAME.search(name) and not isinstance(value, int | float | None):
         return HIDDEN
     if isinstance(value, Mapping):
         return {str(key): redacted(inner, _called(str(key), name), texts=texts) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted(inner, texts=texts) for inner in value]
+        within = name if name in _ADDRESSES else ""
+        return [redacted(inner, within, texts=texts) for inner in value]
+    if isinstance(value, str) and name in _ADDRESSES:
+        before, mark, _ = redacted_text(value).partition("?")
+        return before + mark + HIDDEN * bool(mark)
     return redacted_text(value) if isinstance(value, str) and texts else value
+
+
+def is_header(name: str) -> bool:
+    """Whether what is called so are headers of requests: each value may be a key, whatever its name.
+
+    >>> [is_header(name) for name in ("header", "extra_headers", "defaultHeaders", "Cookie", "headerless")]
+    [True, True, True, True, False]
+    """
+    return bool(name) and _HEADERS.search(name) is not None
 
 
 def _called(key: str, within: str) -> str:
@@ -50,9 +125,14 @@ def _called(key: str, within: str) -> str:
 
 def redacted_command(arguments: Sequence[str]) -> list[str]:
     """A command line without secrets: also where a flag and its value stand apart."""
-    hidden, made = False, []
+    hidden, is_open, made = False, False, list[str]()
     for argument in arguments:
-        made.append(HIDDEN if hidden else redacted_text(argument))
+        if is_open and not argument.startswith("--"):  # headers that the shell cut at their blanks
+            made.append(HIDDEN)
+            is_open = not argument.endswith(("}", "]", ")"))
+            continue
+        text, is_open = _redacted_text(argument)
+        made.append(HIDDEN if hidden else text)
         name = argument.lstrip("-")
         hidden = (
             argument.startswith("--") and "=" not in argument and bool(_NAME.search(name)) and name not in NOT_SECRET

@@ -1,10 +1,11 @@
 """Results in lm-eval's layout: what its consumers read, under the names they know."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from assay.errors import some
 from assay.records import Estimate, ScoreKey
 from assay.runs.redact import redacted
 
@@ -31,14 +32,21 @@ class TaskResult:
     config: Mapping[str, object]
     audit: Mapping[str, Any]
 
+    def has_lost(self, metric: str | None) -> bool:
+        """Whether documents that failed, or were not asked, are why it has no score of this metric; None: no score at all."""
+        if not self.failed and self.documents >= self.expected:
+            return False
+        return not self.scored or (metric in self.higher_is_better and all(key.metric != metric for key in self.rows))
+
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """What a run found out about one group."""
+    """What a run found out about one group; `tasks` are those that its numbers are made of."""
 
     name: str
     alias: str
     members: Sequence[str]
+    tasks: Sequence[str]
     rows: Mapping[ScoreKey, Estimate] | None
     size: int
     version: str
@@ -126,10 +134,20 @@ def _inherit(group: GroupResult, shots: dict[str, int], better: dict[str, dict[s
 
 
 def accounts(
-    tasks: Sequence[TaskResult], groups: Sequence[GroupResult], broken: Mapping[str, str], max_failed: float, ends: Ends
+    tasks: Sequence[TaskResult],
+    groups: Sequence[GroupResult],
+    broken: Mapping[str, str],
+    max_failed: float,
+    ends: Ends,
+    ended: Collection[str] = (),
 ) -> dict[str, Any]:
-    """What lm-eval's layout has no place for: intervals, what failed, how far that can move a number, why one is missing."""
+    """What lm-eval's layout has no place for: intervals, what failed, how far that can move a number, why one is missing.
+
+    Tasks that `ended` before their time are incomplete, whatever samples they have.
+    """
     by_task = {task.name: _account(task, max_failed, ends) for task in tasks}
+    for name in ended:
+        by_task[name]["incomplete"] = True
     failed = sum(account["failed"] for account in by_task.values())
     lacking = any("no_value" in each or "not_asked" in each for each in by_task.values())
     return {
@@ -138,8 +156,40 @@ def accounts(
         "incomplete": [name for name, account in by_task.items() if account["incomplete"]],
         "broken": dict(broken),
         "tasks": by_task,
-        "groups": {group.name: _group_account(group, ends) for group in groups},
+        "groups": {group.name: {**_completeness(group, by_task), **_group_account(group, ends)} for group in groups},
     }
+
+
+def _completeness(group: GroupResult, by_task: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Whether all tasks of a group were run and are complete; else which are not."""
+    run = [name for name in group.tasks if name in by_task]
+    scored = [name for name in run if by_task[name]["scored"] or not by_task[name]["incomplete"]]
+    incomplete = [name for name in run if by_task[name]["incomplete"]]
+    if not incomplete and len(run) == len(group.tasks):
+        return {"incomplete": False}
+    return {
+        "incomplete": True,
+        "tasks": len(group.tasks),
+        "scored_tasks": len(scored),
+        "failed": sum(by_task[name]["failed"] for name in run),
+        "not_run": [name for name in group.tasks if name not in by_task],
+        "incomplete_tasks": incomplete,
+    }
+
+
+def coverage(group: Mapping[str, Any]) -> str:
+    """How much of a group was scored, from its account; nothing where that is all of it.
+
+    >>> coverage({"incomplete": True, "tasks": 57, "scored_tasks": 1, "incomplete_tasks": []})
+    '1 of 57 tasks'
+    >>> coverage({"incomplete": True, "tasks": 3, "scored_tasks": 3, "incomplete_tasks": ["a"]})
+    '1 of 3 tasks incomplete'
+    """
+    if not group.get("incomplete"):
+        return ""
+    if group["scored_tasks"] < group["tasks"]:
+        return f"{group['scored_tasks']} of {group['tasks']} tasks"
+    return f"{len(group['incomplete_tasks'])} of {group['tasks']} tasks incomplete"
 
 
 def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
@@ -201,8 +251,9 @@ def _bounds(task: TaskResult, failed: int) -> dict[str, list[float]]:
     bounds = {}
     for key, row in task.rows.items():
         if isinstance(row.value, float) and 0 <= row.value <= 1 and row.n:
-            whole = row.n + failed
-            bounds[f"{key.metric},{key.filter}"] = [row.value * row.n / whole, (row.value * row.n + failed) / whole]
+            lost = min(failed, max(task.documents - row.n, 0))  # a document may have failed in other rows alone
+            whole = row.n + lost
+            bounds[f"{key.metric},{key.filter}"] = [row.value * row.n / whole, (row.value * row.n + lost) / whole]
     return bounds
 
 
@@ -234,7 +285,10 @@ def troubles(account: Mapping[str, Any]) -> list[str]:
         lines += [f"{task}: the metric {metric!r} is declared and never came" for metric in own.get("never_came", ())]
     for group, own in account.get("groups", {}).items():
         lines += [f"{group}: left out: {member}: {why}" for member, why in own.get("skipped", {}).items()]
-        for row, known in own["rows"].items():
-            if known["value"] is None:
-                lines.append(f"{group}: {row}: no number: {known.get('reason', '')}")
+        without = {row: known.get("reason", "") for row, known in own["rows"].items() if known["value"] is None}
+        lines += [f"{group}: {row}: no number: {reason}" for row, reason in without.items()]
+        if own.get("incomplete") and not without:
+            named = {"not run": own["not_run"], "incomplete": own["incomplete_tasks"]}
+            told = "; ".join(f"{what}: {some(names)}" for what, names in named.items() if names)
+            lines.append(f"incomplete: {group}: {coverage(own)} ({told})")
     return lines + [f"not run: {task}: {reason}" for task, reason in account.get("broken", {}).items()]

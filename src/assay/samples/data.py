@@ -11,7 +11,8 @@ import orjson
 
 from assay.config.task import TaskConfig
 from assay.errors import installing
-from assay.samples.rows import DataError, Row, Rows
+from assay.samples.rows import DataError, Row, Rows, as_rows
+from assay.samples.user_code import called
 
 READERS = ("json", "csv", "parquet", "text")
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
@@ -30,7 +31,10 @@ class DataSet:
 
     def split(self, name: str) -> Split:
         if name not in self._opened:
-            self._opened[name] = self.open(name)
+            try:
+                self._opened[name] = self.open(name)
+            except OSError as error:
+                raise DataError(f"{error.filename or self.name}: {error.strerror or error}") from error
         return self._opened[name]
 
 
@@ -39,6 +43,13 @@ def data_set(config: TaskConfig, *, folder: str | None, data_dir: str | None, as
 
     `as_table` gives every column one type, as lm-eval's data library does: whole numbers among others become others.
     """
+    try:
+        return _located(config, folder, data_dir, as_table)
+    except OSError as error:
+        raise DataError(f"{error.filename or config.dataset_path}: {error.strerror or error}") from error
+
+
+def _located(config: TaskConfig, folder: str | None, data_dir: str | None, as_table: bool) -> DataSet:
     if callable(config.custom_dataset):
         return _from_function(config)
     kwargs = dict(config.dataset_kwargs or {})
@@ -83,7 +94,10 @@ def _from_run(kwargs: Mapping[str, Any], folder: str | None) -> DataSet:
         file = where / "samples" / f"{split}.parquet"
         if not file.is_file():
             raise DataError(f"the run {where} has no task {split!r}; it has: {', '.join(available())}")
-        return [_sample_row(row) for row in Rows([file])]
+        try:
+            return [_sample_row(row) for row in Rows([file])]
+        except (KeyError, TypeError, orjson.JSONDecodeError) as error:
+            raise DataError(f"{file}: not the samples of a run: {type(error).__name__}: {error}") from error
 
     def available() -> list[str]:
         return sorted(file.stem for file in (where / "samples").glob("*.parquet"))
@@ -151,13 +165,17 @@ def _from_function(config: TaskConfig) -> DataSet:
 
     def splits() -> dict[str, Split]:
         if not made:
-            made.update(function(**{**(config.metadata or {}), **(config.dataset_kwargs or {})}))
+            given = {**(config.metadata or {}), **(config.dataset_kwargs or {})}
+            found = called("custom_dataset", function, lambda: function(**given))
+            if not isinstance(found, Mapping):
+                raise DataError(f"custom_dataset returned {type(found).__name__}, and must return splits by name")
+            made.update(found)
         return made
 
     def open_split(split: str) -> Split:
         if split not in splits():
-            raise DataError(f"custom_dataset returned no split {split!r}; it returned: {', '.join(splits())}")
-        return splits()[split]
+            raise DataError(f"custom_dataset returned no split {split!r}; it returned: {', '.join(map(str, splits()))}")
+        return as_rows(splits()[split], f"custom_dataset returned for the split {split!r}")
 
     return DataSet(f"function {getattr(function, '__name__', 'custom_dataset')}", open_split, lambda: list(splits()))
 
@@ -192,7 +210,7 @@ def _load_from_hub(
         raise DataError(f"{wanted} is on the Hugging Face hub{looked}: {fix}") from None
     try:
         found: Mapping[str, Split] = datasets.load_dataset(path, name, **options)
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # its errors are those of a dozen libraries, and of the data set's own code
         fix = f"check the name and the network, or put its splits under --data_dir as {wanted}/<split>.jsonl"
         raise DataError(f"{wanted} cannot be loaded from the hub{looked}: {error} — {fix}") from error
     return found

@@ -6,14 +6,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from assay.samples.templates import RenderError, Row, template
+from assay.samples.user_code import guarded
 
 Value = Callable[[Row], Any]
+_UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
+"""What reading a text as a Python literal may raise."""
 
 
 def text_field(spec: object, columns: Collection[str], *, has_choices: bool) -> Value:
     """The question: a column as it is, a rendered text (a number where choices are numbered), or what a function says."""
     if callable(spec):
-        return spec
+        return guarded("doc_to_text", spec)
     if isinstance(spec, str):
         return _column(spec) if spec in columns else _digits(spec) if has_choices else template(spec)
     return lambda row: spec  # noqa: ARG005  # a constant
@@ -22,7 +25,7 @@ def text_field(spec: object, columns: Collection[str], *, has_choices: bool) -> 
 def target_field(spec: object, columns: Collection[str], *, has_choices: bool) -> Value:
     """The answer: as the question; and a rendered `[...]` is a list of right answers."""
     if callable(spec):
-        return spec
+        return guarded("doc_to_target", spec)
     if isinstance(spec, str):
         return _column(spec) if spec in columns else _answer(spec, has_choices=has_choices)
     constant = list(spec) if isinstance(spec, tuple) else spec
@@ -32,7 +35,7 @@ def target_field(spec: object, columns: Collection[str], *, has_choices: bool) -
 def choice_field(spec: object, columns: Collection[str]) -> Value:
     """The choices: a column, a list, the values of a mapping, or a rendered list."""
     if callable(spec):
-        return spec
+        return guarded("doc_to_choice", spec)
     if isinstance(spec, str):
         return _column(spec) if spec in columns else _literal(spec)
     listed = list(spec.values()) if isinstance(spec, Mapping) else list(spec)  # type: ignore[call-overload]
@@ -99,7 +102,7 @@ def _answer(spec: str, *, has_choices: bool) -> Value:
         if len(text) >= 2 and text[0] == "[" and text[-1] == "]":
             try:
                 return ast.literal_eval(text)
-            except (SyntaxError, ValueError):
+            except _UNREADABLE:
                 return text
         return text
 
@@ -113,7 +116,7 @@ def _literal(spec: str) -> Value:
         text = render(row)
         try:
             return ast.literal_eval(text)
-        except (SyntaxError, ValueError):
+        except _UNREADABLE:
             raise RenderError(f"doc_to_choice must give a list, and gave {text[:80]!r}") from None
 
     return value

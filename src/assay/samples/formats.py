@@ -152,7 +152,7 @@ def from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: 
     problems: list[Problem] = []
     changes = decode(FormatConfig, fields, problems, known=("include",))
     base = fields.get("type", default)
-    if base not in known:
+    if not isinstance(base, str) or base not in known:
         here = next((fields.origin(key).place() for key in fields), Place(default))
         place = fields.place("type") if "type" in fields else here
         fix = did_you_mean(str(base), known) if "type" in fields else "say with `type` which format it starts from"

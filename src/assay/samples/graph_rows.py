@@ -11,7 +11,7 @@ from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.samples.data import columns_of, data_set, find_files
 from assay.samples.joins import joined
-from assay.samples.rows import DataError, Row, Rows, digest_file
+from assay.samples.rows import DataError, Row, Rows, as_rows, digest_file
 from assay.samples.spill import spilled
 
 Transform = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
@@ -26,14 +26,16 @@ def graph_rows(
     folder: str | None,
     data_dir: str | None,
     wanted: int | None,
+    like_pandas: bool = False,
 ) -> Opened:
-    """All records of a graph. `transforms` are those of each source; `wanted` is how many, where they come from nowhere."""
+    """All records of a graph. `transforms` are those of each source; `wanted` is how many, where they come from nowhere;
+    `like_pandas` reads csv cells as SyGra does."""
     if config.source is None:
         number = wanted if wanted is not None else config.num_records
         if number is None:
             raise DataError("the graph has no data_config.source; say how many records: --num_records N")
         return Numbered([{} for _ in range(number)]), f"{number} empty records"
-    opened = [_opened(source, folder, data_dir) for source in config.source]
+    opened = [_opened(source, folder, data_dir, like_pandas) for source in config.source]
     changed = [
         (_changed(rows, changes, source), name)
         for (rows, name), changes, source in zip(opened, transforms, config.source, strict=True)
@@ -46,10 +48,16 @@ def graph_rows(
 
 
 def column_values(
-    source: SourceConfig, column: str, changes: Sequence[Transform], *, folder: str | None, data_dir: str | None
+    source: SourceConfig,
+    column: str,
+    changes: Sequence[Transform],
+    *,
+    folder: str | None,
+    data_dir: str | None,
+    like_pandas: bool = False,
 ) -> tuple[list[Any], str]:
     """The values of one column of a source, and a name for its content."""
-    rows, name = _opened(source, folder, data_dir)
+    rows, name = _opened(source, folder, data_dir, like_pandas)
     rows = _changed(rows, changes, source)
     if not len(rows) or column not in columns_of(rows):
         known = ", ".join(columns_of(rows)) if len(rows) else "no records"
@@ -84,13 +92,13 @@ class Numbered(Sequence[Row]):
         return {**row, "id": row[self._column] if self._column is not None else number}
 
 
-def _opened(source: SourceConfig, folder: str | None, data_dir: str | None) -> Opened:
+def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, like_pandas: bool) -> Opened:
     if source.type == "disk":
         if not source.file_path:
             raise DataError("data_config.source: a source of the type disk needs file_path")
         files = _files(source.file_path, folder, data_dir)
         options = {"encoding": source.encoding} if source.encoding else {}
-        return Rows(files, options), " ".join(digest_file(file) for file in files)
+        return Rows(files, options, like_pandas=like_pandas), " ".join(digest_file(file) for file in files)
     if not source.repo_id:
         raise DataError("data_config.source: a source of the type hf needs repo_id")
     token = {"token": source.token} if source.token else {}
@@ -118,6 +126,7 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
             whole = change(whole)
             if not isinstance(whole, list):
                 raise DataError(f"a transformation gave {type(whole).__name__}, and must give a list of records")
+            whole = [dict(row) for row in as_rows(whole, "a transformation returned")]
         made = whole
     if source.fields is not None:
         wanted = {*source.fields, "id"}

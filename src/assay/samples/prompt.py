@@ -18,6 +18,7 @@ from assay.samples.chat import (
 from assay.samples.fewshot import Pool, Sampler
 from assay.samples.fields import Value, choice_field, plain_field, present, target_field, text_field
 from assay.samples.templates import RenderError, Row
+from assay.samples.user_code import guarded
 
 Template = Callable[[list[Message], bool], str]
 """A model's chat template: messages, and whether the model's turn is to be opened."""
@@ -52,6 +53,11 @@ class Question(NamedTuple):
     """How many examples were left out, so that it is not too long."""
 
 
+_DRAWING = ("doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix")
+_FIELDS = {"question": "doc_to_text", "choices": "doc_to_choice", "target": "doc_to_target"}
+"""The fields whose functions a format calls under names that end so."""
+
+
 class _Fields(NamedTuple):
     """The prompt fields as functions: of the evaluated row, or of an example."""
 
@@ -79,6 +85,10 @@ class Prompter:
         self._own = self._fields(self.config)
         self._shot = self._fields(_inherited(self.config), own=False)
         self._description = plain_field(self.config.description)
+        self._computed = {
+            name: guarded(_FIELDS[name.rpartition("_")[2]], function)  # type: ignore[arg-type]  # resolved
+            for name, function in self.config.derived.items()
+        }
         self._turns: dict[int, list[Turn]] = {}
         self._prefixes: dict[tuple[Any, ...], str] = {}
         self.restart()
@@ -90,6 +100,7 @@ class Prompter:
     _own: _Fields = field(init=False)
     _shot: _Fields = field(init=False)
     _description: Callable[[Row], str | None] = field(init=False)
+    _computed: Mapping[str, Value] = field(init=False)
     _turns: dict[int, list[Turn]] = field(init=False)
     _prefixes: dict[tuple[Any, ...], str] = field(init=False)
     _choose: Sampler | None = field(init=False)
@@ -106,23 +117,43 @@ class Prompter:
     def gen_prefix(self, row: Row) -> str | None:
         return self._own.prefix(row)
 
+    @property
+    def draws(self) -> bool:
+        """Whether prompts depend on which rows came before: examples are drawn, and functions and templates may draw."""
+        shots = self.config.fewshot_config or FewshotConfig()
+        fields = [getattr(each, key) for each in (self.config, shots) for key in _DRAWING]
+        texts = [self.config.description, *fields]
+        drawing = any(callable(each) or (isinstance(each, str) and "random" in each) for each in texts)
+        return self.examples.number > 0 or bool(self.config.derived) or drawing
+
+    def pass_over(self, row: Row) -> None:
+        """Draw for a row that is not asked about what would be drawn for it: then all others are asked as without it."""
+        self._drawn(row)
+        if self.multiple_inputs:
+            self.text(row)  # the right answer, which is drawn after the question
+
     def question(self, row: Row) -> Question:
         """The prompt or prompts for a row, with its choices and its target."""
-        full = self._derived(row)
-        target, choices = self._own.target(full), self._own.choice(full) if self._own.choice is not None else None
-        prefix = self._own.prefix(full)
-        questions: Sequence[Any] = choices or [] if self.multiple_inputs else [self._own.text(full)]
-        if not all(isinstance(question, str) for question in questions or [None]):
-            raise RenderError(f"doc_to_text must give a text, and gave {questions!r:.80}")
+        target, choices, prefix, questions, before = self._drawn(row)
         delimiter = "" if self.multiple_inputs else self.config.target_delimiter
         turns = [question_turns(question, prefix, delimiter) for question in questions]
-        before, dropped = self._before(full), 0
+        dropped = 0
         contexts, start = self._contexts(before, turns, prefix)
         while self.fits is not None and any(map(_is_example, before)) and not self.fits(contexts, choices):
             before.pop(next(number for number, part in enumerate(before) if _is_example(part)))
             dropped += 1
             contexts, start = self._contexts(before, turns, prefix)
         return Question(contexts, start, choices, target, dropped)
+
+    def _drawn(self, row: Row) -> tuple[Any, Any, str | None, Sequence[Any], list[list[Turn]]]:
+        """Target, choices, prefix and questions of a row, and what stands before them; in lm-eval's order of drawing."""
+        full = self._derived(row)
+        target, choices = self._own.target(full), self._own.choice(full) if self._own.choice is not None else None
+        prefix = self._own.prefix(full)
+        questions: Sequence[Any] = choices or [] if self.multiple_inputs else [self._own.text(full)]
+        if not all(isinstance(question, str) for question in questions or [None]):
+            raise RenderError(f"doc_to_text must give a text, and gave {questions!r:.80}")
+        return target, choices, prefix, questions, self._before(full)
 
     def _contexts(
         self, before: list[list[Turn]], questions: Sequence[list[Turn]], prefix: str | None
@@ -195,9 +226,9 @@ class Prompter:
 
     def _derived(self, row: Row) -> Row:
         """The row with the variables that functions compute for the templates of a format."""
-        if not self.config.derived:
+        if not self._computed:
             return row
-        return {**row, **{name: function(row) for name, function in self.config.derived.items()}}  # type: ignore[operator]
+        return {**row, **{name: function(row) for name, function in self._computed.items()}}
 
 
 def _is_example(part: Sequence[Turn]) -> bool:

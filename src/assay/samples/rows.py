@@ -1,6 +1,7 @@
 """Rows from files: json, jsonl, csv, parquet. What can be read row by row is never held as a whole."""
 
 import csv
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
@@ -10,27 +11,58 @@ from typing import Any, NamedTuple
 
 import orjson
 
-Row = Mapping[str, Any]
+from assay.records import plain
+from assay.samples.csv_cells import typed, typed_as_pandas, untyped
 
-MISSING = frozenset((
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-    "NULL", "NaN", "None", "n/a", "nan", "null",
-))  # fmt: skip
-"""Cells of a csv file that say there is nothing, as pandas has it."""
+Row = Mapping[str, Any]
 
 
 class DataError(ValueError):
     """Data that is not there or cannot be read; says which, and what to do."""
 
 
+def as_rows(made: Any, told: str) -> Sequence[Row]:
+    """What a user's function made, as rows; `told` begins the sentence about what cannot be rows."""
+    if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
+        raise DataError(f"{told} {type(made).__name__}, and must return a list of rows, or a data set")
+    rows = made if hasattr(made, "__len__") and hasattr(made, "__getitem__") else list(made)
+    if isinstance(rows, list | tuple):
+        odd = next((row for row in rows if not isinstance(row, Mapping)), None)
+        if odd is not None:
+            raise DataError(f"{told} a list with {odd!r:.60} in it, and every row must be a mapping")
+    return plain_rows(rows)  # type: ignore[no-any-return]
+
+
+def plain_rows(rows: Any) -> Any:
+    """Rows that a function made, without numbers and texts of numpy's; data sets of libraries have none."""
+    return [plain(row) for row in rows] if isinstance(rows, list | tuple) else rows
+
+
+class Reading(NamedTuple):
+    """How files are read: the options that a task gives to its reader; and of csv files whether cells are read as pandas
+    does, and which columns are text whatever is in them."""
+
+    options: Mapping[str, Any]
+    like_pandas: bool = False
+    as_text: frozenset[str] = frozenset()
+
+
 class Rows(Sequence[Row]):
-    """The rows of one split. Reading from the start is cheap; picking one reads up to it, unless all are in memory."""
+    """The rows of one split. Reading from the start is cheap; picking one reads up to it, unless all are in memory.
+
+    `as_table` gives every column one type, as lm-eval's data library does; `like_pandas` reads csv cells as pandas does.
+    """
 
     def __init__(
-        self, files: Sequence[Path], options: Mapping[str, Any] | None = None, *, as_table: bool = False
+        self,
+        files: Sequence[Path],
+        options: Mapping[str, Any] | None = None,
+        *,
+        as_table: bool = False,
+        like_pandas: bool = False,
     ) -> None:
         self.files, self.as_table = files, as_table
-        self.options = dict(options or {})
+        self._reading = Reading(options or {}, as_table or like_pandas)
 
     def __iter__(self) -> Iterator[Row]:
         columns = dict.fromkeys(self.columns)
@@ -70,8 +102,18 @@ class Rows(Sequence[Row]):
         return Survey(count, tuple(kinds), tuple(name for name, of in kinds.items() if {int, float} <= of))
 
     def _read(self) -> Iterator[dict[str, Any]]:
+        reading = self._reading._replace(as_text=self._as_text)
         for file in self.files:
-            yield from read_file(file, self.options)
+            yield from read_file(file, reading)
+
+    @cached_property
+    def _as_text(self) -> frozenset[str]:
+        """Columns of several csv files that are text in one of them: then they are text in all."""
+        tables = [file for file in self.files if file.suffix in (".csv", ".tsv")]
+        if len(tables) < 2 or self._reading.like_pandas:
+            return frozenset()
+        rows = (row for file in tables for row in read_file(file, self._reading))
+        return frozenset(name for row in rows for name, value in row.items() if isinstance(value, str))
 
 
 class Survey(NamedTuple):
@@ -82,18 +124,20 @@ class Survey(NamedTuple):
     widened: tuple[str, ...]
 
 
-def read_file(file: Path, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of one file, by its suffix."""
+def read_file(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:
+    """The rows of one file, by its suffix. Whatever is wrong with it is a DataError."""
     reader = {".jsonl": _jsonl, ".json": _json, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet}.get(file.suffix)
     if reader is None:
         raise DataError(f"{file}: cannot read files of this kind; use jsonl, json, csv or parquet")
     try:
-        yield from reader(file, options)
+        yield from reader(file, reading)
     except OSError as error:
         raise DataError(f"{file}: {error.strerror or error}") from error
+    except UnicodeError as error:
+        raise DataError(f"{file}: {error} — write it in UTF-8, or say how it is written: encoding: latin-1") from error
 
 
-def _jsonl(file: Path, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:  # noqa: ARG001  # the shape of a reader
+def _jsonl(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:  # noqa: ARG001  # the shape of a reader
     loads = orjson.loads
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -110,28 +154,55 @@ def _jsonl(file: Path, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]: 
             yield row
 
 
-def _json(file: Path, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _json(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:
     try:
         whole = orjson.loads(file.read_bytes())
     except orjson.JSONDecodeError:
-        yield from _jsonl(file, options)  # lines of JSON are often called .json, too
+        yield from _jsonl(file, reading)  # lines of JSON are often called .json, too
         return
-    if options.get("field"):
-        whole = whole[options["field"]]
+    field = reading.options.get("field")
+    if field:
+        if not isinstance(whole, dict) or field not in whole:
+            has = f"; it has: {', '.join(whole)}" if isinstance(whole, dict) else ""
+            raise DataError(f"{file}: has no field {field!r}, which dataset_kwargs.field names{has}")
+        whole = whole[field]
     if isinstance(whole, dict):
-        if all(isinstance(column, list) for column in whole.values()):
-            yield from (dict(zip(whole, values, strict=True)) for values in zip(*whole.values(), strict=True))
+        columns = list(whole.values())
+        if all(isinstance(column, list) for column in columns):
+            if len(set(map(len, columns))) > 1:
+                raise DataError(f"{file}: its columns differ in length; give every row as an object")
+            yield from (dict(zip(whole, values, strict=True)) for values in zip(*columns, strict=True))
             return
         whole = [whole]
-    if not all(isinstance(row, dict) for row in whole):
+    if not isinstance(whole, list) or not all(isinstance(row, dict) for row in whole):
         raise DataError(f"{file}: must hold a list of objects")
     yield from whole
 
 
-def _csv(file: Path, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _csv(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:
+    names, lines = _csv_lines(file, reading.options)
+    read = typed_as_pandas if reading.like_pandas else typed
+    cells = [list(column) for column in zip_longest(*lines, fillvalue="")] if lines else []
+    columns = [
+        untyped(column) if name in reading.as_text else read(column) for name, column in zip(names, cells, strict=False)
+    ]
+    columns += [[None] * len(lines)] * (len(names) - len(columns))
+    yield from (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+
+
+def _csv_lines(file: Path, options: Mapping[str, Any]) -> tuple[Sequence[str], list[list[str]]]:
+    """The names of the columns, and the cells of every line as they are written."""
     delimiter = options.get("delimiter") or options.get("sep") or ("\t" if file.suffix == ".tsv" else ",")
-    with file.open(newline="", encoding=options.get("encoding") or "utf-8-sig") as text:
-        lines = [line for line in csv.reader(text, delimiter=delimiter) if line]
+    csv.field_size_limit(sys.maxsize)  # a cell may hold a book
+    try:
+        with file.open(newline="", encoding=options.get("encoding") or "utf-8-sig") as text:
+            lines = [line for line in csv.reader(text, delimiter=delimiter) if line]
+    except csv.Error as error:
+        raise DataError(f"{file}: not a table: {error}") from error
+    except LookupError as error:
+        raise DataError(f"{file}: {error}; give one that Python knows, as in encoding: latin-1") from error
+    except TypeError as error:
+        raise DataError(f"{file}: {error}; it is given as {delimiter!r}") from error
     names = options.get("column_names") or options.get("names")
     if not names:
         names, lines = lines[0] if lines else [], lines[1:]
@@ -140,47 +211,27 @@ def _csv(file: Path, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     long = next((number for number, line in enumerate(lines, 1) if len(line) > len(names)), None)
     if long is not None:
         raise DataError(f"{file}: row {long} has more cells than there are columns ({len(names)})")
-    columns = [_typed(column) for column in zip_longest(*lines, fillvalue="")] if lines else []
-    columns += [[None] * len(lines)] * (len(names) - len(columns))
-    yield from (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+    return names, lines
 
 
-def _typed(column: Iterable[str]) -> list[Any]:
-    """A column of texts as whole numbers, numbers or truths where all of it are such; what says that it is missing is None.
+def _parquet(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+    from pyarrow import ArrowException, parquet
 
-    Whole numbers with a gap among them become numbers, as with pandas, which lm-eval's data library reads with.
-    """
-    texts = list(column)
-    present = [text for text in texts if text not in MISSING]
-    readers = (int, float, _truth) if len(present) == len(texts) else (float, _truth)
-    for read in readers if present else ():
-        try:
-            values = iter([read(text) for text in present])
-            return [None if text in MISSING else next(values) for text in texts]
-        except ValueError:
-            continue
-    return [None if text in MISSING else text for text in texts]
-
-
-def _truth(text: str) -> bool:
     try:
-        return {"true": True, "false": False}[text.lower()]
-    except KeyError:
-        raise ValueError(text) from None
-
-
-def _parquet(file: Path, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:  # noqa: ARG001
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(file) as table:
-        for batch in table.iter_batches(batch_size=1024):
-            yield from batch.to_pylist()
+        with parquet.ParquetFile(file) as table:
+            for batch in table.iter_batches(batch_size=1024):
+                yield from batch.to_pylist()
+    except (ArrowException, ValueError, OverflowError) as error:
+        raise DataError(f"{file}: not a readable Parquet file: {error} — write it again") from error
 
 
 def digest_file(file: Path) -> str:
     """A name for the content of a file."""
     made = blake2b(digest_size=16)
-    with file.open("rb") as data:
-        while block := data.read(1 << 20):
-            made.update(block)
+    try:
+        with file.open("rb") as data:
+            while block := data.read(1 << 20):
+                made.update(block)
+    except OSError as error:
+        raise DataError(f"{file}: {error.strerror or error}") from error
     return made.hexdigest()

@@ -12,6 +12,11 @@ Row = Mapping[str, Any]
 Render = Callable[[Row], str]
 
 
+_UNFILLED = (
+    TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error, RecursionError, MemoryError,
+)  # fmt: skip
+
+
 class RenderError(ValueError):
     """A template that a row cannot fill."""
 
@@ -52,8 +57,9 @@ def template(text: str) -> Render:
         try:
             # shared: Jinja would merge the same globals into every row, at three times the cost of the rendering
             return "".join(root(new_context({**usual, **row}, shared=True)))
-        except (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-            raise RenderError(f"{error} (in the template {_short(text)})") from error
+        except _UNFILLED as error:
+            what = str(error) or type(error).__name__
+            raise RenderError(f"{what} (in the template {_short(text)})") from error
 
     return render
 

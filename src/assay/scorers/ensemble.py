@@ -6,7 +6,7 @@ from typing import Any
 
 from assay.config.task import FilterConfig, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import Place
-from assay.records import Request, Response
+from assay.records import Failed, Request, Response
 from assay.scorers.instance import Instance
 from assay.scorers.metrics import Metric, Repeated
 from assay.scorers.named import make_scorer
@@ -112,13 +112,13 @@ class EnsembleScorer(Scorer):
         for number, member in enumerate(self.scorers):
             if _scores_itself(member):
                 own = _of_member(member, result, filter_name, replies)
-                scores |= {self._row(number, row): value for row, value in own.items()}
+                self._put(scores, {self._row(number, row): value for row, value in own.items()}, member.name)
             else:
                 bound = member.get_metrics(filter_name)
                 own = member._compute_metrics(result, bound or self.get_metrics(filter_name))
-                scores |= own if bound else {}
+                self._put(scores, own if bound else {}, member.name)
             given.append(_own_score(member, own))
-        scores[self.name] = _weighted_mean(given, self.weights)
+        self._put(scores, {self.name: _weighted_mean(given, self.weights)}, self.name)
         return scores
 
     def _row(self, number: int, row: str) -> str:
@@ -174,7 +174,10 @@ def _own_score(member: Scorer, scores: Mapping[str, Any]) -> Any:
 
 
 def _weighted_mean(given: Sequence[Any], weights: Sequence[float]) -> Any:
-    """The mean; answer by answer where members score every answer."""
+    """The mean; answer by answer where members score every answer. A member without a score leaves none."""
+    failed = next((each for each in given if isinstance(each, Failed)), None)
+    if failed is not None:
+        return failed
     counts = {len(each) for each in given if isinstance(each, Repeated)}
     if not counts:
         return sum(weight * each for weight, each in zip(weights, given, strict=True))

@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from assay.records import Failed, FilterScores, Likelihood, Request, Response, Rolling, Text
@@ -12,9 +13,13 @@ from assay.scorers.metrics import Metric
 from assay.scorers.results import Reading, Result
 from assay.scorers.scorer import Document as Document
 from assay.scorers.scorer import ProcessResultsScorer, Scorer, Unscored, shown
+from assay.scorers.values import Repeated, Rules, usable
 
 TIME_LIMIT = 10.0
 """Seconds that the filters and metrics of one document may take: patterns of users can run without end."""
+
+
+_NO_REPEATS: Mapping[str, Sequence[Any]] = MappingProxyType({})
 
 
 class Filter(Protocol):
@@ -35,6 +40,8 @@ class Scoring:
     pipelines: Sequence[tuple[Filter, Scorer]]
     reading: Reading
     task: str = ""
+    rules: Rules | None = None
+    """What is asked of scores; None where somebody else asks."""
 
     @property
     def is_batch(self) -> bool:
@@ -109,16 +116,33 @@ class Scoring:
         """What a scorer makes of one document's answers: create the result, then for each metric compute."""
         sample = document.sample
         if isinstance(scorer, ProcessResultsScorer) and scorer.is_direct:
-            return FilterScores(name, own, scorer.values(sample, own))
+            return self._reduced(name, scorer, scorer.values(sample, own), own)
         if scorer.asks:
             result = self._asked(document, own)
             result.instances = () if scorer.is_plain else self._shown(document, answers)
             scores = scorer.scores_asked(result, name, document.verdicts)
         elif scorer.is_plain:
-            scores = scorer.scores(self.reading.result(sample, own), name)
+            result = self.reading.result(sample, own)
+            result.instances = self._shown(document, answers) if scorer.computes else ()
+            scores = scorer.scores(result, name)
         else:
             scores = scorer.scores_shown(self._shown(document, answers), name)
-        return FilterScores(name, own, *scorer.reduced(scores, name, own))
+        return self._reduced(name, scorer, scores, own)
+
+    def _reduced(self, name: str, scorer: Scorer, scores: Mapping[str, Any], own: Any) -> FilterScores:
+        """One value for each row, or the reason that there is none."""
+        if self.rules is not None:
+            scores = usable(scores, own, name, self.rules, by_answer=scorer.by_answer(name))
+        values, repeats = scores, _NO_REPEATS
+        if not isinstance(scorer, ProcessResultsScorer) or Repeated in map(type, scores.values()):
+            values, repeats = scorer.reduced(scores, name, own)
+            if self.rules is not None:  # reductions are user code, too
+                values = usable(values, (), name, self.rules)
+        failed = {row: value.reason for row, value in values.items() if isinstance(value, Failed)}
+        if not failed:
+            return FilterScores(name, own, values, repeats)
+        scored = {row: value for row, value in values.items() if row not in failed}
+        return FilterScores(name, own, scored, {row: repeats[row] for row in repeats if row in scored}, failed)
 
     def _shown(self, document: Document, answers: Sequence[Any]) -> Sequence[Instance]:
         named = {pipeline.name: each for (pipeline, _), each in zip(self.pipelines, answers, strict=True)}
@@ -143,9 +167,12 @@ class Scoring:
         found = guarded(scorer.scores_together, whole, name, seconds=seconds)
         scores = iter([found] * len(whole) if isinstance(found, Failed) else found)
         return [
-            each if isinstance(each, Failed) else _as_scores(scorer, next(scores), name, mine)
+            each if isinstance(each, Failed) else self._together(name, scorer, next(scores), mine)
             for each, mine in zip(made, own, strict=True)
         ]
+
+    def _together(self, name: str, scorer: Scorer, scores: Any, own: Any) -> FilterScores | Failed:
+        return scores if isinstance(scores, Failed) else guarded(self._reduced, name, scorer, scores, own)
 
     def _answers(self, pipeline: Filter, documents: Sequence[Document]) -> list[Any]:
         """What a filter leaves of every document; a filter that must see them all at once, does."""
@@ -158,10 +185,6 @@ class Scoring:
             return [answers] * len(documents)
         parts = iter(answers)
         return [[next(parts) for _ in document.responses] for document in documents]
-
-
-def _as_scores(scorer: Scorer, scores: Any, name: str, own: Any) -> FilterScores | Failed:
-    return scores if isinstance(scores, Failed) else FilterScores(name, own, *scorer.reduced(scores, name, own))
 
 
 def raw(request: Any, response: Response) -> Any:

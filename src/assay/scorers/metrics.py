@@ -13,6 +13,7 @@ from typing import Any
 
 from assay.scorers.reduce import Reductions
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, OUT_OF_RANGE, ROLLING, GenResult, LLResult, MCResult
+from assay.scorers.values import Repeated as Repeated
 
 Scored = Any
 """A metric's value for one document: a number, what an aggregation needs, or a mapping of several."""
@@ -40,10 +41,6 @@ class Metric:
             return self.compute(result)
         several = references if isinstance(references, list) else [references]
         return self.compute(GenResult({}, several, (predictions or [None])[0]))
-
-
-class Repeated(list[Any]):
-    """The scores of a document's answers, where a filter leaves several: told apart from a score that is a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +75,7 @@ def acc_norm(result: MCResult) -> float:
 
 
 def acc_bytes(result: MCResult) -> float:
-    lengths = [float(len(choice.encode())) for choice in result.choices]
-    return float(result.is_right(_best(_divided(result.lls, lengths))))
+    return float(result.is_right(_best(_per_byte(result))))
 
 
 def _divided(values: Sequence[float], lengths: Sequence[float]) -> list[float]:
@@ -124,20 +120,38 @@ def logprob(result: MCResult) -> float:
 
 
 def bits_per_byte_of_gold(result: MCResult) -> float:
-    return float(-result.lls[result.target]) / len(result.choices[result.target].encode()) / math.log(2)
+    return float(-_per_byte(result)[result.target]) / math.log(2)
 
 
 def choice_logprob(result: MCResult) -> float:
-    return float(math.log(softmax(result.lls)[result.target]))
+    return log_share(result.lls, result.target)
 
 
 def choice_prob_norm(result: MCResult) -> float:
-    lengths = [float(len(choice.encode())) for choice in result.choices]
-    return float(softmax(_divided(result.lls, lengths))[result.target])
+    return math.exp(choice_logprob_norm(result))
 
 
 def choice_logprob_norm(result: MCResult) -> float:
-    return math.log(choice_prob_norm(result))
+    return log_share(_per_byte(result), result.target)
+
+
+def _per_byte(result: MCResult) -> list[float]:
+    return _divided(result.lls, [float(len(choice.encode())) for choice in result.choices])
+
+
+def log_share(lls: Sequence[float], target: int) -> float:
+    """The logarithm of the share that one likelihood has of all; -inf only where the likelihood is 0.
+
+    It is not taken of the share itself, which underflows to 0 where the model is surest of another choice.
+
+    >>> log_share([-1.0, -1000.0], 1)
+    -999.0
+    """
+    if lls[target] == -math.inf:
+        return -math.inf  # also where all are: no share of nothing
+    best = _best(lls)
+    others = math.fsum(math.exp(value - lls[best]) for place, value in enumerate(lls) if place != best)
+    return float(lls[target] - lls[best] - math.log1p(others))
 
 
 def greedy(result: LLResult) -> int:
@@ -177,6 +191,13 @@ def exact_match(
     return _matching(regexes_to_ignore, ignore_case, ignore_punctuation, ignore_numbers)(references, prediction)
 
 
+def _compiled(pattern: Any) -> "re.Pattern[str]":
+    try:
+        return re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise ValueError(f"regexes_to_ignore: {pattern!r:.60} is not a regular expression: {error}") from None
+
+
 def _matching(
     regexes_to_ignore: Sequence[str] | None = None,
     ignore_case: bool = False,
@@ -184,7 +205,7 @@ def _matching(
     ignore_numbers: bool = False,
 ) -> Callable[[Sequence[Any], Any], float]:
     """`exact_match` with its parameters looked at once: it is called millions of times."""
-    patterns = [re.compile(pattern) for pattern in regexes_to_ignore or ()]
+    patterns = [_compiled(pattern) for pattern in regexes_to_ignore or ()]
     removed = (string.punctuation if ignore_punctuation else "") + (string.digits if ignore_numbers else "")
     table = str.maketrans("", "", removed)
 

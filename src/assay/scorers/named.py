@@ -137,7 +137,14 @@ def make_scorer(written: str | ScorerConfig | object, config: TaskConfig | None,
 
 
 def _check(kind: type[Scorer], kwargs: Mapping[str, Any], place: Place) -> None:
-    parameters = [each for each in inspect.signature(kind).parameters.values() if each.name != "config"]
+    parameters = list(inspect.signature(kind).parameters.values())
+    if inspect.getattr_static(kind, "create") is inspect.getattr_static(
+        Scorer, "create"
+    ):  # the first is the configuration, whatever its name
+        parameters = (
+            parameters[1:] if parameters and parameters[0].kind is not parameters[0].KEYWORD_ONLY else parameters
+        )
+    parameters = [each for each in parameters if each.name != "config"]
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return
     known = [each.name for each in parameters]

@@ -87,6 +87,8 @@ class GenResult(Result):
 
     answer: Any
     repeats: int = 1
+    any_counts: bool = False
+    """Whether a user's metric is 1 where any reference has a value that is not 0, as lm-eval has it; else the best counts."""
 
     @property
     def references(self) -> list[Any]:
@@ -148,7 +150,8 @@ class Reading:
     def result(self, sample: Sample, answers: Sequence[Any]) -> Result:
         """What the metrics of this output type look at."""
         if self.output_type == GENERATE:
-            return GenResult(sample.doc, self._references(sample, answers[0]), answers[0])
+            any_counts = self.like_lm_eval and self.multiple_targets
+            return GenResult(sample.doc, self._references(sample, answers[0]), answers[0], any_counts=any_counts)
         if self.output_type == CHOICE:
             choices = sample.choices or ()
             lls, greedy = [answer[0] for answer in answers], [answer[1] for answer in answers]

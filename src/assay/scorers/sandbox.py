@@ -10,6 +10,7 @@ import os
 import secrets
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -170,11 +171,19 @@ def _run(launcher: Launcher, program: str, limits: Limits) -> bool:
         written.write(order)
         written.seek(0)
         command, pipe = launcher(limits, folder), subprocess.PIPE
-        with subprocess.Popen(command, env={}, cwd="/", stdin=written, stdout=pipe, stderr=pipe) as process:
+        with subprocess.Popen(
+            command, env={}, cwd="/", stdin=written, stdout=pipe, stderr=pipe, start_new_session=True
+        ) as process:
             try:
                 return _ended_well(process, word, limits.seconds)
             finally:
-                process.kill()
+                _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Kill the launcher and its process group, to which the first process of the sandbox belongs: no other outlives that one."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _ended_well(process: "subprocess.Popen[bytes]", word: str, seconds: float) -> bool:
@@ -183,7 +192,7 @@ def _ended_well(process: "subprocess.Popen[bytes]", word: str, seconds: float) -
     assert process.stderr is not None
     said = _heard(process.stdout.fileno(), len(STARTED), START_SECONDS)
     if said != STARTED:
-        process.kill()
+        _end(process)
         raise SandboxError(f"the sandbox did not start: {process.stderr.read(2000).decode(errors='replace').strip()}")
     return _heard(process.stdout.fileno(), len(word), seconds) == word.encode()
 

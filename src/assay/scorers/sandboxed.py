@@ -1,7 +1,7 @@
 """Runs inside the sandbox: `sandbox` passes the text of this file to a bare Python there.
 
-It takes an order from its input, gives up what a program must not have (memory, time, files, processes), says that it
-has started, runs the program, and says the word of the order only when the program came to its end.
+It takes an order from its input, gives up what a program must not have (memory, time, files, processes, signals to others),
+says that it has started, runs the program, and says the word of the order only when the program came to its end.
 """
 
 import ctypes
@@ -17,18 +17,19 @@ import sys
 DENIED = {
     "x86_64": (
         (57, 58, 272, 308, 165, 166, 155, 161, 101, 321, 323, 250, 248, 249, 298, 319, 29, 68, 240, 425, 426, 427, 428,
-         429, 430, 442), 56, 0xC000003E),
+         429, 430, 442, 129, 297, 424), (62, 200, 234), 56, 0xC000003E),
     "aarch64": (
         (97, 268, 40, 39, 41, 51, 117, 280, 282, 219, 217, 218, 241, 279, 194, 186, 180, 425, 426, 427, 428, 429, 430,
-         442), 220, 0xC00000B7),
+         442, 138, 240, 424), (129, 130, 131), 220, 0xC00000B7),
 }  # fmt: skip
 """By machine: fork, vfork, unshare, setns, mounts, roots, ptrace, bpf, userfaultfd, keys, perf, memfd, System V's and
-POSIX's shared memory and queues, io_uring; then clone, and the kernel's number for the machine."""
+POSIX's shared memory and queues, io_uring, signals in queues and by file; then kill, tkill and tgkill, which a process may
+use on itself; then clone, and the kernel's number for the machine."""
 
 CLONE3, X32, CLONE_THREAD = 435, 0x40000000, 0x10000
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
+NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER, SET_DUMPABLE = 38, 22, 2, 4
 MEGABYTE = 1 << 20
 
 
@@ -46,9 +47,26 @@ def limit(seconds: float, memory: int, file_size: int) -> None:
         resource.setrlimit(what, (most, most))
 
 
-def system_call_filter(machine: str) -> bytes:
-    """A filter for the kernel: threads may be made and processes may not, nor what would undo the sandbox."""
-    denied, clone, number = DENIED[machine]
+def stay_behind() -> None:
+    """Leave the program to a child where this is the first process of the sandbox, which dies of no signal from within.
+
+    The child has a session of its own: its group is not that of the processes that started the sandbox.
+    """
+    ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)  # so that the child cannot write to the memory of this process
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        return
+    os.waitpid(child, 0)
+    os._exit(0)
+
+
+def system_call_filter(machine: str, process: int) -> bytes:
+    """A filter for the kernel: threads may be made and processes may not, nor what would undo the sandbox.
+
+    Signals go to this process only.
+    """
+    denied, signals, clone, number = DENIED[machine]
     no = RETURN, 0, 0, ERROR | errno.EPERM
     rules = [
         (LOAD, 0, 0, 4),  # which machine is spoken to
@@ -60,6 +78,8 @@ def system_call_filter(machine: str) -> bytes:
     ]
     for call in denied:
         rules += [(EQUAL, 0, 1, call), no]
+    for call in signals:
+        rules += [(EQUAL, 0, 4, call), (LOAD, 0, 0, 16), (EQUAL, 1, 0, process), no, (RETURN, 0, 0, ALLOW)]
     rules += [
         (EQUAL, 0, 1, CLONE3),
         (RETURN, 0, 0, ERROR | errno.ENOSYS),  # its flags cannot be looked at; the C library then takes clone
@@ -73,8 +93,8 @@ def system_call_filter(machine: str) -> bytes:
 
 
 def deny_processes() -> None:
-    """Have the kernel refuse new processes, and calls that are of use only to break out. There is no way back."""
-    code = system_call_filter(platform.machine())
+    """Have the kernel refuse new processes, signals to others, and calls that only help to break out. There is no way back."""
+    code = system_call_filter(platform.machine(), os.getpid())
     text = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("HP", len(code) // 8, ctypes.addressof(text)))
     library = ctypes.CDLL(None, use_errno=True)
@@ -85,6 +105,8 @@ def deny_processes() -> None:
 
 def main() -> None:
     order = json.loads(sys.stdin.buffer.read())
+    if os.getpid() == 1:
+        stay_behind()
     report, nothing = os.dup(1), os.open(os.devnull, os.O_RDWR)
     sys.path += order["packages"]
     limit(order["seconds"], order["memory"], order["file_size"])

@@ -4,7 +4,8 @@ A scorer of one's own extends one of three things: the defaults (`default_filter
 document (`score`), or those of all documents at once (`score_batch`). The loop around it is never written again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple
@@ -13,10 +14,11 @@ from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Failed, Request, Response, Sample, arguments
 from assay.scorers.instance import Instance
-from assay.scorers.metrics import Metric, Repeated
-from assay.scorers.reduce import Reductions, mean
+from assay.scorers.metrics import Metric
+from assay.scorers.reduce import Reductions
 from assay.scorers.remembered import Memory, identity_of
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading, Result, Results, result_of
+from assay.scorers.values import Repeated, by_answer, by_name, reduced_rows, row_name
 from assay.scorers.workers import Workers
 
 Scores = Mapping[str, Any]
@@ -61,6 +63,8 @@ class Scorer:
     """Columns of the task's documents that it reads."""
     gives: ClassVar[tuple[str, ...] | None] = None
     """Rows beside those of the metrics, where they are known before the run."""
+    overwrites: bool = False
+    """Whether the later of two scores of one name is taken, as in lm-eval; else neither is."""
 
     def __init__(self, config: TaskConfig | None = None) -> None:
         self.config = config
@@ -71,6 +75,10 @@ class Scorer:
         self._given: Mapping[str, Any] = {}
         self._memory: Memory | None = None
         self._workers: Workers | None = None
+
+    def __class_getitem__(cls, result: object) -> type["Scorer"]:
+        """`Scorer[GenResult]`, for readers: what a scorer makes of instances is up to it."""
+        return cls
 
     @classmethod
     def create(cls, config: TaskConfig | None, **kwargs: Any) -> "Scorer":
@@ -147,7 +155,7 @@ class Scorer:
         if self.has_score and not self.parallel:
             asked = [_reference(result), result.results]
             [given] = self._remembered([asked], lambda _: [self.score(*asked)])
-            self._note(scores, self.name, _by_answer(given, result))
+            self._note(scores, self.name, by_answer(given, result.results, self.name))
         return scores
 
     def _compute_metric(self, result: Any, metric: Metric) -> Any:
@@ -159,13 +167,21 @@ class Scorer:
         """The rows beside those of the metrics; None where only the documents will tell."""
         if self.gives is not None:
             return self.gives
-        own = type(self)
-        asks_itself = own._compute_metrics is Scorer._compute_metrics and own.score_instances is Scorer.score_instances
-        return () if asks_itself and not (self.has_score or self.is_batch or self.asks) else None
+        computes = self.computes or type(self).score_instances is not Scorer.score_instances
+        return None if computes or self.has_score or self.is_batch or self.asks else ()
 
     @cached_property
     def has_score(self) -> bool:
         return type(self).score is not Scorer.score
+
+    def by_answer(self, filter_name: str) -> Collection[str]:
+        """The metrics of a filter that a class of the user's computes in its own way: a list has a value for each answer."""
+        return [metric.name for metric in self._metrics.get(filter_name, ())] if self.computes else ()
+
+    @cached_property
+    def computes(self) -> bool:
+        """Whether a class of the user's computes the scores, which may want to see instances, too."""
+        return type(self)._compute_metrics is not Scorer._compute_metrics
 
     @cached_property
     def is_batch(self) -> bool:
@@ -180,6 +196,7 @@ class Scorer:
     def bind(self, filter_name: str, metrics: Sequence[Metric]) -> None:
         """Say which metrics belong to a filter."""
         self._metrics[filter_name] = metrics
+        self.config = _with_bound(self.config, filter_name, metrics)
         self._ways[filter_name] = {metric.name: metric.reductions for metric in metrics}
         self._adds[filter_name] = any(metric.reductions.added for metric in metrics)
 
@@ -196,15 +213,13 @@ class Scorer:
             raise ValueError(
                 f"{len(questions)} questions were to be asked about this answer, and {len(own)} were answered"
             )
-        self._note(scores, self.name, _by_answer(self.verdict(result, own), result))
+        self._note(scores, self.name, by_answer(self.verdict(result, own), result.results, self.name))
         return scores
 
     def scores_shown(self, instances: Sequence[Instance], filter_name: str) -> dict[str, Any]:
         """The scores of a document, by a scorer that wants to see its instances."""
         made = self.score_instances(instances, filter_name)
-        if not isinstance(made, Result):
-            return dict(made)
-        return {name: _by_answer(value, made) for name, value in made.scores.items()}
+        return dict(made.scores if isinstance(made, Result) else made)
 
     def scores_together(self, results: Sequence[Result], filter_name: str) -> list[dict[str, Any] | Failed]:
         """The scores of all documents, by a scorer of batches; metrics that the task names are computed, too."""
@@ -214,7 +229,7 @@ class Scorer:
                 several.append(value)
                 continue
             scores = self._compute_metrics(result, self.get_metrics(filter_name))
-            self._note(scores, self.name, _by_answer(value, result))
+            self._note(scores, self.name, by_answer(value, result.results, self.name))
             several.append(scores)
         return several
 
@@ -255,31 +270,41 @@ class Scorer:
         if not self._adds[filter_name] and Repeated not in map(type, scores.values()):
             return dict(scores), {}
         values: dict[str, Any] = {}
-        repeats: dict[str, Sequence[Any]] = {}
         for name, value in scores.items():
-            own = ways.get(self.parents.get(name, name))
-            if not isinstance(value, Repeated):
-                values[name] = value
-                if own is not None and own.added:
-                    values |= {row: reduce([value], answers) for row, reduce in own.added.items()}
-                continue
-            if len(value) > 1:
-                repeats[name] = list(value)
-            values[name] = (own.plain if own is not None else mean)(value, answers) if len(value) > 1 else value[0]
-            if own is not None:
-                several = answers[0] if isinstance(answers[0], list) else answers
-                values |= {row: reduce(value, several) for row, reduce in own.added.items()}
-        return values, repeats
+            own = ways.get(self.parents.get(name, name), Reductions())
+            self._put(values, reduced_rows(name, value, own, answers), name)
+        return values, {
+            name: list(each) for name, each in scores.items() if isinstance(each, Repeated) and len(each) > 1
+        }
 
     def _note(self, scores: dict[str, Any], name: str, value: Any) -> None:
         """Write a value down under its name; of several by name, each under its own."""
         if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
-            value = {key: Repeated([each[key] for each in value]) for key in value[0]}
+            value = by_name(value, name)
         if isinstance(value, Mapping):
-            scores.update(value)
-            self.parents.update(dict.fromkeys(value, name))
+            self._put(scores, value, name)
+            self.parents.update(dict.fromkeys(map(row_name, value), name))
         else:
-            scores[name] = value
+            self._put(scores, {name: value}, name)
+
+    def _put(self, scores: dict[str, Any], more: Mapping[str, Any], source: str) -> None:
+        """Add scores; one that is there already under this name is no score, unless later ones win as in lm-eval."""
+        for key, value in more.items():
+            name = row_name(key)
+            taken = name in scores and not self.overwrites
+            what = f"scoring: {source!r} returns {name!r}, which is the name of another row of this filter"
+            scores[name] = Failed(f"{what} — rename one of them") if taken else value
+
+
+def _with_bound(config: TaskConfig | None, filter_name: str, metrics: Sequence[Metric]) -> TaskConfig | None:
+    """The configuration with metrics that can be called: scorers written as in seed 001 take theirs from there."""
+    if config is None:
+        return None
+    found: Any = tuple(metrics)
+    if config.filter_list is None:
+        return replace(config, metric_list=found)
+    entries = [replace(each, metric_list=found) if each.name == filter_name else each for each in config.filter_list]
+    return replace(config, filter_list=tuple(entries))
 
 
 def models_of(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -301,17 +326,6 @@ def _reference(result: Result) -> Any:
     if choices is not None:
         return choices[target] if isinstance(target, int) else [choices[each] for each in target]
     return target[0] if isinstance(target, list) and len(target) == 1 else target
-
-
-def _by_answer(value: Any, result: Result) -> Any:
-    """A list with a score for every answer, marked as what it is."""
-    if isinstance(value, list) and not isinstance(value, Repeated):
-        if len(value) != len(result.results):
-            raise ValueError(
-                f"a score for each of {len(result.results)} answers was expected, and there are {len(value)}"
-            )
-        return Repeated(value) if len(value) > 1 else value[0]
-    return value
 
 
 class GenerationScorer(Scorer):

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assay.config.group import AggMetricConfig
+from assay.config.row_names import row_name_problem
 from assay.errors import Place, Problem, did_you_mean, some
 from assay.groups.group import Group
 from assay.groups.rows import NONE, filter_name, member_names
@@ -35,16 +36,28 @@ def lacking(group: Group[Any], known: Known) -> Iterator[Problem]:
 
 
 def doubled(group: Group[Any]) -> Iterator[Problem]:
-    """Entries that make the same row: one would overwrite the other."""
-    seen: dict[str, AggMetricConfig] = {}
-    for number, entry in enumerate(group.config.aggregate_metric_list or ()):
-        before = seen.get(entry.row_name)
-        seen[entry.row_name] = entry
-        if before is not None and (
-            not before.filter_list or not entry.filter_list or before.filter_list == entry.filter_list
-        ):
-            place = place_in(group, "aggregate_metric_list", number)
-            yield Problem(place, f"two entries make the row {entry.row_name!r}", "give one of them a `name`")
+    """Entries that make the same row, of which one would overwrite the other, or a row that results read otherwise."""
+    entries = list(enumerate(group.config.aggregate_metric_list or ()))
+    for number, entry in entries:
+        place = place_in(group, "aggregate_metric_list", number)
+        wrong = row_name_problem(entry.row_name)
+        if wrong is not None:
+            yield Problem(place, f"a row cannot be named {entry.row_name!r}: {wrong[0]}", wrong[1])
+        first = next((n for n, other in entries[:number] if _make_one_row(other, entry)), None)
+        if first is not None:
+            other_place = place_in(group, "aggregate_metric_list", first)
+            what = f"two entries make the row {entry.row_name!r}: the other one is at {other_place}"
+            yield Problem(place, what, "give one of them a `name`")
+
+
+def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
+    """Whether two entries make rows of one name, of the same filter or of filters that only a run will tell."""
+    if one.row_name != other.row_name or not one.filter_list or not other.filter_list:
+        return one.row_name == other.row_name
+    if isinstance(one.filter_list, Mapping) or isinstance(other.filter_list, Mapping):
+        return one.filter_list == other.filter_list
+    several = [[each] if isinstance(each, str) else each for each in (one.filter_list, other.filter_list)]
+    return not {filter_name(str(each)) for each in several[0]}.isdisjoint(filter_name(str(each)) for each in several[1])
 
 
 def place_in(group: Group[Any], *path: str | int) -> Place:

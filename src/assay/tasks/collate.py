@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from assay.aggregate.collected import AggregatorMetric, Tally
 from assay.aggregate.collected_table import make_aggregator
 from assay.aggregate.functions import Aggregation
+from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.registry import parameter_problems
 from assay.scorers.unit import UnitMetricResult, finite
@@ -323,12 +324,20 @@ def check_aggregators(
     read = list(read_entries(entries, like_sygra=like_sygra, field_names=field_names))
     for entry in read:
         problems += _entry_problems(entry, produced_columns, at(entry.number), like_sygra=like_sygra)
-    keys = [entry.key for entry in read]
-    return problems + [
-        Problem(place, f"two aggregators are called {key!r} in the report", "give one another name with `as:`")
-        for key in dict.fromkeys(keys)
-        if keys.count(key) > 1 and not like_sygra
-    ]
+    return problems + ([] if like_sygra else list(_key_problems(read, at)))
+
+
+def _key_problems(entries: Sequence[Entry], at: Places) -> Iterator[Problem]:
+    """Names in the report that come twice, or that results read otherwise."""
+    seen: dict[str, Entry] = {}
+    for entry in entries:
+        wrong = row_name_problem(entry.key)
+        if wrong is not None:
+            yield Problem(at(entry.number), f"an aggregator cannot be called {entry.key!r}: {wrong[0]}", wrong[1])
+        if entry.key in seen:
+            what = f"two aggregators are called {entry.key!r} in the report: the other one is at {at(seen[entry.key].number)}"
+            yield Problem(at(entry.number), what, "give one another name with `as:`")
+        seen.setdefault(entry.key, entry)
 
 
 def _shape_problems(written: Any, number: int, place: Place) -> Iterator[Problem]:

@@ -11,8 +11,10 @@ from assay.config.task import FewshotConfig, TaskConfig
 from assay.samples.data import DataSet, Split
 from assay.samples.fewshot import SAMPLERS, Leaks, Pool, Sampler
 from assay.samples.prompt import Examples
-from assay.samples.rows import DataError, digest_file
+from assay.samples.rows import DataError, as_rows, digest_file
 from assay.samples.spill import spilled
+from assay.samples.templates import RenderError
+from assay.samples.user_code import called
 from assay.tasks.settings import Settings, Shard
 
 
@@ -29,9 +31,12 @@ class Splits:
         if key not in self._prepared:
             rows = self.data.split(name)
             if process_docs is not None:
-                rows = spilled(_as_split(process_docs(self.as_dataset(rows)), name))
+                rows = spilled(self._processed(rows, process_docs, name))
             self._prepared[key] = rows
         return self._prepared[key]
+
+    def _processed(self, rows: Split, process_docs: Callable[[Any], Any], name: str) -> Split:
+        return called("process_docs", process_docs, lambda: _as_split(process_docs(self.as_dataset(rows)), name))
 
     def fingerprint(self, *names: str) -> str:
         """A name for the content of splits, or of all that were used: of files by what is in them, of others by their name."""
@@ -45,7 +50,7 @@ class Splits:
 def _as_split(made: Any, name: str) -> Split:
     if made is None:
         raise DataError(f"process_docs returned nothing for the split {name!r}")
-    return made if hasattr(made, "__len__") and hasattr(made, "__getitem__") else list(made)
+    return as_rows(made, "process_docs returned")
 
 
 def evaluated_split(config: TaskConfig) -> str:
@@ -67,6 +72,25 @@ def chosen(docs: Split, task: str, settings: Settings) -> Iterator[tuple[int, Ma
             return
         if number in keep:
             yield number, doc
+
+
+def walked(docs: Split, task: str, settings: Settings, *, whole: bool) -> Iterator[tuple[int, Mapping[str, Any], bool]]:
+    """The documents up to the last one to evaluate, with their numbers, and whether each is evaluated in this run.
+
+    With `whole` they come from the first on, chosen or not: examples are drawn one document after the other, and so a part
+    of the documents is asked just what it is asked in a run of all.
+    """
+    wanted = _wanted(len(docs), task, settings) if _is_restricted(task, settings) else range(len(docs))
+    keep = wanted if isinstance(wanted, range) else frozenset(wanted)
+    last, position = max(wanted, default=-1), 0
+    for number, doc in enumerate(docs):
+        if number > last:
+            return
+        if number in keep:
+            yield number, doc, is_in(settings.shard, position)
+            position += 1
+        elif whole:
+            yield number, doc, False
 
 
 def count(docs: Split, task: str, settings: Settings) -> int:
@@ -121,10 +145,17 @@ def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings
     pool, named = _pool(config, shots, splits)
     if number == 0:
         return Examples()
-    if shots.fewshot_indices is not None:
-        pool = [pool[index] for index in shots.fewshot_indices]
+    if shots.fewshot_indices is not None and not settings.like_lm_eval:  # lm-eval 0.4.13 hands them to no sampler
+        pool = _picked(pool, shots.fewshot_indices)
     leaks = Leaks(one_more=named == config.test_split, always=not settings.like_lm_eval)
     return Examples(number, pool, lambda: _sampler(shots.sampler, pool, settings.fewshot_seed, leaks))
+
+
+def _picked(pool: Pool, indices: Sequence[int]) -> Pool:
+    beyond = next((index for index in indices if not -len(pool) <= index < len(pool)), None)
+    if beyond is not None:
+        raise DataError(f"fewshot_indices names row {beyond}, and there are {len(pool)} (from 0 to {len(pool) - 1})")
+    return [pool[index] for index in indices]
 
 
 def _pool(config: TaskConfig, shots: FewshotConfig, splits: Splits) -> tuple[Pool, str | None]:
@@ -133,8 +164,10 @@ def _pool(config: TaskConfig, shots: FewshotConfig, splits: Splits) -> tuple[Poo
     if named is not None:
         return _listed(splits.split(named, _callable(shots.process_docs or config.process_docs))), named
     if shots.samples is not None:
-        made: Any = shots.samples() if callable(shots.samples) else shots.samples
-        return list(made), None
+        listed: Any = shots.samples
+        if callable(listed):
+            listed = called("fewshot_config.samples", listed, lambda: list(as_rows(listed(), "it returned")))
+        return list(listed), None
     fallback = config.training_split or config.validation_split or config.test_split
     if fallback is None:
         raise DataError("num_fewshot is above 0, and the task has no split that examples could come from")
@@ -159,12 +192,22 @@ def _sampler(sampler: Any, pool: Pool, seed: int | None, leaks: Leaks) -> Sample
 
 def _class_sampler(kind: Any, pool: Pool, seed: int | None, leaks: Leaks) -> Sampler:
     """A sampler class of helper code, as lm-eval uses it: made with the pool, seeded, asked for documents."""
-    made = kind(list(pool), rnd=None)
-    made.set_rnd(seed)
-    known = {id(doc): number for number, doc in enumerate(made.df)}
+    purpose = "fewshot_config.sampler"
+
+    def make() -> tuple[Any, dict[int, int]]:
+        made = kind(list(pool), rnd=None)
+        made.set_rnd(seed)
+        return made, {id(doc): number for number, doc in enumerate(made.df)}
+
+    made, known = called(purpose, kind, make)
 
     def choose(doc: Mapping[str, Any], number: int) -> Sequence[int]:
         picked = made.sample(n=number, eval_doc=doc if leaks.one_more else None)
         return [known[id(each)] if id(each) in known else list(pool).index(each) for each in picked]
 
-    return choose
+    return _guarded(purpose, kind, choose)
+
+
+def _guarded(purpose: str, kind: Any, choose: Sampler) -> Sampler:
+    """A sampler whose errors are those of the document that it is asked for."""
+    return lambda doc, number: called(purpose, kind, lambda: choose(doc, number), RenderError)

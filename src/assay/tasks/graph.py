@@ -18,7 +18,14 @@ from assay.tasks.graph_binding import Binder
 from assay.tasks.graph_files import Estimated, make_processors
 from assay.tasks.graph_models import UNDER_TEST, GraphModels
 from assay.tasks.graph_output import make_finish
-from assay.tasks.graph_scores import GraphScores, aggregator_problems, scored_columns, unit_fields
+from assay.tasks.graph_scores import (
+    GraphScores,
+    aggregator_problems,
+    result_columns,
+    row_problems,
+    scored_columns,
+    unit_fields,
+)
 from assay.tasks.graph_sources import GraphSources
 from assay.tasks.prepare import check_clusters
 from assay.tasks.settings import Helpers, Settings
@@ -55,6 +62,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     rows, name = sources.records(file, folder)
     problems += [*undeclared(file, columns_of(rows)), *lacking_sides(file, columns_of(rows))]
     problems += aggregator_problems(file, processors or (), columns_written(file, columns_of(rows)), settings)
+    problems += [] if problems else row_problems(file, fields, processors or (), settings)
     if problems or graph is None or processors is None:
         raise ConfigError(problems)
     made = GraphTask(
@@ -67,7 +75,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         graph=graph,
         graph_models=models,
     )
-    if not made.scored and not processors and not settings.predict_only:
+    if not made.scored and not processors and not result_columns(file) and not settings.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
     check_clusters(task, rows)
     if not made.size:

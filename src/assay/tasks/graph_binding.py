@@ -28,6 +28,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.plans import graph_nodes as plans
 from assay.plans import graph_weighing as weighing
 from assay.plans.graph import Fork, Graph, Node, Way
+from assay.samples.user_code import called
 from assay.tasks.graph_models import GraphModels
 from assay.tasks.graph_tools import find_tools, parameters
 from assay.tasks.settings import Helpers
@@ -287,7 +288,7 @@ def _callable(found: Any, name: str, place: Place) -> Callable[..., Any]:
         raise ConfigError([Problem(place, f"the class {name} has no `apply`", "give it one")])
     made: Callable[..., Any] = found.apply
     if not isinstance(inspect.getattr_static(found, "apply"), staticmethod | classmethod):
-        made = found().apply
+        made = called(name, found, found).apply
     return made
 
 

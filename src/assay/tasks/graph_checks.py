@@ -12,7 +12,7 @@ from assay.samples.data import columns_of
 from assay.samples.rows import DataError
 from assay.tasks.graph import UNMEASURED, columns_written, lacking_sides
 from assay.tasks.graph_files import Processor, make_processors
-from assay.tasks.graph_scores import aggregator_problems, scored_columns, unit_fields
+from assay.tasks.graph_scores import aggregator_problems, row_problems, scored_columns, unit_fields
 from assay.tasks.graph_sources import GraphSources
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
@@ -57,6 +57,7 @@ def check_graph(task: Task, helpers: Helpers, see: SeeDotted) -> list[Problem]:
     if columns:
         problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
         problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
+    problems += [] if problems else row_problems(file, fields, processors, Settings())
     return problems
 
 
@@ -81,7 +82,7 @@ def _columns(
     wrong: list[Problem] = []
     sources.transforms(file, folder, wrong)
     problems += wrong
-    place = file.place("data_config")
+    place = file.place("data_config" if "data_config" in file.fields else "graph_config")
     own = file.config.data_config.source or ()
     changes = [each.transform for source in own for each in source.transformations]
     if wrong or not own or any(source.type != "disk" for source in own):

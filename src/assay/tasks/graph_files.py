@@ -7,6 +7,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from assay.runs.durable import put_in_place
 from assay.runs.samples import Kept
 from assay.runs.sinks import write_sink
 from assay.samples.spill import Spilled
+from assay.samples.user_code import called
 from assay.tasks.collate import Counts, Found, MetricCollatorPostProcessor
 from assay.tasks.settings import Helpers
 
@@ -66,7 +68,8 @@ def make_processors(graph: GraphFile, helpers: Helpers, folder: str | None) -> l
                         raise ConfigError([Problem(place, what, did_you_mean(key, known))])
             else:
                 given = params
-            found.append(Processor(kind.__name__, kind(**given), params))
+            made = called("graph_post_process", kind, partial(kind, **given))
+            found.append(Processor(kind.__name__, made, params))
         except ConfigError as error:
             problems += error.problems
     if problems:
@@ -128,11 +131,14 @@ class GraphFiles:
                 previous = each.made.process(data, told)
                 self.reports[name] = previous
                 if isinstance(each.made, MetricCollatorPostProcessor):
-                    found = dict(report_rows(previous, len(self.records)))
+                    found = {
+                        _of_report(key, name) if key in rows and self.compat != "sygra" else key: row
+                        for key, row in report_rows(previous, len(self.records))
+                    }
                     rows |= {key: row for key, (row, _, _) in found.items()}
                     if data is self.records:
                         rows |= self._with_errors(found, each.made.evidence(), estimated)
-            except Exception as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, the rest stands
+            except (Exception, SystemExit) as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, the rest stands
                 reason = f"{name} raised {type(error).__name__}: {error}"
                 rows[ScoreKey(name, "none")] = Estimate(math.nan, None, len(self.records), reason)
         return rows
@@ -243,6 +249,11 @@ def row_labels(numbers: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], st
         for name, several in numbers.items()
         for key in several
     }
+
+
+def _of_report(key: ScoreKey, report: str) -> ScoreKey:
+    """A row whose name an earlier report has, with the name of its own report before it."""
+    return key._replace(metric=f"{report}.{key.metric}")
 
 
 def _is_number(value: object) -> bool:

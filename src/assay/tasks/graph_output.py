@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from assay.config.graph import SchemaField
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.plans.graph import NodeFailed, State
+from assay.samples.user_code import called
 from assay.tasks.settings import Helpers
 
 Finish = Callable[[State], Mapping[str, Any]]
@@ -61,7 +63,7 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
         for name, rule in (config.output_map or {}).items()
         if isinstance(rule, Mapping)
     }
-    made = kind({**dict(raw), "output_map": written})
+    made = called("output_config.generator", kind, partial(kind, {**dict(raw), "output_map": written}))
 
     def generated(state: State) -> Mapping[str, Any]:
         found = made.generate(state)

@@ -1,6 +1,6 @@
 """What is made of the records of a graph: scores by its unit metrics, and the numbers of all of them together."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -8,18 +8,19 @@ from typing import Any
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.config.graph import LambdaNode
+from assay.config.graph_keys import produced
 from assay.config.graph_reading import GraphFile
-from assay.errors import ConfigError, Problem
+from assay.errors import ConfigError, Place, Problem
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey
-from assay.runs.redact import HIDDEN, redacted_text
+from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text
 from assay.scorers.loop import Document, grouped
+from assay.scorers.unit import UnitMetricResult
 from assay.tasks.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
 from assay.tasks.graph_files import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
-from assay.tasks.unit_metrics import unit_metric_fields
+from assay.tasks.unit_metrics import SUFFIX, unit_metric_fields
 
-SUFFIX = "_result"
 BETTER = ("accuracy", "average_f1_score", "average_precision", "average_recall", "pass@", "pass^", "success_rate",
           "step_efficiency")  # fmt: skip
 """How the names of numbers begin of which more is better."""
@@ -67,23 +68,78 @@ def aggregator_problems(
     return problems
 
 
+def row_problems(
+    file: GraphFile, fields: Sequence[str], processors: Sequence[Processor], settings: Settings
+) -> Iterator[Problem]:
+    """Rows of one name: of two columns of unit results, or of a column and a report."""
+    writers = {
+        field: file.node_place(name)
+        for name, node in file.nodes.items()
+        if isinstance(node, LambdaNode)
+        for field in unit_metric_fields(node.settings)
+    }
+    place = file.place("graph_config")
+    units: dict[str, Place] = {}
+    fix = "give the unit metric or the aggregator another name with `as:`"
+    for column in _columns(file, fields, processors) if not settings.graphs.like_sygra else ():
+        name, at = column.removesuffix(SUFFIX), writers.get(column, place)
+        if name in units:
+            yield Problem(at, f"two columns make the row {name!r}: the other one is written at {units[name]}", fix)
+        units.setdefault(name, at)
+    for number, each in enumerate(processors if units else ()):
+        found = _numbers(each, settings)
+        for label in row_labels(found or {}).values():
+            if label in units:
+                what = f"two rows are named {label!r}: the other one is of the unit metric at {units[label]}"
+                yield Problem(file.place("graph_post_process", number), what, fix)
+
+
+def _numbers(processor: Processor, settings: Settings) -> Mapping[str, Sequence[str]] | None:
+    """By aggregator the numbers of its report; nothing of one that makes none, None where only code of users knows."""
+    if not isinstance(processor.made, MetricCollatorPostProcessor):
+        return {}
+    return processor.made.numbers(like_sygra=settings.graphs.like_sygra)
+
+
 def scored_columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Processor]) -> dict[str, str]:
     """By name of a row, the column of the output that it is the mean of."""
+    return {column.removesuffix(SUFFIX): column for column in _columns(file, fields, processors)}
+
+
+def _columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Processor]) -> list[str]:
+    """The columns of the output that hold unit results."""
     outputs = {field.source: name for name, field in file.outputs.items() if field.source is not None}
     columns = [outputs.get(each, each) for each in fields]
     for each in processors:
         if isinstance(each.made, MetricCollatorPostProcessor) and not each.takes_previous:
             for entry in each.made.aggregator_metrics_map:
-                named = entry.get("unit_metrics_results") or ()
-                columns += [named] if isinstance(named, str) else list(named)
+                named = entry.get("unit_metrics_results") if isinstance(entry, Mapping) else None
+                columns += [named] if isinstance(named, str) else named if isinstance(named, list | tuple) else []
+    columns = [str(column) for column in columns]
     shown = columns if not file.outputs else [column for column in columns if column in file.outputs]
-    return {column.removesuffix(SUFFIX): column for column in dict.fromkeys(shown)}
+    return list(dict.fromkeys(shown))
+
+
+def result_columns(file: GraphFile) -> list[str]:
+    """The columns of the output that are called as those of unit results are, whoever writes them."""
+    return sorted(name for name in file.outputs or produced(file) if name.endswith(SUFFIX))
+
+
+def unit_value(cell: object) -> float | None:
+    """The score in a unit result; None where a value is none."""
+    told = cell.to_dict() if isinstance(cell, UnitMetricResult) else cell
+    if not isinstance(told, Mapping) or not isinstance(told.get("correct"), bool | int | float):
+        return None
+    score = told["correct"] if told.get("score") is None else told["score"]
+    return float(score) if isinstance(score, int | float) else None
 
 
 def _without_secrets(value: Any, name: str) -> Any:
     """A value of the file; `golden_key` and its like are no secrets, and prompts stay as they are."""
     if name in SECRETS:
         return HIDDEN
+    if is_header(name):
+        return redacted(value, name)
     if isinstance(value, Mapping):
         return {key: _without_secrets(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, list):
@@ -127,33 +183,45 @@ class GraphScores:
 
     def _score(self, record: Mapping[str, Any]) -> list[FilterScores] | Failed:
         values: dict[str, float] = {}
-        for name, column in self.scored.items() if not self.settings.predict_only else ():
-            cell = record.get(column)
-            if not isinstance(cell, Mapping) or "correct" not in cell:
-                return Failed(f"scoring: the record has no result in {column!r}, but {cell!r:.60}")
-            score = cell.get("score")
-            values[name] = float(cell["correct"] if score is None else score)
-        return [FilterScores("none", [record], values)]
+        if self.settings.predict_only:
+            return [FilterScores("none", [record], values)]
+        for name, column in self.scored.items():
+            score = unit_value(record.get(column))
+            if score is None:
+                return Failed(f"scoring: the record has no result in {column!r}, but {record.get(column)!r:.60}")
+            values[name] = score
+        return [FilterScores("none", [record], {**values, **self._further(record)})]
 
-    def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
-        return AGGREGATIONS["mean"] if metric in self.scored else None
+    def _further(self, record: Mapping[str, Any]) -> dict[str, float]:
+        """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured."""
+        found: dict[str, float] = {}
+        for column in record:
+            if isinstance(column, str) and column.endswith(SUFFIX) and column.removesuffix(SUFFIX) not in self.scored:
+                score = unit_value(record[column])
+                if score is not None:
+                    found[column.removesuffix(SUFFIX)] = score
+                    self._directions.setdefault(column.removesuffix(SUFFIX), True)
+        return found
+
+    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+        return AGGREGATIONS["mean"] if row.metric in self.scored or row.metric in self._directions else None
 
     def rows(self) -> frozenset[ScoreKey] | None:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""
-        found = set(self.scored)
+        assert self.task.graph is not None
+        found = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(self.task.graph))}
         for each in self.processors:
-            if isinstance(each.made, MetricCollatorPostProcessor):
-                numbers = each.made.numbers(like_sygra=self.settings.graphs.like_sygra)
-                if numbers is None:
-                    return None
-                found |= set(row_labels(numbers).values())
+            numbers = _numbers(each, self.settings)
+            if numbers is None:
+                return None
+            found |= set(row_labels(numbers).values())
         return frozenset(ScoreKey(name, "none") for name in found)
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         return self._directions
 
     @cached_property
-    def _directions(self) -> Mapping[str, bool | None]:
+    def _directions(self) -> dict[str, bool | None]:
         """Rows of unit metrics, and those of a report of which more is known to be better."""
         named = [row.metric for row in self.rows() or () if row.metric.rpartition(".")[2].startswith(BETTER)]
         return dict.fromkeys([*self.scored, *named], True)

@@ -13,6 +13,7 @@ from assay.samples.data import Split, find_files
 from assay.samples.graph_rows import Transform, column_values, graph_rows
 from assay.samples.rows import DataError
 from assay.samples.transforms import DataTransform
+from assay.samples.user_code import called
 from assay.tasks.settings import Helpers, Settings
 
 
@@ -32,8 +33,14 @@ class GraphSources:
             raise ConfigError(problems)
         limit, start = self.settings.limit, self.settings.start
         wanted = int(limit) + start if limit is not None and limit >= 1 else None
-        config, data_dir = file.config.data_config, self.settings.data_dir
-        return graph_rows(config, transforms, folder=folder, data_dir=data_dir, wanted=wanted)
+        return graph_rows(
+            file.config.data_config,
+            transforms,
+            folder=folder,
+            data_dir=self.settings.data_dir,
+            wanted=wanted,
+            like_pandas=self.settings.graphs.like_sygra,
+        )
 
     def missing_files(self, file: GraphFile, folder: str | None) -> Iterator[Problem]:
         """Data files that the sources name, and that are not there."""
@@ -56,7 +63,12 @@ class GraphSources:
         if problems:
             raise ConfigError(problems)
         values, name = column_values(
-            wanted.source, wanted.column, changes, folder=folder, data_dir=self.settings.data_dir
+            wanted.source,
+            wanted.column,
+            changes,
+            folder=folder,
+            data_dir=self.settings.data_dir,
+            like_pandas=self.settings.graphs.like_sygra,
         )
         self.names.append(name)
         return values
@@ -93,13 +105,13 @@ class GraphSources:
             if not isinstance(kind, type) or not hasattr(kind, "transform"):
                 problems.append(Problem(place, f"{each.transform} has no `transform`", "derive it from DataTransform"))
                 continue
-            change = kind()
+            change = called(each.transform, kind, kind)
             if isinstance(change, DataTransform):
                 change.like_sygra = self.settings.graphs.like_sygra
                 problems += change.problems(each.params, file.place(*at, "transformations", index))
-            made.append(_transform(change, dict(each.params)))
+            made.append(_transform(each.transform, change, dict(each.params)))
         return made
 
 
-def _transform(made: Any, params: dict[str, Any]) -> Transform:
-    return lambda rows: made.transform(rows, params)
+def _transform(name: str, made: Any, params: dict[str, Any]) -> Transform:
+    return lambda rows: called(name, made.transform, lambda: made.transform(rows, params))

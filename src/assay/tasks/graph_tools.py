@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
+from assay.samples.user_code import called
 from assay.tasks.settings import Helpers
 
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
@@ -47,7 +48,7 @@ def _tools(found: Any) -> Iterator[Tool]:
             if not name.startswith("_") and own and not isinstance(each, type) and (callable(each) or _is_made(each)):
                 yield _tool(each)
     elif isinstance(found, type):
-        made = found()
+        made = called("tools", found, found)
         for name, _ in inspect.getmembers(found, callable):
             if not name.startswith("_"):
                 yield _tool(getattr(made, name))

@@ -13,10 +13,11 @@ from assay.catalog.nodes import GroupNode, Node, TaskNode
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Spec
 from assay.config.decode import decode
+from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.config.group import GroupConfig
 from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Problem
+from assay.errors import ConfigError, Place, Problem, uncheckable
 from assay.groups import Group, StandardGroup
 from assay.groups.group import group_type
 from assay.samples.formats import choose, formatted
@@ -112,6 +113,10 @@ class TaskManager:
         if any(problem.serious for problem in problems):
             raise ConfigError([problem for problem in problems if problem.serious])
         given = _flat(objects)
+        empty = [group for group in given["groups"].values() if not group.children]
+        if empty:
+            fix = "add tasks or groups to it with add_child"
+            raise ConfigError([Problem(Place(f"group {g.name!r}"), "the group has no members", fix) for g in empty])
         return Loaded(
             tasks={**loaded["tasks"], **given["tasks"]},
             groups={**loaded["groups"], **given["groups"]},
@@ -164,6 +169,9 @@ class _Builder:
                 )
             except ConfigError as error:
                 self.problems += error.problems
+                self.built[id(meaning)] = None
+            except Exception as error:  # noqa: BLE001  # a file may say anything: the others are loaded
+                self.problems.append(uncheckable(file_of(node.fields), error))
                 self.built[id(meaning)] = None
         return self.built[id(meaning)]
 
@@ -236,6 +244,11 @@ class _Builder:
             fix = "give the name of a subclass of StandardGroup that is imported, or !function module.Class"
             raise ConfigError([Problem(node.fields.place("type"), f"no kind of group is called {config.type!r}", fix)])
         return found
+
+
+def file_of(fields: Fields) -> str:
+    """The file that a task or group is written in."""
+    return next((fields.place(key).file for key in ("task", "group", *fields) if key in fields), "configuration")
 
 
 def _alias(meaning: Meaning, key: str) -> str | None:

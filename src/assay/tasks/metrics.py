@@ -16,6 +16,7 @@ from assay.scorers.reduce import ADDED, PLAIN, Reductions, read_reductions
 from assay.scorers.results import GENERATE, GenResult
 from assay.scorers.table import ALL_METRICS
 from assay.scorers.text_metrics import ALONE
+from assay.scorers.values import best
 from assay.tasks.settings import Helpers
 
 OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
@@ -46,7 +47,7 @@ class Binder:
         return Metric(name, compute, declared.aggregation, declared.higher_is_better, Reductions())
 
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
-        named = config.name if isinstance(config.name, str) else getattr(config.name, "__name__", repr(config.name))
+        named = config.name if isinstance(config.name, str) else function_name(config.name)
         declared = self._declared(config, processed=processed)
         compute: Callable[[Any], Any] = _never
         gives: Sequence[str] | None = ()
@@ -59,13 +60,17 @@ class Binder:
                 aggregation = aggregation.bound(parts.aggregation)
             compute = self._resolved(replace(config, kwargs=parts.metric), named, declared, number)
             gives = () if config.hf_evaluate else self._names(declared, config.kwargs, number)
-        better = config.higher_is_better
-        if better is None:
-            known = declared or self.helpers.metrics.get(named)
-            better = known.higher_is_better if known is not None else None
+        better = self._better(config, named, declared)
         is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
         by_name = aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation
         return Metric(named, compute, by_name, better, self._reductions(config, number), gives)
+
+    def _better(self, config: MetricConfig, named: str, declared: Declared | None) -> bool | None:
+        """Whether more is better: as the file says, else as the metric was declared or registered."""
+        if config.higher_is_better is not None:
+            return config.higher_is_better
+        known = declared or self.helpers.metrics.get(named)
+        return known.higher_is_better if known is not None else None
 
     def _declared(self, config: MetricConfig, *, processed: bool) -> Declared | None:
         """The metric that a name means. A name that lm-eval does not have belongs to the task's own code first."""
@@ -91,7 +96,7 @@ class Binder:
         self, config: MetricConfig, named: str, declared: Declared | None, number: int
     ) -> Callable[[Any], Any]:
         if callable(config.name):
-            return _adapted(config.name, config.kwargs, named)
+            return _adapted(config.name, config.kwargs, named, self._better(config, named, declared))
         is_generation = self.output_type == GENERATE
         if (
             declared is not None
@@ -104,7 +109,7 @@ class Binder:
             return lambda result: pair(result.references, result.answer)
         found = self.helpers.find_metric(named) if is_generation else None
         if found is not None:
-            return _adapted(found, config.kwargs, named)
+            return _adapted(found, config.kwargs, named, self._better(config, named, declared))
         if declared is not None:
             fix = f"it scores {', '.join(declared.functions)}"
             raise self._problem(number, "metric", f"metric {named!r} does not score {self.output_type}", fix)
@@ -134,7 +139,10 @@ class Binder:
                 raise self._problem(number, "metric", f"metric {name!r} needs the parameter {key!r}", f"add `{key}:`")
         if self.output_type == GENERATE:
             prepared = getattr(function, "prepared", None)
-            return _of_answers(prepared(**used) if prepared is not None else partial(function, **used))
+            try:
+                return _of_answers(prepared(**used) if prepared is not None else partial(function, **used))
+            except (TypeError, ValueError) as error:
+                raise self._problem(number, "metric", f"metric {name!r}: {error}", "correct its parameters") from None
         return lambda result: function(result, **used)
 
     def _aggregation(
@@ -175,6 +183,13 @@ class Binder:
 
     def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
         return ConfigError([Problem(self.place(number, key), what, fix)])
+
+
+def function_name(function: Any) -> str:
+    """The name of a function, also of one with some arguments given, or of the class of an object that can be called."""
+    if isinstance(function, partial):
+        return function_name(function.func)
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _told_apart(metrics: list[Metric]) -> list[Metric]:
@@ -232,8 +247,11 @@ def _of_answers(score: Callable[[list[Any], Any], Any]) -> Callable[[GenResult],
     return compute
 
 
-def _adapted(function: Callable[..., Any], kwargs: Mapping[str, Any], named: str) -> Callable[[Any], Any]:
-    """A metric of somebody else's, called as it wants to be: with references and predictions, or with a pair.
+def _adapted(
+    function: Callable[..., Any], kwargs: Mapping[str, Any], named: str, higher_is_better: bool | None
+) -> Callable[[Any], Any]:
+    """A user's metric, called as it wants to be: with references and predictions, or with a pair; of several references
+    the best value counts.
 
     Which of the two is read from its signature here, and never found out by trying.
     """
@@ -247,11 +265,10 @@ def _adapted(function: Callable[..., Any], kwargs: Mapping[str, Any], named: str
     def compute(result: GenResult) -> Any:
         answer = result.answer
         references = result.references
-        if len(references) == 1:
-            return score(references[0], answer)
         found = [score(reference, answer) for reference in references]
-        values = [each[named] if isinstance(each, Mapping) else each for each in found]
-        return 1.0 if any(values) else 0.0
+        if result.any_counts:
+            return 1.0 if any(each[named] if isinstance(each, Mapping) else each for each in found) else 0.0
+        return best(found, higher_is_better=higher_is_better, metric=named)
 
     return compute
 

@@ -1,13 +1,14 @@
 """A task bound to its data, its prompts, its filters and its metrics: all that can fail before the first request does so here."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from assay.aggregate.functions import AGGREGATIONS, Aggregation
+from assay.aggregate.functions import AGGREGATIONS, Aggregation, known_aggregation
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.plans.ask import (
@@ -42,7 +43,9 @@ from assay.scorers.loop import Document, Scoring, grouped
 from assay.scorers.metrics import Metric
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
 from assay.scorers.scorer import Scorer, models_of
-from assay.tasks.documents import Splits, chosen, count, evaluated_split, examples, is_in
+from assay.scorers.values import Rules
+from assay.tasks.documents import Splits, count, evaluated_split, examples, walked
+from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved
 from assay.tasks.scoring import placer, scoring
@@ -80,22 +83,44 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
         raise DataError(f"the split {evaluated_split(config)!r} is empty")
     check_clusters(task, docs)
     check_columns(task, docs, scored)
+    columns = columns_of(docs)
+    check_prompts(task, config, columns, settings)
     prompter = Prompter(
         config,
-        columns_of(docs),
+        columns,
         shots,
         settings.chat,
         fits=_fitting(config, settings),
         strict=not settings.like_lm_eval,
     )
-    first = next(iter(docs))
-    prompter.multiple_inputs = has_multiple_inputs(config, prompter, first)
-    several = isinstance(prompter.target(first), list)
-    if config.doc_to_choice is not None:
-        prompter.choices(first)  # for what a function may draw: lm-eval looks at text, target and choices once, too
+    first = _look_at_first(config, prompter, docs)
+    prompter.multiple_inputs, several = first.multiple_inputs, isinstance(first.target, list)
+    check_targets(task, config, columns, settings, first.choices)
     scored = replace(scored, reading=scored.reading.but(multiple_targets=several or config.multiple_targets))
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
     return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint(), source)
+
+
+class _First(NamedTuple):
+    multiple_inputs: bool
+    target: Any
+    choices: Any
+
+
+def _look_at_first(config: TaskConfig, prompter: Prompter, docs: Split) -> _First:
+    """What the first document says of all of them; of the first few, the first that can be rendered.
+
+    Text, target and choices in this order, for what a function may draw: lm-eval looks at them once, too.
+    """
+    problem: RenderError | None = None
+    for doc in islice(docs, LOOKED_AT):
+        try:
+            several = has_multiple_inputs(config, prompter, doc)
+            return _First(several, prompter.target(doc), prompter.choices(doc))
+        except RenderError as error:
+            problem = problem or error
+    assert problem is not None, "a split has documents"
+    raise problem
 
 
 def check_clusters(task: Task, docs: Split) -> None:
@@ -159,6 +184,9 @@ class PreparedTask:
     fingerprint: str = ""
     source: str = ""
 
+    def __post_init__(self) -> None:
+        self._check_scores()
+
     @cached_property
     def original(self) -> int:
         return len(self.docs)
@@ -193,15 +221,32 @@ class PreparedTask:
         return self.scoring.reading.multiple_targets
 
     def samples(self) -> Iterator[Sample]:
-        """Samples are built of all documents and handed out of one's own shard, so that examples are drawn the same."""
+        """What is drawn is drawn for all documents, also for those of other shards, and for those that are not asked
+        about: a part of the documents is asked the same as all of them are. lm-eval draws for the chosen ones alone."""
+        return self._samples(whole=self.draws and not self.settings.like_lm_eval)
+
+    def _samples(self, *, whole: bool) -> Iterator[Sample]:
         self.prompter.restart()
-        for number, (doc_id, doc) in enumerate(chosen(self.docs, self.task.name, self.settings)):
+        for doc_id, doc, is_asked in walked(self.docs, self.task.name, self.settings, whole=whole):
+            if not is_asked:
+                self._pass_over(doc_id, doc)
+                continue
             try:
                 made = self.sample(doc_id, doc)
             except RenderError as error:
                 made = Sample(doc_id, doc, (), None, None, problem=str(error))
-            if is_in(self.settings.shard, number):
-                yield made
+            yield made
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether what is asked depends on the documents before."""
+        return self.prompter.draws
+
+    def _pass_over(self, doc_id: int, doc: Mapping[str, Any]) -> None:  # noqa: ARG002  # the shape of `sample`
+        """Draw for a document that is not asked about; one that cannot be asked draws as far as it comes."""
+        with suppress(RenderError):
+            if self.draws:
+                self.prompter.pass_over(doc)
 
     def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
         question = self.prompter.question(doc)
@@ -212,20 +257,21 @@ class PreparedTask:
         )
 
     def _requests(self, question: Question) -> list[Request]:
-        kind = self.config.output_type
+        kind, chat = self.config.output_type, self.settings.chat.template is not None
         if kind == GENERATE:
-            return generation_requests(question.contexts[0], self.config.generation_kwargs or {}, self.config.repeats)
+            params = self.config.generation_kwargs or {}
+            return generation_requests(question.contexts[0], params, self.config.repeats, chat=chat)
         if kind == LIKELIHOOD:
-            return self._repeated(likelihood_requests(question.contexts[0], question.target))
+            return self._repeated(likelihood_requests(question.contexts[0], question.target, chat=chat))
         if kind == ROLLING:
             return self._repeated(rolling_requests(question.target))
         choices = question.choices
         if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
             raise RenderError(f"doc_to_choice must give a list of texts, and gave {choices!r:.80}")
         if self.prompter.multiple_inputs:
-            requests = context_requests(question.contexts, question.target, self._delimiter)
+            requests = context_requests(question.contexts, question.target, self._delimiter, chat=chat)
         else:
-            requests = choice_requests(question.contexts[0], choices, self._delimiter)
+            requests = choice_requests(question.contexts[0], choices, self._delimiter, chat=chat)
         if self._unconditional:
             requests += [Loglikelihood("", f"{self._delimiter}{choice}") for choice in choices]
         return self._repeated(requests)
@@ -279,13 +325,27 @@ class PreparedTask:
     def _metrics(self) -> Iterator[Metric]:
         return iter(self.scoring.metrics)
 
-    def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
-        own = next((told for _, each in self.scoring.pipelines if (told := each.aggregation(metric))), None)
+    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+        scorer = next((each for pipeline, each in self.scoring.pipelines if pipeline.name == row.filter), None)
+        if scorer is None:
+            return None
+        own = scorer.aggregation(row.metric)
         if own is not None:
             return AGGREGATIONS[own]
-        named = self.scoring.parents.get(metric, metric)
-        found = next((each.aggregation for each in self._metrics() if each.name == named), None)
-        return AGGREGATIONS[found] if isinstance(found, str) else found
+        return _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.get_metrics(row.filter))
+
+    def _check_scores(self) -> None:
+        """Say to the loop of which rows scores must be numbers: of those that are averaged."""
+        known: dict[tuple[str, str], bool] = {}
+
+        def is_averaged(metric: str, filter_name: str) -> bool:
+            if (metric, filter_name) not in known:
+                found = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
+                known[metric, filter_name] = isinstance(found, Aggregation) and found.of_numbers
+            return known[metric, filter_name]
+
+        lenient = any(scorer.overwrites for _, scorer in self.scoring.pipelines)
+        self.scoring = replace(self.scoring, rules=Rules(is_averaged, lenient))
 
     def rows(self) -> frozenset[ScoreKey] | None:
         found = set()
@@ -330,6 +390,15 @@ class PreparedTask:
             bare = replace(
                 self, prompter=replace(self.prompter, chat=Chat(system=self.prompter.chat.system), fits=None)
             )
-            first = list(islice(bare.samples(), LOOKED_AT))
+            first = list(islice(bare._samples(whole=False), LOOKED_AT))
         if first and all(sample.problem for sample in first):
             raise RenderError(first[0].problem)
+        own = self.config.process_results is not None or self.settings.predict_only or self.settings.like_lm_eval
+        if self.config.output_type == CHOICE and not own:
+            check_right_choices(self.scoring.reading, [sample for sample in first if not sample.problem])
+
+
+def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> Aggregation | Callable[..., Any] | None:
+    """The aggregation that the metrics of a filter have for one of them."""
+    found = next((each.aggregation for each in metrics if each.name == metric), None)
+    return AGGREGATIONS[found] if isinstance(found, str) else found

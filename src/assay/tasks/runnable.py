@@ -81,8 +81,8 @@ class Runnable(Protocol):
 
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]: ...
 
-    def aggregation(self, metric: str) -> Aggregation | Callable[..., Any] | None:
-        """How the values of a metric become one number; None where nobody said."""
+    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+        """How the values of a metric and filter become one number; None where nobody said."""
         ...
 
     def rows(self) -> frozenset[ScoreKey] | None:

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.config.graph_reading import GRAPH_KEYS, GraphFile, read_graph
+from assay.config.media import MEDIA, media_problem, unsent_media
 from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Problem
+from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
 from assay.tasks.unit_metrics import runs_code
 
@@ -68,6 +69,15 @@ class Task:
     @property
     def task_name(self) -> str:
         return self.name
+
+    @property
+    def unsent(self) -> Problem | None:
+        """What keeps it from being run though it can be read: it would send more than text."""
+        known = {key: getattr(self.config, key) for key in MEDIA}
+        key = unsent_media(known)
+        if key is None:
+            return None
+        return media_problem(key, self.fields.place(key) if key in self.fields else Place(f"task {self.name!r}"))
 
     @property
     def output_type(self) -> str:

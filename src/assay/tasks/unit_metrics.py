@@ -4,12 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from assay.config.option import near_miss
+from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.scorers.unit import UnitMetric, UnitMetricResult
 from assay.scorers.unit_table import UnitMetricRegistry
 from assay.tasks.graph_parts import LambdaFunction
 
 ENTRY_KEYS = ("name", "params", "as")
+SUFFIX = "_result"
+"""Behind the name of a unit metric, in the field that it writes."""
 NODE_KEYS = ("golden_key", "predicted_key", "unit_metrics_map")
 """The keys of the node that are its own, beside those that every lambda node has."""
 ALL_KEYS = (*NODE_KEYS, "node_type", "node_state", "lambda", "output_keys", "compat")
@@ -83,7 +86,9 @@ def _new(name: str, params: Mapping[str, Any], *, like_sygra: bool) -> UnitMetri
 
 
 def _entries(node: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return node.get("unit_metrics_map") or ()
+    """The entries that are any: of others `check_unit_metrics` speaks."""
+    written = node.get("unit_metrics_map")
+    return [each for each in written if isinstance(each, Mapping)] if isinstance(written, list | tuple) else ()
 
 
 def result_field(entry: Mapping[str, Any], node: Mapping[str, Any]) -> str:
@@ -106,7 +111,9 @@ def unit_metric_fields(node: Mapping[str, Any]) -> list[str]:
 
 def runs_code(node: Mapping[str, Any]) -> bool:
     """Whether one of the node's metrics executes what the model wrote."""
-    known = [str(entry["name"]) for entry in _entries(node) if UnitMetricRegistry.has_metric(str(entry.get("name")))]
+    known = [
+        str(entry.get("name")) for entry in _entries(node) if UnitMetricRegistry.has_metric(str(entry.get("name")))
+    ]
     return any(UnitMetricRegistry.get_metric_class(name).runs_code for name in known)
 
 
@@ -134,7 +141,7 @@ def check_unit_metrics(node_config: Mapping[str, Any], place: Place, at: Places 
         problems += _entry_problems(entry, number, at("unit_metrics_map", number))
     if problems:
         return problems
-    return _field_problems(node_config, place)
+    return _field_problems(node_config, place, at)
 
 
 def _entry_problems(entry: Any, number: int, place: Place) -> list[Problem]:
@@ -156,12 +163,17 @@ def _entry_problems(entry: Any, number: int, place: Place) -> list[Problem]:
     return []
 
 
-def _field_problems(node: Mapping[str, Any], place: Place) -> list[Problem]:
+def _field_problems(node: Mapping[str, Any], place: Place, at: Places) -> list[Problem]:
     fields, declared = unit_metric_fields(node), _declared(node)
-    problems = [
-        Problem(place, f"two unit metrics write {field!r}", "give one of them another name with `as:`")
-        for field in dict.fromkeys(each for each in fields if fields.count(each) > 1)
-    ]
+    problems: list[Problem] = []
+    for number, field in enumerate(fields):
+        here, wrong = at("unit_metrics_map", number), row_name_problem(field.removesuffix(SUFFIX))
+        if wrong is not None:
+            problems.append(Problem(here, f"a unit metric cannot write {field!r}: {wrong[0]}", wrong[1]))
+        if field in fields[:number]:
+            first = at("unit_metrics_map", fields.index(field))
+            what = f"two unit metrics write {field!r}: the other one is at {first}"
+            problems.append(Problem(here, what, "give one of them another name with `as:`"))
     if declared:
         problems += [
             Problem(

@@ -14,7 +14,8 @@ from assay.catalog.functions import check_function, functions_in, module_file
 from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
+from assay.groups.results import is_lenient
 from assay.records import Function
 from assay.samples.data import READERS, find_files
 from assay.samples.fewshot import SAMPLERS
@@ -22,8 +23,9 @@ from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
 from assay.samples.templates import is_template, template
 from assay.scorers.scorer import Scorer
+from assay.tasks.aggregates import doubled
 from assay.tasks.graph_checks import SeeDotted, check_graph
-from assay.tasks.manager import TaskManager
+from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.resolve import resolved
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
@@ -49,9 +51,14 @@ def validate(
     wanted: object = [*catalog.index.named.values()] if specs is None else specs
     found, problems = manager.attempt(wanted, thorough=True)
     for task in found["tasks"].values():
-        problems += check_task(task, manager.formats, find_metric)
-        if task.graph is not None:
-            problems += check_graph(task, Helpers(_unloaded, list, find_metric, dict), see)
+        try:
+            problems += check_task(task, manager.formats, find_metric)
+            if task.graph is not None:
+                problems += check_graph(task, Helpers(_unloaded, list, find_metric, dict), see)
+        except Exception as error:  # noqa: BLE001  # a file may say anything: the others are checked
+            problems.append(uncheckable(file_of(task.fields), error))
+    for group in found["groups"].values():
+        problems += doubled(group) if not is_lenient(group) else ()
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [
@@ -64,6 +71,8 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
     """What a task shows without being run."""
     if task.graph is not None:
         return  # its nodes and edges were looked at when it was read, the rest is for `check_graph`
+    if task.unsent is not None:
+        yield replace(task.unsent, serious=not any(task.fields.origin(key).lenient for key in task.fields))
     functions = list(functions_in(dict(task.fields)))
     broken = [problem for problem in map(check_function, functions) if problem is not None]
     yield from broken
@@ -130,12 +139,17 @@ def _check_data(task: Task) -> Iterator[Problem]:
         return
     folder = fields.origin("dataset_kwargs").folder
     for split, written in files.items() if isinstance(files, Mapping) else [("", files)]:
-        for path in [written] if isinstance(written, str) else list(written or []):
+        place = fields.place("dataset_kwargs", "data_files", *([str(split)] if split != "" else []))
+        several = written if isinstance(written, list | tuple) else [written]
+        if not isinstance(split, str) or not all(isinstance(path, str) for path in several):
+            what = f"data_files: {split!r} must be the name of a split, with a file or a list of files"
+            yield Problem(place, what, "write `data_files: {test: file.jsonl}`", serious=not lenient)
+            continue
+        for path in several:
             try:
                 if not path.startswith(("hf://", "http://", "https://")):
                     find_files(path, folder, None)
             except DataError as error:
-                place = fields.place("dataset_kwargs", "data_files", *([split] if split else []))
                 yield Problem(place, str(error), "put the file there, or correct its name", serious=not lenient)
 
 

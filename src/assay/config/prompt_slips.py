@@ -1,0 +1,59 @@
+"""Texts of a task that would reach the model as they are written, and plainly were not meant to."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from assay.config.option import Remark
+
+_FUNCTION = re.compile(r"\s*!function\b\s*(\S*)")
+_ONE_EXPRESSION = re.compile(r"\s*\{\{-?((?:(?!\}\}|\{\{).)*?)-?\}\}\s*", re.DOTALL)
+
+
+def quoted_function(value: object) -> Iterator[Remark]:
+    """A `!function` in quotes: YAML reads it as a text."""
+    found = _FUNCTION.match(value) if isinstance(value, str) else None
+    if found is not None:
+        what = f"is the text {value!r:.80}, not a function"
+        yield (), what, f"write it without quotes: !function {found[1] or 'module.name'}"
+
+
+def prompt_slips(value: object) -> Iterator[Remark]:
+    """What cannot be meant of a question, an answer or choices: a function in quotes, templates inside a list."""
+    yield from quoted_function(value)
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, tuple | list) else ()
+    for at, item in items:
+        yield from (((at,), f"has an item that {what}", fix) for _, what, fix in quoted_function(item))
+        if isinstance(item, str) and _has_markup(item):
+            what = f"has the item {item!r:.60}, and templates inside a list are not filled in"
+            texts = list(value.values()) if isinstance(value, Mapping) else list(value)  # type: ignore[call-overload]
+            yield (at,), what, f"write one template that gives the list: {_as_template(texts)}"
+            return
+
+
+def literal_slips(value: object) -> Iterator[Remark]:
+    """What cannot be meant of a delimiter: it is no template."""
+    yield from quoted_function(value)
+    if isinstance(value, str) and _has_markup(value):
+        yield (), f"is {value!r:.60}, and a delimiter is not filled in", "write the characters themselves"
+
+
+def _has_markup(text: str) -> bool:
+    return "{{" in text or "{%" in text
+
+
+def _as_template(items: list[object]) -> str:
+    """A list of templates as one template, where each is one expression or plain.
+
+    >>> _as_template(["{{a}}", "{{ b.c }}", "none"])
+    '"{{[a, b.c, \\'none\\']}}"'
+    """
+    found = [_ONE_EXPRESSION.fullmatch(item) if isinstance(item, str) else None for item in items]
+    if not all(
+        one or not (isinstance(item, str) and _has_markup(item)) for one, item in zip(found, items, strict=True)
+    ):
+        return '"{{[a, b]}}"'
+    return (
+        '"{{['
+        + ", ".join(one[1].strip() if one else repr(item) for one, item in zip(found, items, strict=True))
+        + ']}}"'
+    )

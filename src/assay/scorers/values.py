@@ -1,0 +1,172 @@
+"""The values that metrics, scorers and `process_results` return: numbers, or the reason that a row has none."""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from assay.config.row_names import row_name_problem
+from assay.records import Failed, exact, number
+from assay.scorers.reduce import Reduction, Reductions
+
+
+class Repeated(list[Any]):
+    """The scores of a document's answers, where a filter leaves several: told apart from a score that is a list."""
+
+
+def listed(value: Any) -> list[Any] | None:
+    """The items of a list, a tuple or an array of one dimension; None of anything else."""
+    if isinstance(value, list | tuple):
+        return list(value)
+    shape = getattr(value, "shape", ())
+    return list(value) if type(value).__module__ == "numpy" and isinstance(shape, tuple) and len(shape) == 1 else None
+
+
+def row_name(key: Any) -> str:
+    """The name that a key of user code's means: mostly it is a text already."""
+    return key if type(key) is str else str(exact(key))
+
+
+def described(value: Any) -> str:
+    """A value by its kind alone, so that equal mistakes have equal reasons and can be counted."""
+    several = listed(value)
+    if several is not None:
+        return f"a list of {len(several)}"
+    return "None" if value is None else f"a value of type {type(value).__name__!r}"
+
+
+def best(values: Sequence[Any], *, higher_is_better: bool | None, metric: str) -> Any:
+    """The best of a metric's values for several references: of values by name, each name for itself; of lists, each item.
+
+    >>> best([{"a": 1.0, "b": 0.0}, {"a": 0.5, "b": 0.25}], higher_is_better=True, metric="m")
+    {'a': 1.0, 'b': 0.25}
+    """
+    if not values:
+        return Failed(f"scoring: metric {metric!r}: the document has no reference")
+    if len(values) == 1:
+        return values[0]
+    if all(isinstance(each, Mapping) for each in values):
+        if any(each.keys() != values[0].keys() for each in values):
+            return Failed(f"scoring: metric {metric!r} returns different names for several references")
+        return {
+            key: best([each[key] for each in values], higher_is_better=higher_is_better, metric=metric)
+            for key in values[0]
+        }
+    if all(isinstance(each, list) for each in values) and len({len(each) for each in values}) == 1:
+        return [
+            best(each, higher_is_better=higher_is_better, metric=metric)
+            for each in map(list, zip(*values, strict=True))
+        ]
+    numbers = [number(each) for each in values]
+    odd = next((value for value, found in zip(values, numbers, strict=True) if found is None), values)
+    if odd is not values:
+        what = f"metric {metric!r} returns {described(odd)} for each of several references, of which none is the best"
+        return Failed(f"scoring: {what} — return a number")
+    comparable = [each for each in numbers if each is not None and not math.isnan(each)]
+    chosen = min if higher_is_better is False else max
+    return chosen(comparable) if comparable else math.nan
+
+
+def usable(
+    scores: Mapping[str, Any], answers: Any, filter_name: str, rules: "Rules", *, by_answer: Collection[str] = ()
+) -> Mapping[str, Any]:
+    """Scores in which everything that no aggregation can take is the reason for that; lists have a score for each answer.
+
+    `answers` are those that were scored. What an aggregation takes that does not average may be anything, but for the rows of
+    `by_answer`: there a list may have such a value for each answer.
+    """
+    if all(type(value) is float for value in scores.values()) and (
+        rules.lenient or all(type(name) is str and row_name_problem(name) is None for name in scores)
+    ):
+        return scores
+    count = len(answers[0]) if len(answers) and isinstance(answers[0], list) else 1
+    found: dict[str, Any] = {}
+    for key, value in scores.items():
+        name = row_name(key)
+        problem = None if rules.lenient else row_name_problem(name)
+        where = f"scoring: {name!r} of filter {filter_name!r}"
+        if problem is not None:
+            found[name] = Failed(f"scoring: a row cannot be named {name!r}: {problem[0]} — {problem[1]}")
+        elif name in found:
+            found[name] = Failed(f"{where} was returned twice, under names of different types")
+        else:
+            made = _usable(value, count, averaged=rules.is_averaged(name, filter_name), by_answer=name in by_answer)
+            found[name] = Failed(f"{where} {made}") if isinstance(made, _Unusable) else made
+    return found
+
+
+class Rules(NamedTuple):
+    """What is asked of scores: `is_averaged` says of a row and a filter whether they must be numbers.
+
+    `lenient` rules take every name.
+    """
+
+    is_averaged: Callable[[str, str], bool]
+    lenient: bool = False
+
+
+class _Unusable(str):
+    """Why a value is no score."""
+
+    __slots__ = ()
+
+
+def _usable(value: Any, count: int, *, averaged: bool, by_answer: bool) -> Any:
+    if isinstance(value, Failed):
+        return value
+    if not averaged:
+        of_answers = by_answer and type(value) is list and len(value) == count
+        return as_repeated(value) if of_answers else exact(value)
+    several = listed(value)
+    if several is None:
+        found = number(value)
+        return found if found is not None else _Unusable(f"is {described(value)}, and must be a number")
+    if len(several) != count:
+        answers = "1 answer" if count == 1 else f"{count} answers"
+        return _Unusable(f"is a list of {len(several)} for {answers} — return a number, or one for each answer")
+    numbers = [number(each) for each in several]
+    odd = [each for each, known in zip(several, numbers, strict=True) if known is None]
+    if odd:
+        return _Unusable(f"is {described(odd[0])} for an answer, and must be a number")
+    return as_repeated(numbers)
+
+
+def as_repeated(values: list[Any]) -> Any:
+    """The scores of several answers, marked as such; that of one answer alone."""
+    return Repeated(values) if len(values) > 1 else values[0]
+
+
+def by_answer(value: Any, answers: Sequence[Any], name: str) -> Any:
+    """What a scorer's own function returned: a list has a score for every answer, and is marked as what it is."""
+    if not isinstance(value, list) or isinstance(value, Repeated):
+        return value
+    if len(value) != len(answers):
+        what = f"a score for each of {len(answers)} answers was expected, and there are {len(value)}"
+        return Failed(f"scoring: {name!r}: {what}")
+    return as_repeated(value)
+
+
+def by_name(several: Sequence[Mapping[str, Any]], metric: str) -> Mapping[str, Any]:
+    """The values by name of each answer, as the values of all answers by name."""
+    if any(not isinstance(each, Mapping) or each.keys() != several[0].keys() for each in several):
+        return {metric: Failed(f"scoring: metric {metric!r} returns different names for several answers")}
+    return {key: Repeated([each[key] for each in several]) for key in several[0]}
+
+
+def reduced_rows(name: str, value: Any, reductions: Reductions, answers: Any) -> dict[str, Any]:
+    """The rows that a score makes: its own, and those of the reductions of its repeats."""
+    if not isinstance(value, Repeated):
+        repeats, given = [value], answers
+    else:
+        repeats, given = value, answers[0] if isinstance(answers[0], list) else answers
+    rows = {name: _reduced(name, reductions.plain, repeats, answers) if len(repeats) > 1 else repeats[0]}
+    return rows | {row: _reduced(row, reduce, repeats, given) for row, reduce in reductions.added.items()}
+
+
+def _reduced(row: str, reduce: Reduction, repeats: Sequence[Any], answers: Any) -> Any:
+    failed = next((each for each in repeats if isinstance(each, Failed)), None)
+    if failed is not None:
+        return failed
+    try:
+        return reduce(repeats, answers)
+    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+        return Failed(f"scoring: {row!r}: {error}")

@@ -1,0 +1,141 @@
+"""Prompt fields against the data: what names a column that is not there is refused, and not sent as a text.
+
+A text without markup is a column where the data has one of that name, and else itself. A sentence, a digit, punctuation
+and nothing at all are texts that tasks mean; a lone word is nearly always the name of a column.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from assay.config.task import TaskConfig
+from assay.errors import ConfigError, Place, Problem, nearest
+from assay.records import Sample
+from assay.samples.templates import RenderError, is_template
+from assay.scorers.results import Reading
+from assay.tasks.settings import Settings
+from assay.tasks.task import Task
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PATH = re.compile(r"([A-Za-z_]\w*)(?:\.\w+|\[[^\]\s]+\])+")
+_BRACES = re.compile(r"(?<![\w\\{}])\{(\w+)\}(?!\})")
+CLOSE = 0.8
+"""How like a column a text with other characters than those of a word must be to be a slip of it."""
+
+
+QUESTION_KEYS = ("doc_to_text", "doc_to_choice", "gen_prefix")
+
+
+def check_prompts(
+    task: Task,
+    config: TaskConfig,
+    columns: Collection[str],
+    settings: Settings,
+    keys: Sequence[str] = QUESTION_KEYS,
+) -> None:
+    """Refuse questions, choices and prefixes that name a column which the documents do not have."""
+    wrong: list[Problem] = []
+    for path in _paths(task, config, keys, settings):
+        text = _written(task, config, path)
+        if path[-1] != "gen_prefix" or (isinstance(text, str) and _is_misspelt_prefix(text, columns)):
+            wrong += _problems(task, path, text, columns)
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def check_targets(
+    task: Task, config: TaskConfig, columns: Collection[str], settings: Settings, choices: object
+) -> None:
+    """The same of answers. One of the choices may be a word, and what a task scores itself need not be an answer."""
+    known = [str(choice) for choice in choices] if isinstance(choices, list | tuple) else []
+    wrong: list[Problem] = []
+    for path in _paths(task, config, ("doc_to_target",), settings):
+        text = _written(task, config, path)
+        unused = config.process_results is not None and not config.num_fewshot
+        if not unused and text not in known:
+            wrong += _problems(task, path, text, columns)
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def check_right_choices(reading: Reading, first: Sequence[Sample]) -> None:
+    """Refuse a task of which none of the first right answers is a choice: every document would be asked, and fail."""
+    problems = []
+    for sample in first:
+        try:
+            reading.gold(sample)
+        except (ValueError, TypeError) as error:
+            problems.append(str(error))
+    if first and len(problems) == len(first):
+        raise RenderError(f"doc_to_target: {problems[0]}")
+
+
+def _paths(task: Task, config: TaskConfig, keys: Sequence[str], settings: Settings) -> Iterator[tuple[str, ...]]:
+    """The fields to look at: the task's, and those of its examples; none that is read as lm-eval reads it."""
+    if settings.like_lm_eval:
+        return
+    tops = [(key,) for key in keys] + [("fewshot_config", key) for key in keys if config.num_fewshot]
+    for path in tops:
+        if path[0] not in task.fields or not task.fields.origin(path[0]).lenient:
+            yield path
+
+
+def _written(task: Task, config: TaskConfig, path: Sequence[str]) -> object:
+    """What the file says, before a format changed it; of a task that is made in Python, what its configuration says."""
+    if path[0] not in task.fields:
+        made: Any = config
+        for step in path:
+            made = getattr(made, step, None)
+        return made
+    written: object = task.fields[path[0]]
+    for step in path[1:]:
+        written = written.get(step) if isinstance(written, Mapping) else None
+    return written
+
+
+def _problems(task: Task, path: Sequence[str], text: object, columns: Collection[str]) -> Iterator[Problem]:
+    wrong = slip(text, columns) if isinstance(text, str) else None
+    if wrong is not None:
+        place = task.fields.place(*path) if path[0] in task.fields else Place(f"task {task.name!r}, {'.'.join(path)}")
+        yield Problem(place, f"{path[-1]}: {wrong[0]}", wrong[1])
+
+
+def slip(text: str, columns: Collection[str]) -> tuple[str, str] | None:
+    """What is wrong with a text that should name a column, and how to fix it; None where it may be meant.
+
+    >>> slip("questoin", ["question", "answer"])[0]
+    "the documents have no column 'questoin'; they have: question, answer"
+    >>> slip("Answer the question.", ["question"]), slip("", ["question"]), slip("question", ["question"])
+    (None, None, None)
+    """
+    if not text.strip() or text in columns or is_template(text):
+        return None
+    braces = next((name for name in _BRACES.findall(text) if name in columns), None)
+    if braces is not None:
+        return f"{{{braces}}} is not filled in", f"write {{{{{braces}}}}}"
+    path = _PATH.fullmatch(text)
+    if path is not None and path[1] in columns:
+        return f"{text!r} is a text, and no column", f'write "{{{{{text}}}}}"'
+    near = nearest(text.strip(), columns, count=1)
+    if _WORD.fullmatch(text.strip()) is None and not _is_close(text, columns):
+        return None
+    what = f"the documents have no column {text!r}; they have: {_some(columns)}"
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    return what, f"{meant}If the text itself is meant, write \"{{{{ '{text}' }}}}\""
+
+
+def _is_close(text: str, columns: Collection[str]) -> bool:
+    """Whether a text that is no single word is like a column of its kind; a sentence is like none."""
+    spaced = " " in text.strip()
+    alike = [column for column in columns if (" " in column.strip()) == spaced]
+    return text[-1] not in ".:?!\n" and bool(nearest(text.strip(), alike, count=1, floor=CLOSE))
+
+
+def _is_misspelt_prefix(text: str, columns: Collection[str]) -> bool:
+    """Whether the first words of an answer are a slip of a column: "Answer" is a good beginning, "answr" is none."""
+    return bool(_WORD.fullmatch(text)) and text.islower() and bool(nearest(text, columns, count=1, floor=CLOSE))
+
+
+def _some(columns: Collection[str]) -> str:
+    names = list(columns)
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")

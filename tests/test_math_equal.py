@@ -1,0 +1,216 @@
+"""Whether two answers mean the same: pairs of a target and an answer, each decided by hand."""
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from assay.scorers.math_metric import math_equal
+from assay.scorers.math_text import LONGEST
+from small_runs import generate
+
+pytest.importorskip("math_verify")
+
+FOUND = [
+    ("(1, 2)", "(5, 2)", 0.0), ("x < 3", "x > 3", 0.0), ("2 < x < 3", "1 < x < 3", 0.0), ("(1, 2)", "2", 0.0),
+    ("(1, 2)", r"\boxed{2}", 0.0), ("x < 3", "3", 0.0), ("(0, 2)", "[0, 2]", 0.0), ("3, 2", "1, 2", 0.0), ("1 3/4", "2 3/4", 0.0),
+    ("7 : 4", "3 : 4", 0.0), ("(1, 2)", "The answer is (5, 2)", 0.0), ("(1, 2)", "(1,2)", 1.0),
+    ("(1, 2)", r"\boxed{(1, 2)}", 1.0), ("(1, 2)", "$(1,2)$", 1.0), ("x < 3", "x<3", 1.0), ("1000", "1e3", 1.0),
+]  # fmt: skip
+"""Target, answer, score: what was wrong in 0.1.0."""
+PAIRS = [
+    ("(1, 2)", "The answer is (1, 2)", 1.0), ("(1, 2)", "The answer is (1, 2).", 1.0), ("(1, 2)", "The answer is 2", 0.0),
+    ("(1, 2)", "so we get 2", 0.0), ("(1, 2)", "I think the point is (1, 2)", 1.0),
+    ("(1, 2)", "I think the point is (5, 2)", 0.0), ("x > 2", "2 < x", 1.0), ("2<x", "x>2", 1.0), (r"x \ge 2", r"2 \le x", 1.0),
+    ("x >= 2", "2 ≤ x", 1.0), ("x > 2", r"x \ge 2", 0.0), ("x > 2", "2 > x", 0.0), ("x > 2", "x = 2", 0.0),
+    ("yes", r"\text{yes}", 1.0), (r"\text{yes}", "yes", 1.0), (r"\text{yes}", "Yes", 1.0), (r"\text{yes}", "no", 0.0),
+    ("no", "on", 0.0), ("tree", "reet", 0.0), ("yes", "The answer is yes.", 1.0), ("yes", "The answer is no.", 0.0),
+    ("no solution", r"\boxed{\text{no solution}}", 1.0), ("10", "10.0000001", 1.0), ("10", "10.001", 0.0),
+    ("10.0000001", "10", 1.0), ("10", "10.0", 1.0), ("5", r"\$5", 1.0), (r"\$5", "5", 1.0), ("5", "$5", 1.0),
+    ("1.5e-3", "0.0015", 1.0), ("2.5E4", "25000", 1.0), ("1e3", "1e4", 0.0), ("(1, 2)", "(2, 1)", 0.0),
+    ("(1, 2, 3)", "(1, 2, 3)", 1.0), ("(1, 2, 3)", "(1, 2, 4)", 0.0), ("(1, 2, 3)", "(1, 2)", 0.0), ("(5, 2)", "(7, 1)", 0.0),
+    ("(1, 1)", "(2, 2)", 0.0), ("(1/2, 3)", "(0.5, 3)", 1.0), ("(1/2, 3)", r"(\frac{1}{2}, 3)", 1.0), ("(x, 1)", "(x, 1)", 1.0),
+    ("(x, 1)", "(y, 1)", 0.0), ("(1, 2)", r"\{1, 2\}", 0.0), (r"\{1, 2\}", "(1, 2)", 0.0), (r"\{1,2\}", "{2,1}", 1.0),
+    (r"\{1, 2\}", "1, 2", 1.0), (r"\{1, 2\}", "2, 1", 1.0), (r"\{1, 2\}", r"\{1, 3\}", 0.0), (r"\{1, 2\}", r"\{1, 2, 3\}", 0.0),
+    (r"\{1, 2\}", "2", 0.0), (r"\{2\}", "2", 0.0), ("{2}", "2", 0.0), ("2", r"\{2\}", 0.0), ("2", "(2)", 1.0),
+    ("[2, 2]", "2", 0.0), ("(0, 2]", "(0, 2]", 1.0), ("(0, 2]", "[0, 2)", 0.0), ("(0, 2]", "(0, 2)", 0.0),
+    (r"(-\infty, 3)", "(-∞, 3)", 1.0), (r"(-\infty, 3)", r"(-\infty, 3]", 0.0), (r"(-\infty, 3)", "3", 0.0),
+    (r"[1, 2] \cup [3, 4]", r"[3, 4] \cup [1, 2]", 1.0), (r"[1, 2] \cup [3, 4]", r"[1, 2] \cup [3, 5]", 0.0),
+    (r"[1, 2] \cup [3, 4]", "4", 0.0), ("1 < x < 3", "1<x<3", 1.0), ("1 < x < 3", "3 > x > 1", 1.0),
+    ("1 < x < 3", r"1 < x \le 3", 0.0), ("1 < x < 3", "(1, 3)", 1.0), ("1 < x < 3", "3", 0.0),
+    ("1 < x < 3", "1 < x < 3 < y", 0.0), ("1 < x < 3", "The answer is 1 < x < 3", 1.0),
+    ("1 < x < 3", "The answer is 1 < x < 4", 0.0), ("1 < y < 3", "1 < x < 3", 0.0), ("2 3/4", "2 3/4", 1.0),
+    ("2 3/4", "2.75", 1.0), ("2 3/4", "11/4", 1.0), ("2 3/4", r"2\frac{3}{4}", 1.0), ("2 3/4", "5/4", 0.0), ("2 3/4", "3/4", 0.0),
+    ("-1 3/4", "-1.75", 1.0), ("-1 3/4", "-0.25", 0.0), ("2.75", "The answer is 2 3/4", 1.0), ("5", "2 3", 0.0),
+    ("5", "2 + 3", 1.0), ("3:4", "3/4", 1.0), ("3:4", "6:8", 1.0), ("3:4", "4:3", 0.0), ("3 : 4", "4", 0.0), ("50%", "0.5", 1.0),
+    ("50%", r"50\%", 1.0), ("0.5", r"50\%", 1.0), ("50%", "50", 1.0), ("50%", "60%", 0.0), ("50%", "50 percent", 1.0),
+    ("0.5", "50 percent", 1.0), ("0.5", "The answer is 50%.", 1.0), ("5", "5 m", 1.0), ("5 m", "5", 1.0), ("5", "5 bananas", 1.0),
+    ("5 bananas", "5", 1.0), ("5 bananas", "6 bananas", 0.0), ("10 km/h", "10", 1.0), ("10 km/h", r"10 \text{ km/h}", 1.0),
+    ("10 km/h", "12 km/h", 0.0), ("15 cm", "So the length is 15 cm", 1.0), (r"90^\circ", "90", 1.0), ("90", "90°", 1.0),
+    ("1/2", "0.5", 1.0), ("1/2", "2/4", 1.0), ("1/2", r"\frac12", 1.0), ("1/2", "1/3", 0.0), ("1/2", "2", 0.0),
+    ("-1/2", r"-\frac{1}{2}", 1.0), ("-1/2", "1/2", 0.0), ("1/3", "0.333333", 1.0), ("1/3", "0.33", 0.0), ("0.25", ".25", 1.0),
+    ("0.25", "1/4", 1.0), (r"\sqrt{8}", r"2\sqrt{2}", 1.0), (r"\sqrt{8}", r"2\sqrt{3}", 0.0), (r"\sqrt{2}", "sqrt(2)", 1.0),
+    (r"\sqrt{2}", "√2", 1.0), (r"\sqrt{2}", "2", 0.0), (r"\sqrt{2}", "1.41421356", 1.0), ("-3", "−3", 1.0), ("-3", "3", 0.0),
+    ("3", "-3", 0.0), ("-3", "The answer is -3.", 1.0), ("1234", "1,234", 1.0), ("1,234", "1234", 1.0),
+    ("1,234,567", "1234567", 1.0), ("1234", "1 234", 1.0), ("1234", "1{,}234", 1.0), ("1234", "234", 0.0),
+    ("1234", "$1,234", 1.0), ("1,234.50", "1234.5", 1.0), ("x = 3", "3", 1.0), ("3", "x = 3", 1.0), ("x = 3", "x=3", 1.0),
+    ("x = 3", "3 = x", 1.0), ("x = 3", "y = 3", 0.0), ("x = 3", "x = 4", 0.0), ("x = 3", "4", 0.0),
+    ("x = 3", "The answer is x = 3", 1.0), ("y = 2x + 1", "y=1+2x", 1.0), ("y = 2x + 1", "2x + 1 = y", 1.0),
+    ("y = 2x + 1", "y = 2x + 2", 0.0), ("x = 3 or x = 4", "x = 4 or x = 3", 1.0), ("x = 3 or x = 4", "x = 3", 0.0),
+    ("3, 4", "x = 3 or x = 4", 1.0), ("1, 2, 3", "3, 2, 1", 1.0), ("1, 2, 3", "1, 2", 0.0), ("1, 2", "1 and 2", 1.0),
+    ("1, 2", "The answers are 1 and 2.", 1.0), ("1, 2", "The answers are 1 and 3.", 0.0), ("1, 2", "2", 0.0), ("2", "1, 2", 0.0),
+    ("2", "The answer is 1 or 2", 0.0), (r"\pm 2", "2", 0.0), (r"\pm 2", "-2, 2", 1.0),
+    (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", 1.0),
+    (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{bmatrix}1&2\\3&4\end{bmatrix}", 1.0),
+    (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{pmatrix} 1 & 2 \\ 3 & 5 \end{pmatrix}", 0.0),
+    (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", "4", 0.0),
+    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 2 \\ 1 \end{pmatrix}", 0.0), ("A", "A", 1.0), ("A", "(A)", 1.0),
+    ("A", r"\boxed{A}", 1.0), ("A", r"\boxed{\text{A}}", 1.0), ("A", "The answer is A.", 1.0), ("A", "The answer is (A).", 1.0),
+    ("A", "The answer is B.", 0.0), ("A", "B", 0.0), ("A", r"\text{B}", 0.0), ("(B)", "B", 1.0),
+    ("42", r"The final answer is $\boxed{42}$. I hope it is correct.", 1.0),
+    ("42", r"Therefore, \boxed{42} is the result, not 43.", 1.0), ("42", r"\boxed{43} because of 42", 0.0),
+    ("42", "#### 42", 1.0), ("42", "**42**", 1.0), ("42", "Answer: 42", 1.0), ("42", "Answer: 43 (not 42)", 0.0),
+    (r"\frac{1}{2}", r"The answer is \frac{1}{2}", 1.0), (r"\frac{1}{2}", r"so it is \boxed{\frac{1}{2}} as wanted", 1.0),
+    (r"\frac{1}{2}", r"\boxed{\frac{2}{3}} and not 1/2", 0.0), ("5", "I do not know", 0.0), ("5", "", 0.0), ("5", "(((", 0.0),
+    ("5", r"\frac{", 0.0), ("12", "１２", 0.0), ("x^2 - 1", "(x-1)(x+1)", 1.0), ("x^2 - 1", "(x+1)^2", 0.0), ("x+1", "1 + x", 1.0),
+    ("2y", "y + y", 1.0), ("2^{10}", "1024", 1.0), (r"\pi", "3.14", 0.0), (r"\pi", "π", 1.0), (r"2\pi", r"2 \pi", 1.0),
+    (r"\log_2 8", "3", 1.0), ("5!", "120", 1.0), ("2+3i", "3i+2", 1.0), ("2+3i", "2-3i", 0.0), ("5", r"\boxed{{5}}", 1.0),
+    (r"\emptyset", "∅", 1.0), (r"\emptyset", "0", 0.0), (r"(3, \frac{\pi}{2})", r"\left(3, \frac{\pi}{2}\right)", 1.0),
+    (r"(3, \frac{\pi}{2})", r"\left(3, \frac{\pi}{3}\right)", 0.0), (r"x \in (1, 2)", "(1, 2)", 1.0), (r"x \neq 3", "3", 0.0),
+    (r"x \neq 3", r"x \ne 3", 1.0), ("(1,2), (3,4)", "(3,4), (1,2)", 1.0), ("(1,2), (3,4)", "(1,2)", 0.0),
+    ("12", "so I get $12$", 1.0), ("(1, 2)", "so I get $(1, 2)$", 1.0), ("(1, 2)", "so I get $(5, 2)$", 0.0),
+    ("(1, 2)", "x = 1, y = 2", 1.0), ("2", "y = 2x", 0.0), ("0", "0.0", 1.0), ("0", "1", 0.0), ("7", "It is a 7", 1.0),
+    ("7", "I get 7 apples and 5 pears", 0.0), ("12", "5 + 7 = 12", 1.0), ("12", "The answer is 5 + 7 = 12.", 1.0),
+    ("100", "10^2", 1.0), ("x < 3 or x > 5", "x > 5 or x < 3", 1.0), ("x < 3 or x > 5", "x < 3 and x > 5", 0.0),
+    ("xy", "yx", 1.0), ("12:30", "12:45", 0.0), ("5.20", "$5.20", 1.0), ("100", "It costs $100.", 1.0),
+    ("x=2, y=3", "y=3, x=2", 1.0), ("x=2, y=3", "3", 0.0), ("東京", "大阪", 0.0), ("東京", "東京", 1.0), ("True", "true", 1.0),
+    (r"\dfrac{1}{2}", "1/2", 1.0), ("0.5", r"\left(\frac{1}{2}\right)", 1.0),
+    ("2", "Let $x$ be the number. The answer is (5, 2).", 0.0), ("(5, 2)", "Let $x$ be the number. The answer is (5, 2).", 1.0),
+    ("1e400", "10^{400}", 1.0), ("2", "(1, 2", 0.0), ("2", r"\boxed{(1, 2", 0.0), ("2", r"\boxed{2", 1.0),
+    ("5", r"so \boxed{5 apples} it is", 1.0), ("1, 2", r"$\boxed{1}$ and $\boxed{2}$", 1.0), ("5", r"\boxed{5 €}", 1.0),
+    ("5", "€5", 1.0), ("5", "5 €", 1.0), ("(1, 2)", r"\boxed{$(1, 2)$}", 1.0), ("x < 3", r"\boxed{x < 3} and 3", 1.0),
+    ("3", "1/0", 0.0), ("3", "x < 3", 0.0), ("3", "(3, 3)", 0.0), ("3", "[3, 3]", 0.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "answer", "expected"), [*FOUND, *PAIRS])
+def test_an_answer_is_right_when_it_means_its_target(target: str, answer: str, expected: float) -> None:
+    assert math_equal([target], answer) == expected
+
+
+NUMBERS = [
+    "2",
+    "-2",
+    "0.5",
+    r"\boxed{2}",
+    "$2$",
+    "The answer is 2",
+    "so it is 2.",
+    "2 apples",
+    "1/2",
+    r"\sqrt{2}",
+    "2 cm",
+]
+MORE = ["(1, 2)", "(2, 2)", "[0, 2]", "[2, 2]", "(2, 2]", "(-\\infty, 2)", r"\{2\}", r"\{1, 2\}", "1, 2", "2, 2", "x < 2", "x \\ge 2", "2 > x", "1 < x < 2", "0 < 2", r"x \neq 2", r"\begin{pmatrix} 2 \end{pmatrix}", r"\begin{pmatrix} 1 & 2 \end{pmatrix}", r"[1, 2] \cup [3, 4]", "(1/2, 1/2)", "x > 1/2", "(1, 2, 2)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("more", MORE)
+def test_a_number_never_equals_a_tuple_set_interval_or_relation(more: str) -> None:
+    assert [number for number in NUMBERS if math_equal([more], number)] == []
+    assert [number for number in ("2", "-2", "0.5", "$2$") if math_equal([number], more)] == []
+
+
+@pytest.mark.parametrize("more", MORE)
+def test_what_is_more_than_a_number_equals_itself_however_it_is_marked(more: str) -> None:
+    for answer in (f"${more}$", rf"\boxed{{{more}}}", f" {more} ", f"The answer is ${more}$.", f"The answer is {more}"):
+        assert math_equal([more], answer) == 1.0, answer
+
+
+def test_of_several_targets_one_must_be_met() -> None:
+    assert math_equal(["(1, 2)", "(2, 1)"], "(2, 1)") == 1.0
+    assert math_equal(["(1, 2)", "(2, 1)"], "2") == 0.0
+
+
+UNREADABLE = [
+    "１２",
+    r"\frac{",
+    "(((",
+    "",
+    "@#",
+    "[invalid]",
+    "\ud800",
+    r"\begin{pmatrix} 1 &",
+    "1" * 2 * LONGEST,
+    "5 " * LONGEST,
+]
+
+
+@pytest.mark.parametrize("answer", UNREADABLE, ids=range(len(UNREADABLE)))
+def test_an_answer_that_cannot_be_read_is_wrong(answer: str) -> None:
+    for target in ("5", "(1, 2)", "x < 3", r"\{1, 2\}", "x + 1", "yes"):
+        assert math_equal([target], answer) == 0.0
+
+
+@pytest.mark.parametrize("target", ["１２", r"\frac{", "", "@#", "1/0"])
+def test_a_target_that_cannot_be_read_is_a_failure(target: str) -> None:
+    with pytest.raises(ValueError, match="target"):
+        math_equal([target], "5")
+    assert math_equal([target, "5"], "5") == 1.0, "another target is met"
+    with pytest.raises(ValueError, match="target"):
+        math_equal([target, "6"], "5")
+
+
+def test_unreadable_answers_count_and_unreadable_targets_do_not(tmp_path: Path) -> None:
+    """Of three that can be scored one is right."""
+    yaml = "metric_list: [{metric: math_equal}]\n"
+    results = generate(tmp_path, ["(1, 2)", "１２", "2", "5"], ["(1,2)", "12", "(1, 2)", "１２"], yaml)
+    assert results["results"]["t"]["math_equal,none"] == pytest.approx(1 / 3)
+    assert results["assay"]["failed"] == 1
+    assert "the target '１２' cannot be read" in str(results["assay"]["tasks"]["t"]["reasons"])
+
+
+ENDLESS = [
+    ("1", "9^{9^{9^{9}}}"),
+    ("9^{9^{9^{9}}}", "1"),
+    ("(1, 2)", "(1, 9^{9^{9^{9}}})"),
+    ("1", r"so \boxed{9^{9^{9^{9}}}}"),
+]
+
+
+@pytest.mark.parametrize(("target", "answer"), ENDLESS)
+def test_a_comparison_without_end_is_ended_and_the_clock_goes_on(target: str, answer: str) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 1000)
+    try:
+        start = time.monotonic()
+        with pytest.raises(TimeoutError, match="Timeout"):
+            math_equal([target], answer)
+        assert time.monotonic() - start < 30
+        assert 900 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1000
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def test_long_answers_take_no_longer_than_they_must() -> None:
+    answers = [
+        "5" + " " * 100_000 + "x",
+        "1 " * 100_000,
+        "the answer " * 30_000,
+        r"\text{" * 30_000,
+        "word " + "and 5 " * 30_000,
+    ]
+    for answer in answers:
+        start = time.monotonic()
+        assert math_equal(["7"], answer) == 0.0
+        assert time.monotonic() - start < 10, answer[:20]
+
+
+def test_answers_are_compared_in_other_threads_too() -> None:
+    found: list[float] = []
+    thread = threading.Thread(
+        target=lambda: found.extend([math_equal(["(1, 2)"], "(1,2)"), math_equal(["(1, 2)"], "2")])
+    )
+    thread.start()
+    thread.join()
+    assert found == [1.0, 0.0]

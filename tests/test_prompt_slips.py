@@ -1,0 +1,220 @@
+"""Slips that would be sent as constant prompts: refused before any request, with the columns and the nearest name."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+from assay import ConfigError, TaskManager
+from assay.models import Scripted
+from conftest import Write
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+DATA = {"dataset_path": "json", "dataset_kwargs": "{data_files: {test: d.jsonl}}", "test_split": "test"}
+GENERATE = {**DATA, "task": "t", "doc_to_text": "question", "doc_to_target": "answer"}
+CHOICE = {**GENERATE, "output_type": "multiple_choice", "doc_to_choice": "choices", "doc_to_target": "gold"}
+ROWS = [
+    {"question": f"q{n}", "answer": "x", "choices": ["x", "y"], "gold": 0, "label": "x", "Question Text": "t", "meta": {"text": "m"}}
+    for n in range(4)
+]  # fmt: skip
+
+
+def yaml(fields: dict[str, str]) -> str:
+    return "".join(f"{key}: {value}\n" for key, value in fields.items())
+
+
+def folder_with(write: Write, fields: dict[str, str]) -> Path:
+    rows = "".join(json.dumps(row) + "\n" for row in ROWS)
+    helper = "def text(doc):\n    return 'f ' + doc['question']\n"
+    return write({"t.yaml": yaml(fields), "d.jsonl": rows, "utils.py": helper})
+
+
+def asked(folder: Path, name: str = "t", **options: Any) -> list[str]:
+    """Every prompt that a run sends, or the continuations where choices are weighed."""
+    sent: list[str] = []
+
+    def answer(prompt: str, params: Any, repeat: int) -> str:
+        sent.append(prompt)
+        return "x"
+
+    def weigh(context: str, continuation: str) -> tuple[float, bool]:
+        sent.append(context + continuation)
+        return -1.0, False
+
+    model = Scripted(generate=answer, loglikelihood=weigh)
+    fixed: dict[str, Any] = {"include_path": str(folder), "include_defaults": False, "bootstrap_iters": 0}
+    assay.simple_evaluate(model, tasks=[name], **(fixed | options))
+    return sent
+
+
+SLIPS: dict[str, tuple[dict[str, str], str]] = {
+    "a misspelt column": ({"doc_to_text": "questoin"}, r"t\.yaml:\d+:14: doc_to_text: .*'questoin'; they have: question, answer.* — did you mean 'question'\?"),
+    "another case": ({"doc_to_text": "Question"}, "did you mean 'question'"),
+    "a word that is like no column": ({"doc_to_text": "zebra"}, "no column 'zebra'; they have"),
+    "a line break behind it": ({"doc_to_text": '"question\\n"'}, "did you mean 'question'"),
+    "a column with a space": ({"doc_to_text": "Questoin Text"}, "did you mean 'Question Text'"),
+    "a path into a column": ({"doc_to_text": "meta.text"}, r'write "\{\{meta\.text\}\}"'),
+    "single braces": ({"doc_to_text": '"Q: {question}\\nA:"'}, r"\{question\} is not filled in — write \{\{question\}\}"),
+    "a quoted function": ({"doc_to_text": '"!function utils.text"'}, "without quotes: !function utils.text"),
+    "a function in a block": ({"doc_to_text": "|\n  !function utils.text"}, "without quotes: !function utils.text"),
+    "a misspelt target": ({"doc_to_target": "answr"}, "doc_to_target: .* did you mean 'answer'"),
+    "a quoted function as target": ({"doc_to_target": "'!function utils.text'"}, "not a function"),
+    "templates in a list of targets": ({"doc_to_target": "['{{answer}}', '{{label}}']"}, r"\{\{\[answer, label\]\}\}"),
+    "a quoted function as description": ({"description": "'!function utils.text'"}, "not a function"),
+    "a quoted function as prefix": ({"gen_prefix": "'!function utils.text'"}, "not a function"),
+    "a misspelt prefix": ({"gen_prefix": "answr"}, "gen_prefix: .* did you mean 'answer'"),
+    "a template as delimiter": ({"target_delimiter": '" {{question}} "'}, "a delimiter is not filled in"),
+    "a slip in the examples": (
+        {"num_fewshot": "1", "fewshot_split": "test", "fewshot_config": "{doc_to_text: questoin}"}, "did you mean 'question'",
+    ),
+    "a misspelt target of examples": (
+        {"num_fewshot": "1", "fewshot_split": "test", "fewshot_config": "{doc_to_target: answr}"}, "did you mean 'answer'",
+    ),
+    "a quoted function in the examples": ({"fewshot_config": "{doc_to_target: '!function utils.text'}"}, "not a function"),
+}  # fmt: skip
+
+CHOICE_SLIPS: dict[str, tuple[dict[str, str], str]] = {
+    "a misspelt list": ({"doc_to_choice": "chioces"}, "doc_to_choice: .* did you mean 'choices'"),
+    "templates in a list": ({"doc_to_choice": '["{{answer}}", "{{ label }}"]'}, r'"\{\{\[answer, label\]\}\}"'),
+    "templates in a mapping": ({"doc_to_choice": '{a: "{{answer}}", b: "{{label}}"}'}, r'"\{\{\[answer, label\]\}\}"'),
+    "one template in a list": ({"doc_to_choice": '["none of {{ x }} these", b]'}, "one template that gives the list"),
+    "a quoted function": ({"doc_to_choice": "'!function utils.text'"}, "not a function"),
+    "a quoted function in a list": ({"doc_to_choice": "['!function utils.text', b]"}, "not a function"),
+    "a misspelt target": ({"doc_to_target": "glod"}, "did you mean 'gold'"),
+    "a target that is no choice": ({"doc_to_target": "label", "doc_to_choice": "[u, v]"}, "doc_to_target: the right answer, 'x', is none of the 2 choices"),
+    "an index beyond the choices": ({"doc_to_target": "7"}, "the right answer, 7, is none of the 2 choices"),
+    "in the choices of examples": (
+        {"num_fewshot": "1", "fewshot_split": "test", "fewshot_config": "{doc_to_choice: chioces}"}, "did you mean 'choices'",
+    ),
+}  # fmt: skip
+
+
+def refused(write: Write, fields: dict[str, str], message: str) -> None:
+    sent: list[str] = []
+    model = Scripted(
+        generate=lambda prompt, *_: sent.append(prompt) or "x", loglikelihood=lambda *_: sent.append("") or (0.0, True)
+    )
+    folder = folder_with(write, fields)
+    with pytest.raises(ConfigError, match=message):
+        assay.simple_evaluate(model, tasks=["t"], include_path=str(folder), include_defaults=False)
+    assert sent == []
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_a_slip_in_a_question_or_answer_is_refused_before_any_request(name: str, write: Write) -> None:
+    changes, message = SLIPS[name]
+    refused(write, GENERATE | changes, message)
+
+
+@pytest.mark.parametrize("name", CHOICE_SLIPS)
+def test_a_slip_in_choices_is_refused_before_any_request(name: str, write: Write) -> None:
+    changes, message = CHOICE_SLIPS[name]
+    refused(write, CHOICE | changes, message)
+
+
+@pytest.mark.parametrize("format", ["mcqa", "cloze", "generate"])
+@pytest.mark.parametrize("changes", [{"doc_to_text": "questoin"}, {"doc_to_text": "'!function utils.text'"}])
+def test_slips_are_refused_in_every_format(format: str, changes: dict[str, str], write: Write) -> None:
+    with pytest.raises(ConfigError, match=r"questoin|not a function"):
+        asked(folder_with(write, CHOICE | changes), f"t@{format}")
+
+
+def test_a_quoted_function_in_a_format_is_refused(write: Write) -> None:
+    with pytest.raises(ConfigError, match="instruction is the text"):
+        asked(folder_with(write, CHOICE | {"formats": "{type: mcqa, instruction: '!function utils.text'}"}))
+
+
+MEANT: dict[str, tuple[dict[str, str], str]] = {
+    "nothing": ({"doc_to_text": '""'}, ""),
+    "a sentence": ({"doc_to_text": "Say something."}, "Say something."),
+    "a sentence about a column": ({"doc_to_text": "Answer the question"}, "Answer the question"),
+    "a word and a colon": ({"doc_to_text": '"Question:"'}, "Question:"),
+    "a constant word, written as such": ({"doc_to_text": "\"{{ 'questoin' }}\""}, "questoin"),
+    "a word of another script": ({"doc_to_text": "回答问题"}, "回答问题"),
+    "a column": ({"doc_to_text": "question"}, "q0"),
+    "a column with a space": ({"doc_to_text": "Question Text"}, "t"),
+    "a function": ({"doc_to_text": "!function utils.text"}, "f q0"),
+    "braces that mean no column": ({"doc_to_text": '"Write \\\\boxed{answer} or {nothing}"'}, "Write \\boxed{answer} or {nothing}"),
+    "a prefix that begins an answer": ({"gen_prefix": "Answer"}, "q0 Answer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_texts_that_are_meant_are_sent(name: str, write: Write) -> None:
+    changes, first = MEANT[name]
+    assert asked(folder_with(write, GENERATE | changes))[0] == first
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"doc_to_target": "y", "doc_to_choice": "[x, y]"},
+        {"doc_to_target": "y", "doc_to_choice": "\"{{['x', 'y']}}\""},
+        {"doc_to_target": "label"},
+        {"doc_to_target": "0"},
+        {"doc_to_choice": "['{', '}']"},
+    ],
+)  # fmt: skip
+def test_a_right_answer_may_be_one_of_the_choices_for_all_documents(changes: dict[str, str], write: Write) -> None:
+    assert len(asked(folder_with(write, CHOICE | changes))) == 8
+
+
+def test_a_target_that_a_task_does_not_use_may_be_any_word(write: Write) -> None:
+    own = {
+        "doc_to_target": "unused",
+        "process_results": "!function utils.score",
+        "metric_list": "[{metric: acc, aggregation: mean}]",
+    }
+    folder = folder_with(write, GENERATE | own)
+    (folder / "utils.py").write_text("def score(doc, results):\n    return {'acc': 1}\n")
+    assert len(asked(folder)) == 4
+
+
+LIKE_LM_EVAL: dict[str, tuple[dict[str, str], str]] = {
+    "a word": (GENERATE | {"doc_to_text": "questoin"}, "questoin"),
+    "a quoted function": (GENERATE | {"doc_to_text": "'!function utils.text'"}, "!function utils.text"),
+    "templates in a list": (CHOICE | {"doc_to_choice": '["{{answer}}", "{{label}}"]'}, "q0 {{answer}}"),
+}
+
+
+@pytest.mark.parametrize("name", LIKE_LM_EVAL)
+def test_under_compat_such_texts_are_sent_as_lm_eval_sends_them(name: str, write: Write) -> None:
+    fields, first = LIKE_LM_EVAL[name]
+    assert asked(folder_with(write, fields), compat="lm-eval")[0] == first
+
+
+def test_a_class_that_does_as_its_file_says_is_refused_for_slips_of_the_file(write: Write) -> None:
+    folder = folder_with(write, {"class": "!function own.Own"} | GENERATE | {"doc_to_text": "questoin"})
+    whole = "from lm_eval.api.task import ConfigurableTask\nclass Own(ConfigurableTask):\n"
+    (folder / "own.py").write_text(whole + "    pass\n")
+    with pytest.raises(ConfigError, match="did you mean 'question'"):
+        asked(folder)
+    (folder / "own.py").write_text(
+        whole + "    def doc_to_text(self, doc, doc_to_text=None):\n        return 'own ' + doc['question']\n"
+    )
+    assert asked(folder)[0] == "own q0"
+
+
+def test_a_slip_in_one_task_is_told_with_its_place_and_exit_code_2(write: Write, run_assay: Run) -> None:
+    folder = folder_with(write, GENERATE | {"doc_to_text": "questoin"})
+    ended = run_assay("run", "--model", "dummy", "--tasks", "t", "--include_path", folder, "--no_defaults")
+    assert ended.returncode == 2
+    assert "t.yaml:5:14: doc_to_text: the documents have no column 'questoin'" in ended.stderr
+
+
+def test_a_quoted_function_is_found_without_data(write: Write, run_assay: Run) -> None:
+    folder = folder_with(write, GENERATE | {"doc_to_text": "'!function utils.text'", "dataset_path": "some/where"})
+    checked = run_assay("validate", "--include_path", folder, "--no_defaults")
+    assert (checked.returncode, "t.yaml:5:14: doc_to_text is the text" in checked.stdout) == (1, True)
+
+
+def test_none_of_lm_evals_files_has_such_a_slip_that_needs_no_data_to_see(lm_eval_folder: Path) -> None:
+    manager = TaskManager(include_path=lm_eval_folder / "lm_eval/tasks", include_defaults=False)
+    _, problems = manager.attempt(manager.all_subtasks)
+    words = ("not a function", "templates inside a list", "delimiter is not filled in")
+    assert not [problem for problem in problems if any(word in problem.what for word in words)]

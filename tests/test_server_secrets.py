@@ -1,0 +1,283 @@
+"""Keys, headers and queries of addresses: they reach the host that was named, no other, and no file."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import ConfigError
+from assay.exchange.formats import export
+from assay.models.load import load_model
+from assay.records import Failed, Generate, Loglikelihood, Request
+from assay.report.write import report_text
+from serving import Arrived, loopback
+from small_runs import write_task
+from test_protocols import PLAIN, ask
+from test_secrets import unpacked
+
+TASK = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
+BACKENDS: list[tuple[str, dict[str, Any], Request]] = [
+    ("openai", {}, Generate("the prompt", PLAIN)),
+    ("openai", {"stream": True}, Generate("the prompt", PLAIN)),
+    ("openai", {}, Loglikelihood("the prompt", " x")),
+    ("openai-chat", {}, Generate("the prompt", PLAIN)),
+    ("openai-chat", {"stream": True}, Generate("the prompt", PLAIN)),
+    ("anthropic", {}, Generate("the prompt", PLAIN)),
+    ("anthropic", {"stream": True}, Generate("the prompt", PLAIN)),
+    ("reward-http", {}, Loglikelihood("the prompt", " x")),
+    ("litellm", {"model": "openai/m"}, Generate("the prompt", PLAIN)),
+    ("litellm", {"model": "anthropic/m"}, Generate("the prompt", PLAIN)),
+]
+
+
+def silent(_: Arrived) -> Any:
+    return {"choices": [{"text": "x", "message": {"content": "x"}, "finish_reason": "stop"}]}
+
+
+# redirects
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(("name", "more", "request_"), BACKENDS)
+def test_no_redirect_is_followed(name: str, more: dict[str, Any], request_: Request, status: int) -> None:
+    told = {} if name == "litellm" else {"header": {"X-Custom-Key": "canary-header-1"}}
+    with loopback(silent) as (elsewhere, gone_astray):
+        other = elsewhere.replace("127.0.0.1", "localhost") + "/next?sig=canary-query"
+        with loopback(lambda _: (status, {"Location": other}, {})) as (url, arrived):
+            said = ask(name, url, request_, api_key="sk-canary-4711", **told, **more)
+        assert gone_astray == []
+    assert len(arrived) == 1
+    assert isinstance(said, Failed)
+    assert f"HTTP {status}" in said.reason and "redirect" in said.reason and "base_url" in said.reason
+    assert "localhost:" in said.reason
+    assert "canary" not in said.reason
+
+
+def test_a_redirect_is_refused_before_the_run_and_the_address_is_named() -> None:
+    with loopback(silent) as (elsewhere, gone_astray):
+        with loopback(lambda _: (307, {"Location": f"{elsewhere}/completions?key=canary"}, {})) as (url, _):
+            model: Any = load_model("openai", {"model": "m", "base_url": url})
+            with pytest.raises(ConfigError, match=r"redirects to http://127\.0\.0\.1:") as refused:
+                asyncio.run(model.greet())
+        assert gone_astray == []
+    assert "canary" not in str(refused.value)
+
+
+def test_the_servers_tokenizer_and_list_of_models_are_not_looked_for_elsewhere() -> None:
+    def answer(arrived: Arrived) -> Any:
+        astray = arrived.path.endswith(("/tokenize", "/models"))
+        return (307, {"Location": elsewhere}, {}) if astray else silent(arrived)
+
+    with loopback(silent) as (elsewhere, gone_astray), loopback(answer) as (url, arrived):
+        model: Any = load_model("openai", {"model": "m", "base_url": url, "header": {"X-Key": "canary-header"}})
+        asyncio.run(model.greet())
+        assert [each.path for each in arrived if each.method == "GET"] == ["/v1/models"]
+        with pytest.raises(ConfigError, match="redirect"):
+            ask("openai", url, Loglikelihood("a", "b"), tokenizer_backend="remote")
+        assert gone_astray == []
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        (
+            "https://me:pw@other.example:8443/v1/completions?sig=abc#part",
+            "to https://other.example:8443/v1/completions,",
+        ),
+        ("//other.example/v1", "other.example/v1"),
+        ("/v1/completions/", "to /v1/completions/,"),
+        (None, "does not name"),
+        ("", "does not name"),
+        ("http://[::1:80/v1", "does not name"),
+        ("http://other.example/\x1b[31m", "other.example/?[31m"),
+    ],
+)
+def test_where_a_redirect_leads_is_shown_without_password_and_query(location: str | None, shown: str) -> None:
+    from assay.models.http import redirected
+
+    found = redirected(307, location)
+    assert shown in found
+    assert not {"pw", "sig", "abc", "\x1b"} & set(found.replace("=", " ").replace("@", " ").replace(":", " ").split())
+
+
+def test_proxies_and_passwords_of_the_environment_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password canary-netrc\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    with loopback(silent) as (proxy, at_the_proxy), loopback(silent) as (url, arrived):
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.removesuffix("/v1"))
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        assert ask("openai", url, Generate("x", PLAIN), header={"X-Key": "canary"}).text == "x"
+        assert at_the_proxy == []
+    assert "Authorization" not in arrived[0].headers
+    assert arrived[0].headers["X-Key"] == "canary"
+
+
+# what is written down and shown
+
+
+def canary(name: str) -> str:
+    return f"canary{name}0815"
+
+
+def echoing(arrived: Arrived) -> Any:
+    """Answers; and refuses what it is told to refuse, with all that it was sent."""
+    if b"refuse" in arrived.body:
+        return (400, {}, {"error": {"message": f"{'x' * 270} {arrived.path} {dict(arrived.headers)}"}})
+    if b"babble" in arrived.body:
+        return f"{'x' * 50} {arrived.path} {dict(arrived.headers)}".encode()
+    return silent(arrived)
+
+
+def command(*arguments: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "COLUMNS": "400"}
+    told = [sys.executable, "-m", "assay", *map(str, arguments)]
+    return subprocess.run(told, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+
+
+def told_as_json(url: str, before: str) -> dict[str, Any]:
+    headers = {"X-Goog": canary(before + "1"), "Cookie": f"s={canary(before + '2')}; t=1", "api-key": canary(before + "3"),
+               "Authorization": f"Bearer {canary(before + '4')}"}  # fmt: skip
+    return {"model": "stub", "base_url": f"{url}?sig={canary(before + '5')}&v=1", "header": headers, "max_retries": 1}
+
+
+def by_arguments(url: str, _: Path) -> list[object]:
+    role = (
+        f"judge=openai-chat,model=j,base_url={url}?key={canary('r1')},header={{'X-Goog': '{canary('r2')}', 'Y': 'a b'}}"
+    )
+    return ["--model", "openai", "--model_args", json.dumps(told_as_json(url, "a")), "--model_role", role]
+
+
+def by_pairs(url: str, _: Path) -> list[object]:
+    """lm-eval's way to write arguments."""
+    address = url.replace("http://", f"http://me:{canary('p3')}@")
+    headers = f"header={{'X-Goog':'{canary('p1')}','X-Tenant':'{canary('p4')}'}}"
+    pairs = f"model=stub,base_url={address}?sig={canary('p2')},{headers},max_retries=1"
+    return ["--model", "local-chat-completions", "--model_args", pairs]
+
+
+def by_file(url: str, folder: Path) -> list[object]:
+    role = {"judge": {"model": "openai-chat", "model_args": told_as_json(url, "g")}}
+    told = {"model": "anthropic", "model_args": told_as_json(url, "f"), "model_role": role}
+    (folder / "given.yaml").write_text(json.dumps(told))
+    return ["--config", folder / "given.yaml"]
+
+
+def claude(arrived: Arrived) -> Any:
+    if arrived.path.startswith("/v1/messages") and b"refuse" not in arrived.body and b"babble" not in arrived.body:
+        return {"content": [{"type": "text", "text": "x"}], "stop_reason": "end_turn", "usage": {"input_tokens": 3}}
+    return echoing(arrived)
+
+
+@pytest.mark.parametrize("how", [by_arguments, by_pairs, by_file])
+def test_headers_and_queries_of_addresses_are_in_no_file_and_on_no_terminal(
+    how: Callable[[str, Path], list[object]], tmp_path: Path
+) -> None:
+    given, made = tmp_path / "given", tmp_path / "made"
+    rows = [{"q": word, "gold": "x"} for word in ("a", "b", "refuse", "babble")]
+    write_task(given, rows, TASK)
+    made.mkdir()
+    with loopback(claude) as (url, arrived):
+        options = ["--tasks", "t", "--include_path", given, "--no_defaults", "--log_samples", "-o", made / "run"]
+        told = how(url, given)
+        ended = [command("run", *told, *options, "--show_config", cwd=made)]
+        assert (ended[0].returncode, "2 failed" in ended[0].stdout + ended[0].stderr) == (1, True), ended[0].stderr
+        asked = len(arrived)
+        ended += [command("run", *told, *options, cwd=made)]  # it is the same run: only what failed is asked again
+        assert 0 < sum(b"refuse" in each.body or b"babble" in each.body for each in arrived[asked:]) == 2
+        assert not any(b'"a"' in each.body for each in arrived[asked:])
+        assert "canary" in str([each.headers for each in arrived]) and "canary" in str([each.path for each in arrived])
+    for to in ("lm-eval", "inspect", "parquet"):
+        assert export(made / "run", to, made / to)
+    for form in ("html", "json", "csv", "md"):
+        (made / f"report.{form}").write_text(report_text([made / "run"], form))
+    ended.append(command("pack", made / "run", "-o", made / "packed.zip", cwd=made))
+    ended.append(command("compare", made / "run", made / "run", cwd=made))
+    assert len(list(made.iterdir())) >= 9, list(made.iterdir())
+    assert zipfile.is_zipfile(made / "packed.zip")
+    assert "canary" not in "".join(each.stdout + each.stderr for each in ended)
+    assert "Traceback" not in "".join(each.stderr for each in ended)
+    held = [path for path in made.rglob("*") if path.is_file()]
+    assert [path for path in held if b"canary" in path.read_bytes() + unpacked(path)] == []
+    assert (made / "run/manifest.json").read_text().count("***") > 3
+
+
+@pytest.mark.parametrize("answer", [(500, {}, {"error": "boom"}), (404, {}, b"<html>"), b"not JSON", {"choices": 5}])
+def test_a_query_is_in_no_message_about_a_server_that_does_not_answer_well(answer: Any, tmp_path: Path) -> None:
+    write_task(tmp_path, [{"q": "a", "gold": "x"}], TASK)
+    quick = "import assay.engine.patience as p, sys; l = p.Limits(attempts=2, first_wait=0.01); p.Limits = lambda: l\n"
+    with loopback(lambda _: answer) as (url, _):
+        told = f"model=m,base_url={url}?sig=canary-query-1,header={{'X': 'canary-header-1'}},max_retries=1"
+        words = [
+            "run",
+            "--model",
+            "openai",
+            "--model_args",
+            told,
+            "-t",
+            "t",
+            "--include_path",
+            str(tmp_path),
+            "--no_defaults",
+        ]
+        code = quick + f"from assay.cli import main; sys.exit(main({words!r}))"
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "canary" not in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "url", ["notaurl", "ftp://h/v1", "http:///v1", "http://h:99999/v1", "http://[::1:80/v1", "http://h:x/v1"]
+)
+def test_an_address_that_is_none_is_refused_at_once_and_not_repeated(url: str) -> None:
+    for written in (url, f"{url}?sig=canary"):
+        with pytest.raises(ConfigError, match="not the address of a server") as refused:
+            load_model("openai", {"model": "m", "base_url": written})
+        assert "canary" not in str(refused.value)
+
+
+def test_a_query_stays_at_the_end_of_the_address() -> None:
+    with loopback(silent) as (url, arrived):
+        for written in (f"{url}?sig=1&v=2", f"{url}/completions?sig=1&v=2", f"{url}/?sig=1&v=2"):
+            ask("openai", written, Generate("x", PLAIN))
+    assert {each.path for each in arrived} == {"/v1/completions?sig=1&v=2"}
+
+
+def test_a_message_that_was_cut_off_within_a_secret_does_not_show_its_beginning() -> None:
+    key = "abcdefghijklmnop"
+    with loopback(lambda _: f"{'x' * 70}{key}{'y' * 400}".encode()) as (url, _):
+        with pytest.raises(Exception, match="not JSON") as told:
+            ask("openai", url, Generate("x", PLAIN), api_key=key)
+        assert "abcdef" not in str(told.value)
+    long = {"choices": [{"message": {"content": None, "refusal": "x" * 275 + key}, "finish_reason": "stop"}]}
+    with loopback(lambda _: long) as (url, _):
+        assert "abcdef" not in ask("openai-chat", url, Generate("x", PLAIN), api_key=key).reason
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"header": "X-Goog: canary"},
+        {"header": ["X-Goog: canary"]},
+        {"header": {"X-Goog": ["canary"]}},
+        {"header": {"X-Goog": None}},
+        {"header": {"X-Goog": 20240815}},
+        {"header": {"X-Goog": "canary\r\nX-More: 1"}},
+        {"header": {"X Goog": "canary"}},
+        {"api_key": 20240815},
+        {"api_key": ["canary"]},
+    ],
+)
+def test_a_key_that_cannot_be_sent_is_refused_without_repeating_it(told: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_model("openai", {"model": "m", "base_url": "http://127.0.0.1:9/v1", **told})
+    assert "canary" not in str(refused.value) and "2024" not in str(refused.value)

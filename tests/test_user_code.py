@@ -1,0 +1,329 @@
+"""Helper code that raises, ends the process or returns nonsense: its document fails, or its task; everything else goes on."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+from assay.models import Scripted
+from conftest import Write
+from graph_world import write_graph
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+HEAD = "dataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl}}\ntest_split: test\n"
+FINE = f'task: fine\n{HEAD}doc_to_text: "{{{{q}}}}"\ndoc_to_target: a\n'
+GENERATE = {"doc_to_text": "q", "doc_to_target": "a"}
+CHOICE = {"output_type": "multiple_choice", "doc_to_text": "q", "doc_to_target": "0", "doc_to_choice": "c"}
+ROWS = "".join(json.dumps({"q": f"q{n}", "a": "x", "c": ["x", "y"], "n": n}) + "\n" for n in range(6))
+
+RAISING = {
+    "a missing key": "return doc['gold']",
+    "an error": "raise RuntimeError('no luck')",
+    "an error of its own whose words raise": "raise Odd()",
+    "the end of the process": "sys.exit(0)",
+    "another end of the process": "raise SystemExit('enough')",
+    "recursion": "return deep(doc)",
+    "no memory": "raise MemoryError",
+    "stop iteration": "raise StopIteration",
+    "an assertion": "assert False",
+    "a generator that is closed": "next(iter([]))",
+}
+HELPER = """
+import sys
+
+class Odd(Exception):
+    def __str__(self):
+        raise ValueError('no words')
+
+def deep(doc):
+    return deep(doc) + 'x'
+
+def bad(doc):
+    %s
+
+def some(doc):
+    if doc['n'] in (0, 3):
+        return bad(doc)
+    return %s
+"""
+
+
+def yaml(fields: dict[str, str]) -> str:
+    return f"task: t\n{HEAD}" + "".join(f"{key}: {value}\n" for key, value in fields.items())
+
+
+def both(folder: Path, **options: Any) -> dict[str, Any]:
+    """The results of the task t and of a healthy one."""
+    model = Scripted(generate=lambda *_: "x", loglikelihood=lambda context, continuation: (-1.0, False))
+    fixed: dict[str, Any] = {"include_path": str(folder), "include_defaults": False, "bootstrap_iters": 0}
+    return assay.simple_evaluate(model, tasks=["t", "fine"], **(fixed | options))
+
+
+def is_fine(found: dict[str, Any]) -> bool:
+    return bool(found["results"]["fine"]["exact_match,none"] == 1.0)
+
+
+FIELDS = {
+    "doc_to_text": (GENERATE, "doc['q']"),
+    "doc_to_target": (GENERATE, "doc['a']"),
+    "doc_to_choice": (CHOICE, "doc['c']"),
+}
+
+
+@pytest.mark.parametrize("how", RAISING)
+@pytest.mark.parametrize("key", FIELDS)
+def test_a_field_that_raises_for_some_documents_fails_these_alone(
+    key: str, how: str, write: Write, tmp_path: Path
+) -> None:
+    fields, right = FIELDS[key]
+    helper = HELPER % (RAISING[how], right)
+    folder = write(
+        {"t.yaml": yaml(fields | {key: "!function h.some"}), "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}
+    )
+    found = both(folder, output_path=str(tmp_path / "run"))
+    assert is_fine(found)
+    account = found["assay"]["tasks"]["t"]
+    assert account["failed"] == 2
+    assert all(reason.startswith(f"{key} (some, h.py:") for reason in account["reasons"])
+
+
+@pytest.mark.parametrize("how", RAISING)
+@pytest.mark.parametrize("key", FIELDS)
+def test_a_field_that_raises_for_every_document_breaks_its_task_alone(key: str, how: str, write: Write) -> None:
+    fields, right = FIELDS[key]
+    helper = HELPER % (RAISING[how], right)
+    folder = write(
+        {"t.yaml": yaml(fields | {key: "!function h.bad"}), "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}
+    )
+    found = both(folder)
+    assert is_fine(found)
+    assert found["assay"]["broken"]["t"].startswith(f"{key} (bad, h.py:")
+
+
+@pytest.mark.parametrize("format", ["mcqa", "cloze", "generate"])
+@pytest.mark.parametrize("key", FIELDS)
+def test_a_field_that_raises_is_named_in_every_format(key: str, format: str, write: Write) -> None:
+    fields, right = FIELDS[key]
+    helper = HELPER % ("raise RuntimeError('no luck')", right if key != "doc_to_target" else "0")
+    changed = (
+        CHOICE
+        | fields
+        | {key: "!function h.some", "formats": format}
+        | ({} if key == "doc_to_target" else {"doc_to_target": "0"})
+    )
+    folder = write({"t.yaml": yaml(changed), "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS})
+    found = both(folder)
+    assert is_fine(found)
+    assert [*found["assay"]["tasks"]["t"]["reasons"]] == [f"{key} (some, h.py:13) raised RuntimeError: no luck"]
+
+
+NONSENSE = {
+    "nothing": "None",
+    "a number": "5",
+    "a list": "[1]",
+    "bytes": "b'x'",
+    "an object": "object()",
+    "a function": "print",
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+@pytest.mark.parametrize("key", FIELDS)
+def test_nonsense_from_a_field_fails_its_documents_and_nothing_else(
+    key: str, what: str, write: Write, tmp_path: Path
+) -> None:
+    fields, right = FIELDS[key]
+    helper = HELPER % (f"return {NONSENSE[what]}", right)
+    folder = write(
+        {"t.yaml": yaml(fields | {key: "!function h.some"}), "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}
+    )
+    found = both(folder, output_path=str(tmp_path / "run"))
+    assert is_fine(found)
+    if key != "doc_to_target":  # of an answer, anything that has a text may be one
+        assert found["assay"]["tasks"]["t"]["failed"] == 2
+
+
+WHOLE = {
+    "process_docs": "process_docs: !function h.whole\n",
+    "process_docs of examples": "num_fewshot: 1\nfewshot_split: test\nfewshot_config: {process_docs: !function h.whole}\n",
+    "examples": "num_fewshot: 1\nfewshot_config: {samples: !function h.nothing}\n",
+    "a sampler": "num_fewshot: 1\nfewshot_config: {sampler: !function h.Sampler}\n",
+    "custom_dataset": "custom_dataset: !function h.data\n",
+}
+WHOLE_HELPER = """
+import sys
+from lm_eval.api.samplers import ContextSampler
+
+def bad():
+    {body}
+
+def whole(docs):
+    return bad()
+
+def nothing():
+    return bad()
+
+def data(**kwargs):
+    return bad()
+
+class Sampler(ContextSampler):
+    def set_rnd(self, rnd):
+        return bad()
+"""
+
+
+@pytest.mark.parametrize("way", WHOLE)
+@pytest.mark.parametrize("body", ["raise KeyError('gold')", "sys.exit(0)", "raise MemoryError", "return bad()"])
+def test_what_breaks_the_data_of_a_task_breaks_that_task_alone(way: str, body: str, write: Write) -> None:
+    helper = WHOLE_HELPER.format(body=body)
+    folder = write({"t.yaml": yaml(GENERATE) + WHOLE[way], "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS})
+    found = both(folder)
+    assert is_fine(found)
+    named = {"examples": "nothing, h.py", "a sampler": "Sampler", "custom_dataset": "data, h.py"}.get(
+        way, "whole, h.py"
+    )
+    assert named in found["assay"]["broken"]["t"]
+
+
+@pytest.mark.parametrize("way", [way for way in WHOLE if way != "a sampler"])
+@pytest.mark.parametrize(
+    "value",
+    ["None", "5", "'text'", "[1, 2]", "[]", "{}", "['a']", "iter([3])", "object()", "{'test': 5}", "{'test': ['a']}"],
+)
+def test_nonsense_in_place_of_data_breaks_its_task_alone(way: str, value: str, write: Write) -> None:
+    helper = WHOLE_HELPER.format(body=f"return {value}")
+    folder = write({"t.yaml": yaml(GENERATE) + WHOLE[way], "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS})
+    found = both(folder)
+    assert is_fine(found)
+    assert found["assay"]["broken"]["t"] or found["assay"]["tasks"]["t"]["failed"] == 6
+
+
+def test_a_sampler_that_raises_for_some_documents_fails_these_alone(write: Write) -> None:
+    helper = (
+        "from lm_eval.api.samplers import ContextSampler\n"
+        "class Sampler(ContextSampler):\n"
+        "    def sample(self, n, eval_doc=None, df=None, **_):\n"
+        "        if eval_doc['n'] == 4:\n            raise KeyError('gold')\n"
+        "        return self.df[:n]\n"
+    )
+    task = yaml(GENERATE) + "num_fewshot: 1\nfewshot_split: test\nfewshot_config: {sampler: !function h.Sampler}\n"
+    found = both(write({"t.yaml": task, "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}))
+    assert is_fine(found)
+    assert [*found["assay"]["tasks"]["t"]["reasons"]] == ["fewshot_config.sampler (Sampler) raised KeyError: 'gold'"]
+
+
+def test_a_class_that_ends_the_process_fails_its_documents_alone(write: Write) -> None:
+    helper = (
+        "import sys\nfrom lm_eval.api.task import ConfigurableTask\nclass Own(ConfigurableTask):\n"
+        "    def doc_to_text(self, doc, doc_to_text=None):\n"
+        "        return doc['q'] if doc['n'] not in (0, 4) else sys.exit(0)\n"
+    )
+    task = yaml({"class": "!function h.Own", **GENERATE})
+    found = both(write({"t.yaml": task, "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}))
+    assert is_fine(found)
+
+
+def test_a_helper_that_ends_the_process_gives_exit_code_1_and_results(
+    write: Write, run_assay: Run, tmp_path: Path
+) -> None:
+    helper = HELPER % ("sys.exit(0)", "doc['q']")
+    folder = write(
+        {
+            "t.yaml": yaml(GENERATE | {"doc_to_text": "!function h.some"}),
+            "fine.yaml": FINE,
+            "h.py": helper,
+            "d.jsonl": ROWS,
+        }
+    )
+    run = ("run", "--model", "dummy", "--tasks", "t,fine", "--include_path", folder, "--no_defaults", "--output_path")
+    ended = run_assay(*run, tmp_path / "run")
+    assert ended.returncode == 1
+    assert "2 of 6 documents failed" in ended.stderr
+    assert "SystemExit: 0" in ended.stderr
+    assert set(json.loads((tmp_path / "run" / "results.json").read_text())["results"]) == {"t", "fine"}
+
+
+def test_an_interruption_in_helper_code_still_interrupts(write: Write) -> None:
+    helper = HELPER % ("raise KeyboardInterrupt", "doc['q']")
+    folder = write(
+        {
+            "t.yaml": yaml(GENERATE | {"doc_to_text": "!function h.some"}),
+            "fine.yaml": FINE,
+            "h.py": helper,
+            "d.jsonl": ROWS,
+        }
+    )
+    with pytest.raises(KeyboardInterrupt):
+        both(folder)
+
+
+TEMPLATES = {
+    "a macro that calls itself": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    "too much memory": "{{ 'x' * 10 ** 17 }}",
+    "a pattern that is none": "{{ q | regex_replace('(', '') }}",
+}
+
+
+@pytest.mark.parametrize("what", TEMPLATES)
+def test_a_template_that_cannot_be_filled_fails_its_documents_alone(what: str, write: Write) -> None:
+    template = f"{{% if n in (0, 3) %}}{TEMPLATES[what]}{{% endif %}}{{{{q}}}}"
+    folder = write(
+        {"t.yaml": yaml(GENERATE | {"doc_to_text": json.dumps(template)}), "fine.yaml": FINE, "d.jsonl": ROWS}
+    )
+    found = both(folder)
+    assert is_fine(found)
+    assert found["assay"]["tasks"]["t"]["failed"] == 2
+
+
+GRAPH = """
+data_config: {{source: {{type: disk, file_path: records.jsonl{transforms}}}}}
+graph_config:
+  nodes:
+    only: {{node_type: lambda, lambda: steps.step, output_keys: [y]}}
+  edges: [{{from: START, to: only}}, {{from: only, to: END}}]
+"""
+STEPS = """
+import sys
+class Change:
+    def transform(self, data, params):
+        {change}
+def step(config, state):
+    if state["q"] == "q1":
+        {step}
+    state["y"] = 1
+    return state
+"""
+
+
+def graph_beside(tmp_path: Path, write: Write, *, change: str = "return data", step: str = "pass") -> dict[str, Any]:
+    """The results of a graph with helper code, and of a healthy task."""
+    transforms = ", transformations: [{transform: steps.Change, params: {}}]"
+    rows = [json.loads(line) for line in ROWS.splitlines()]
+    graph = write_graph(tmp_path, rows, GRAPH.format(transforms=transforms))
+    (graph / "steps.py").write_text(STEPS.format(change=change, step=step))
+    folder = write({"fine.yaml": FINE, "d.jsonl": ROWS})
+    model = Scripted(generate=lambda *_: "x")
+    return assay.simple_evaluate(
+        model, tasks=[str(graph), "fine"], include_path=str(folder), include_defaults=False, bootstrap_iters=0
+    )
+
+
+@pytest.mark.parametrize("body", ["raise KeyError('gold')", "sys.exit(0)", "return None", "return [1, 2]", "return {}"])
+def test_a_transform_that_fails_breaks_its_graph_alone(body: str, tmp_path: Path, write: Write) -> None:
+    found = graph_beside(tmp_path, write, change=body)
+    assert is_fine(found)
+    [reason] = found["assay"]["broken"].values()
+    assert "transform" in reason
+
+
+@pytest.mark.parametrize("body", ["raise KeyError('gold')", "sys.exit(0)", "raise MemoryError"])
+def test_a_node_that_raises_or_ends_the_process_fails_its_record_alone(body: str, tmp_path: Path, write: Write) -> None:
+    found = graph_beside(tmp_path, write, step=body)
+    assert is_fine(found)
+    [account] = [each for name, each in found["assay"]["tasks"].items() if name != "fine"]
+    assert account["failed"] == 1

@@ -1,0 +1,680 @@
+"""What users' metrics, scorers and `process_results` return: numbers of every kind, one for each answer, one for each reference; and what is no number."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from assay.models import Scripted
+from small_runs import SEVERAL, generate, run, says, write_task
+
+
+def code(folder: Path, text: str, name: str = "own") -> None:
+    (folder / f"{name}.py").write_text(dedent(text), encoding="utf-8")
+
+
+# --- several references: the best by higher_is_better ------------------------------------------------------------------
+
+TARGETS = {"abcd": 0.3, "ab": 0.6}
+"""References and what the metrics below give for them."""
+OF_REFERENCES = """
+    VALUES = {"abcd": 0.3, "ab": 0.6, "x": 0.0}
+
+    def by_name(references, predictions, **kwargs):
+        assert len(references) == len(predictions) == 1
+        return VALUES[references[0]]
+
+    def by_pair(pair):
+        return VALUES[pair[0]]
+
+    def distance(references, predictions):
+        return 10 * VALUES[references[0]]
+
+    def several(references, predictions):
+        value = VALUES[references[0]]
+        return {"close": value, "far": 1 - value}
+
+    def several_at_a_time(references, predictions):
+        return {"one": VALUES[references[0]]} if references[0] == "ab" else {"other": 0.5}
+
+    def odd(references, predictions):
+        return float("nan") if references[0] == "ab" else 0.25
+
+    def pair_of_both(references, predictions):
+        return references[0], predictions[0]
+
+    def by_answer(references, predictions):
+        return [VALUES[references[0]], 0.5]
+"""
+
+
+@pytest.fixture
+def references(tmp_path: Path) -> Path:
+    code(tmp_path, OF_REFERENCES)
+    return tmp_path
+
+
+def scored(folder: Path, metric: str, golds: list[Any], **options: Any) -> dict[str, Any]:
+    yaml = f"metric_list: [{{metric: !function own.{metric}, aggregation: mean}}]"
+    return generate(folder, ["abc"] * len(golds), golds, yaml, **options)
+
+
+@pytest.mark.parametrize("metric", ["by_name", "by_pair"])
+@pytest.mark.parametrize("golds", [[["abcd", "ab"]], [["ab", "abcd"]]])
+def test_of_several_references_the_best_value_of_a_users_metric_counts(
+    metric: str, golds: list[Any], references: Path
+) -> None:
+    assert scored(references, metric, golds)["results"]["t"][f"{metric},none"] == 0.6
+
+
+def test_of_a_distance_the_smallest_value_counts(references: Path) -> None:
+    yaml = "metric_list: [{metric: !function own.distance, aggregation: mean, higher_is_better: false}]"
+    found = generate(references, ["abc"], [["abcd", "ab"]], yaml)
+    assert found["results"]["t"]["distance,none"] == 3.0
+
+
+def test_a_registered_metric_says_itself_that_less_is_better(tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        """
+        from lm_eval.api.registry import register_metric
+
+        @register_metric(metric="gap", higher_is_better=False, output_type="generate_until", aggregation="mean")
+        def gap(references, predictions):
+            return abs(len(references[0]) - len(predictions[0]))
+
+        def same(rows):
+            return rows
+        """,
+    )
+    yaml = "process_docs: !function own.same\nmetric_list: [{metric: gap}]"
+    assert generate(tmp_path, ["abc"], [["abcdef", "ab"]], yaml)["results"]["t"]["gap,none"] == 1.0
+
+
+def test_of_several_values_by_name_each_has_its_own_best_reference(references: Path) -> None:
+    found = scored(references, "several", [["abcd", "ab"], ["x"]])["results"]["t"]
+    assert found["close,none"] == pytest.approx((0.6 + 0.0) / 2)
+    assert found["far,none"] == pytest.approx((0.7 + 1.0) / 2)
+
+
+def test_a_reference_without_a_number_is_not_the_best(references: Path) -> None:
+    assert scored(references, "odd", [["abcd", "ab"], ["ab", "x"]])["results"]["t"]["odd,none"] == 0.25
+
+
+def test_values_of_references_that_cannot_be_compared_fail_their_document(references: Path) -> None:
+    yaml = (
+        "metric_list: [{metric: exact_match}, {metric: !function own.pair_of_both, aggregation: !function own.count}]"
+    )
+    code(references, OF_REFERENCES + "\n    def count(values):\n        return float(len(values))\n")
+    found = generate(references, ["abcd", "ab"], [["abcd", "ab"], ["ab"]], yaml)
+    assert found["results"]["t"]["exact_match,none"] == 1.0
+    assert found["results"]["t"]["pair_of_both,none"] == 1.0
+    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    assert "'pair_of_both'" in reason and "several references" in reason
+
+
+def test_names_that_not_every_reference_has_fail_their_document(references: Path) -> None:
+    found = scored(references, "several_at_a_time", [["abcd", "ab"], ["ab"]])
+    assert found["results"]["t"]["one,none"] == 0.6
+    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    assert "'several_at_a_time'" in reason
+
+
+def test_a_document_without_a_reference_fails_and_is_no_zero(references: Path) -> None:
+    found = scored(references, "by_name", [["abcd", "ab"], []])
+    assert found["results"]["t"]["by_name,none"] == 0.6
+    assert found["assay"]["tasks"]["t"]["failed"] == 1
+
+
+@pytest.mark.parametrize(("golds", "expected"), [([["abcd", "ab"]], 1.0), ([["x", "x"]], 0.0), ([["x", "ab"]], 1.0)])
+def test_with_compat_any_reference_makes_it_one_as_in_lm_eval(
+    golds: list[Any], expected: float, references: Path
+) -> None:
+    assert scored(references, "by_name", golds, compat="lm-eval")["results"]["t"]["by_name,none"] == expected
+
+
+def test_with_compat_a_document_with_one_of_several_references_is_no_exception(references: Path) -> None:
+    """lm-eval decides by the first document whether there are several; then each is made 0 or 1."""
+    found = scored(references, "by_name", [["abcd", "ab"], ["ab"], "x"], compat="lm-eval")["results"]["t"]
+    assert found["by_name,none"] == pytest.approx((1 + 1 + 0) / 3)
+
+
+# --- a list has a score for each answer, and what is no number fails in its row ----------------------------------------
+
+THREE = SEVERAL + "repeats: 3\nfilter_list: [{name: none, filter: [{function: take_first_k, k: 3}]}]\n"
+
+SEED = '''
+    from assay import GenResult, Instance, Scorer
+    from assay.config.task import TaskConfig
+
+
+    class GenerationScorer(Scorer[GenResult]):
+        """Scorer for generation tasks, as the seed 001 writes it."""
+
+        def __init__(self, task_config: TaskConfig):
+            self.seen = True
+            super().__init__(task_config)
+
+        def score_instances(self, instances: list[Instance], filter_name: str) -> GenResult:
+            gen_result = GenResult.from_instances(instances, filter_name)
+            gen_result.repeats = self.config.repeat_cfg.repeats
+            metrics = self.get_metrics(filter_name)
+            gen_result.scores = self._compute_metrics(gen_result, metrics)
+            return gen_result
+
+        def _compute_metrics(self, gen_result, metrics) -> dict[str, list[float]]:
+            from collections import defaultdict
+
+            scores = defaultdict(list)
+            gold = gen_result.target
+            for generation in gen_result.results:
+                for metric in metrics:
+                    if metric.fn is None:
+                        continue
+                    try:
+                        score = metric.fn(
+                            references=[gold] if not isinstance(gold, list) else gold,
+                            predictions=[generation],
+                            **metric.kwargs,
+                        )
+                    except TypeError:
+                        score = metric.fn([gold, generation])
+                    if isinstance(score, dict):
+                        for k, v in score.items():
+                            scores[k].append(v)
+                    else:
+                        scores[metric.name].append(score)
+            return dict(scores)
+
+        def get_metrics(self, filter_name: str):
+            for filter_config in self.config.get_filters():
+                if filter_config.name == filter_name:
+                    return filter_config.metric_list
+            return self.config._metric_list
+
+
+    class LLMJudgeScorer(GenerationScorer):
+        def __init__(self, task_config, judge_model: str):
+            super().__init__(task_config)
+            self.judge_lm = judge_model
+
+        def _compute_metrics(self, gen_result, metrics):
+            scores = super()._compute_metrics(gen_result, metrics)
+            judge_scores = []
+            for generation in gen_result.results:
+                judge_scores.append(len(generation) / len(self.judge_lm))
+            scores['llm_judge'] = judge_scores
+            return scores
+
+
+    class RewardModel:
+        def score(self, prompts, generations):
+            assert prompts == [prompts[0]] * len(prompts) and prompts
+            return [float(len(each)) for each in generations]
+
+
+    class RewardModelScorer(GenerationScorer):
+        def __init__(self, task_config, reward_model_path: str):
+            super().__init__(task_config)
+            self.reward_model = RewardModel()
+
+        def _compute_metrics(self, gen_result, metrics):
+            scores = super()._compute_metrics(gen_result, metrics)
+            reward_scores = self.reward_model.score(
+                prompts=[inst.args[0] for inst in gen_result.instances],
+                generations=gen_result.results
+            )
+            scores['reward'] = reward_scores
+            return scores
+'''
+
+
+@pytest.mark.parametrize("filters", ["", "filter_list: [{name: none, filter: [{function: take_first}]}]\n"])
+@pytest.mark.parametrize("scorer", ["GenerationScorer", "LLMJudgeScorer", "RewardModelScorer"])
+def test_the_seeds_scorers_work_as_they_are_written_there(scorer: str, filters: str, tmp_path: Path) -> None:
+    code(tmp_path, SEED)
+    kwargs = {"LLMJudgeScorer": "{judge_model: abcd}", "RewardModelScorer": "{reward_model_path: here}"}.get(
+        scorer, "{}"
+    )
+    yaml = f"{filters}scorer: {{type: !function own.{scorer}, kwargs: {kwargs}}}\nmetric_list: [{{metric: exact_match}}, {{metric: bleu}}]"
+    found = generate(tmp_path, ["the cat sat down", "b", "c"], ["the cat sat down", "b", "x"], yaml)["results"]["t"]
+    assert found["exact_match,none"] == pytest.approx(2 / 3)
+    assert 0 < found["bleu,none"] <= 100
+    if scorer == "LLMJudgeScorer":
+        assert found["llm_judge,none"] == pytest.approx((16 + 1 + 1) / 4 / 3)
+    if scorer == "RewardModelScorer":
+        assert found["reward,none"] == pytest.approx((16 + 1 + 1) / 3)
+
+
+@pytest.mark.parametrize("parent", ["own.GenerationScorer", "assay.GenerationScorer"])
+def test_the_seeds_lists_are_the_scores_of_repeats(parent: str, tmp_path: Path) -> None:
+    module, _, name = parent.partition(".")
+    code(tmp_path, SEED)
+    code(
+        tmp_path,
+        f"""
+        from {module} import {name}
+
+        class Judge({name}):
+            def _compute_metrics(self, gen_result, metrics):
+                scores = super()._compute_metrics(gen_result, metrics)
+                scores["llm_judge"] = [0.1 * len(each) for each in gen_result.results]
+                return scores
+        """,
+        "judging",
+    )
+    yaml = THREE + "scorer: !function judging.Judge\nmetric_list: [{metric: exact_match, reduction: [max, pass@2]}]\n"
+    made = generate(tmp_path, [["a", "aa", "b"], ["c", "c", "c"]], ["a", "c"], yaml, output_path=str(tmp_path / "run"))
+    found = made["results"]["t"]
+    assert found["llm_judge,none"] == pytest.approx(((0.1 + 0.2 + 0.1) / 3 + 0.1) / 2)
+    assert found["exact_match,none"] == 1.0  # the best of (1, 0, 0) and of (1, 1, 1)
+    assert found["pass@2,none"] == pytest.approx((2 / 3 + 1) / 2)
+    rows = pq.read_table(tmp_path / "run/samples/t.parquet").to_pylist()
+    scores = json.loads(rows[0]["scores"])
+    assert scores["llm_judge,none,repeats"] == pytest.approx([0.1, 0.2, 0.1])
+    assert scores["exact_match,none,repeats"] == [1.0, 0.0, 0.0]
+
+
+RETURNED = {
+    "a list of another length": "[0.5, 0.5]",
+    "an empty list": "[]",
+    "a list of texts": "['a']",
+    "nothing": "None",
+    "a text": "'0.5'",
+    "a complex number": "1j",
+    "an array of two": "numpy.array([1.0, 2.0])",
+    "a matrix": "numpy.array([[1.0]])",
+    "a set": "{1.0}",
+    "bytes": "b'1'",
+    "a number without end": "10 ** 400",
+    "an object": "object()",
+    "a mapping of mappings": "{'a': {'b': 1.0}}",
+    "a mapping of lists of another length": "{'a': [1.0, 2.0]}",
+    "a list of mappings": "[{'a': [1, 2]}]",
+}
+GIVES = """
+    import numpy
+    from assay import GenerationScorer
+
+    def value():
+        return {value}
+
+    def metric(references, predictions):
+        return value() if predictions[0] == "odd" else 0.5
+
+    def process_results(doc, results):
+        return {{"exact_match": float(results[0] == doc["gold"]), "metric": value() if results[0] == "odd" else 0.5}}
+
+    class Own(GenerationScorer):
+        name = "metric"
+
+        def score(self, reference, predictions):
+            return value() if predictions[0] == "odd" else 0.5
+
+    class Batch(GenerationScorer):
+        name = "metric"
+
+        def score_batch(self, results):
+            return [value() if result.answer == "odd" else 0.5 for result in results]
+
+    class Computing(GenerationScorer):
+        def _compute_metrics(self, result, metrics):
+            given = value() if result.answer == "odd" else 0.5
+            return {{**super()._compute_metrics(result, metrics), **(given if isinstance(given, dict) else {{"metric": given}})}}
+"""
+DOORS = {
+    "metric": "metric_list: [{metric: exact_match}, {metric: !function own.metric, aggregation: mean}]",
+    "process_results": "process_results: !function own.process_results",
+    "declared process_results": "process_results: !function own.process_results\nmetric_list: [{metric: metric, aggregation: median}]",
+    "score": "scorer: !function own.Own\nmetric_list: [{metric: exact_match}]",
+    "score_batch": "scorer: !function own.Batch\nmetric_list: [{metric: exact_match}]",
+    "_compute_metrics": "scorer: !function own.Computing\nmetric_list: [{metric: exact_match}]",
+}
+
+
+@pytest.mark.parametrize("value", RETURNED)
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_no_score_fails_its_document_in_that_row_alone(door: str, value: str, tmp_path: Path) -> None:
+    code(tmp_path, GIVES.format(value=RETURNED[value]))
+    write_task(tmp_path, [{"q": "0", "gold": "fine"}], "doc_to_text: q\ndoc_to_target: gold\n", name="healthy")
+    rows = [{"q": "0", "gold": "fine"}, {"q": "1", "gold": "odd"}, {"q": "2", "gold": "x"}]
+    write_task(tmp_path, rows, f"doc_to_text: q\ndoc_to_target: gold\n{DOORS[door]}\n")
+    made = run(tmp_path, says(["fine", "odd", "fine"]), ["t", "healthy"], output_path=str(tmp_path / "run"))
+    assert made["results"]["healthy"]["exact_match,none"] == 1.0
+    account = made["assay"]["tasks"]["t"]
+    assert made["results"]["t"]["exact_match,none"] == pytest.approx(2 / 3)
+    assert account["rows"]["exact_match,none"]["n"] == 3
+    assert (made["results"]["t"]["metric,none"], account["rows"]["metric,none"]["n"]) == (0.5, 2)
+    assert (account["failed"], account["documents"]) == (1, 3)
+    [reason] = account["reasons"]
+    assert "'metric'" in reason or "'a'" in reason
+    assert account["bounds"]["exact_match,none"] == pytest.approx([2 / 3, 2 / 3])
+    assert account["bounds"]["metric,none"] == pytest.approx([1 / 3, 2 / 3])
+    stored = pq.read_table(tmp_path / "run/samples/t.parquet").to_pylist()
+    assert [row["metric,none"] for row in stored] == [0.5, None, 0.5]
+    assert [bool(row["failed"]) for row in stored] == [False, True, False]
+
+
+FINE = {
+    "1": 1.0, "True": 1.0, "numpy.int32(1)": 1.0, "numpy.int64(1)": 1.0, "numpy.float32(0.5)": 0.5,
+    "numpy.float16(0.5)": 0.5, "numpy.float64(0.5)": 0.5, "numpy.bool_(True)": 1.0, "numpy.array(0.5)": 0.5,
+    "numpy.array(1, dtype=numpy.int8)": 1.0, "numpy.longdouble(0.5)": 0.5, "[0.5]": 0.5, "(0.5,)": 0.5,
+    "numpy.array([0.5])": 0.5, "[numpy.float32(0.5)]": 0.5, "__import__('fractions').Fraction(1, 2)": 0.5,
+    "__import__('decimal').Decimal('0.5')": 0.5, "{'metric': numpy.float32(0.5)}": 0.5, "10 ** 17 + 1": 1e17,
+    "{numpy.str_('metric'): 0.5}": 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", FINE)
+@pytest.mark.parametrize("door", DOORS)
+def test_numbers_of_every_kind_are_scores(door: str, value: str, tmp_path: Path) -> None:
+    if value.startswith("{") and "process_results" in door:
+        return  # there it would be a mapping within a mapping
+    code(tmp_path, GIVES.format(value=value))
+    made = generate(tmp_path, ["odd", "odd"], ["odd", "x"], DOORS[door] + "\n", output_path=str(tmp_path / "run"))
+    assert made["assay"]["tasks"]["t"]["failed"] == 0
+    assert made["results"]["t"]["metric,none"] == FINE[value]
+    assert made["results"]["t"]["metric_stderr,none"] == ("N/A" if "median" in DOORS[door] and False else 0.0)
+    rows = pq.read_table(tmp_path / "run/samples/t.parquet").to_pylist()
+    assert json.loads(rows[0]["scores"])["metric,none"] == FINE[value]
+
+
+def test_a_list_of_process_results_has_a_score_for_each_repeat(tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        """
+        def process_results(doc, results):
+            return {"right": [float(each == doc["gold"]) for each in results[0]], "n": len(results[0])}
+        """,
+    )
+    yaml = (
+        THREE
+        + "process_results: !function own.process_results\nmetric_list: [{metric: right, aggregation: mean, reduction: [pass@2]}]\n"
+    )
+    made = generate(tmp_path, [["a", "a", "b"], ["c", "d", "e"]], ["a", "x"], yaml)
+    assert made["results"]["t"]["right,none"] == pytest.approx((2 / 3 + 0) / 2)
+    assert made["results"]["t"]["pass@2,none"] == pytest.approx((1 + 0) / 2)
+    assert made["results"]["t"]["n,none"] == 3
+    assert made["samples"]["t"][0]["scores_per_repeat"] == {"right": [1.0, 1.0, 0.0]}
+
+
+def test_a_users_metric_may_give_a_score_for_each_repeat_and_each_reference(references: Path) -> None:
+    code(
+        references,
+        OF_REFERENCES.replace("return [VALUES[references[0]], 0.5]", "return [VALUES[references[0]], 0.5, 0]"),
+    )
+    yaml = THREE + "metric_list: [{metric: !function own.by_answer, aggregation: mean}]\n"
+    made = generate(references, [["a", "b", "c"]], [["abcd", "ab"]], yaml)
+    assert made["results"]["t"]["by_answer,none"] == pytest.approx((0.6 + 0.5 + 0) / 3)
+    assert made["samples"]["t"][0]["scores_per_repeat"] == {"by_answer": [0.6, 0.5, 0]}
+
+
+def test_what_an_aggregation_of_ones_own_is_given_is_not_touched(tmp_path: Path) -> None:
+    """lm-eval's tasks give pairs, lists, texts and arrays to aggregations of their own."""
+    code(
+        tmp_path,
+        """
+        import numpy
+
+        def process_results(doc, results):
+            return {"pair": (doc["gold"], results[0]), "several": [1.0, 2.0], "array": numpy.array([1.0, 3.0]), "text": "a", "none": None}
+
+        def share(items):
+            assert all(isinstance(each, tuple) for each in items)
+            return sum(gold == given for gold, given in items) / len(items)
+
+        def length(items):
+            return float(sum(len(each) for each in items))
+
+        def mean_of_arrays(items):
+            return numpy.mean([each.mean() for each in items])
+
+        def count(items):
+            return len(items)
+        """,
+    )
+    yaml = """
+        process_results: !function own.process_results
+        metric_list:
+          - {metric: pair, aggregation: !function own.share}
+          - {metric: several, aggregation: !function own.length}
+          - {metric: array, aggregation: !function own.mean_of_arrays}
+          - {metric: text, aggregation: !function own.length}
+          - {metric: none, aggregation: !function own.count}
+        """
+    found = generate(tmp_path, ["a", "b"], ["a", "x"], yaml)
+    assert found["assay"]["tasks"]["t"]["failed"] == 0
+    assert {name: found["results"]["t"][f"{name},none"] for name in ("pair", "several", "array", "text", "none")} == {
+        "pair": 0.5, "several": 4.0, "array": 2.0, "text": 2.0, "none": 2,
+    }  # fmt: skip
+
+
+def test_a_reduction_that_cannot_be_computed_fails_its_row_alone(tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        "def part(references, predictions):\n    return [0.5, 1.0, 0.0]\n\n\ndef worst(scores):\n    return None\n",
+    )
+    yaml = (
+        THREE
+        + "metric_list: [{metric: exact_match, reduction: {worst: !function own.worst, best: max}}, {metric: !function own.part, aggregation: mean, reduction: [pass@2]}]\n"
+    )
+    made = generate(tmp_path, [["a", "a", "b"]], ["a"], yaml)
+    assert made["results"]["t"]["exact_match,none"] == pytest.approx(2 / 3)
+    assert made["results"]["t"]["best,none"] == 1.0
+    assert made["results"]["t"]["part,none"] == 0.5
+    assert "worst,none" not in made["results"]["t"] and "pass@2,none" not in made["results"]["t"]
+    [reason] = made["assay"]["tasks"]["t"]["reasons"]
+    assert "'worst'" in reason and "pass@2" in reason
+
+
+def test_an_aggregation_that_takes_resamples_badly_costs_the_error_alone(tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        """
+        def count(items):
+            if len(set(items)) < len(items):
+                raise RuntimeError("each value once")
+            return float(len(items))
+
+        def process_results(doc, results):
+            return {"own": results[0]}
+        """,
+    )
+    yaml = (
+        "process_results: !function own.process_results\nmetric_list: [{metric: own, aggregation: !function own.count}]"
+    )
+    found = generate(tmp_path, ["a", "b", "c"], ["a", "b", "c"], yaml)["results"]["t"]
+    assert (found["own,none"], found["own_stderr,none"]) == (3.0, "N/A")
+
+
+# --- numpy's numbers and texts from helper code, wherever it returns any -------------------------------------------------
+
+CHOOSING = "output_type: multiple_choice\ndoc_to_text: q\nmetric_list: [{metric: acc}, {metric: exact_match}]\n"
+INDEX = [
+    "numpy.int32({})",
+    "numpy.int64({})",
+    "numpy.uint8({})",
+    "numpy.bool_({})",
+    "numpy.array({})",
+    "numpy.float32({})",
+]
+
+
+def chosen(folder: Path, helper: str, yaml: str, **options: Any) -> dict[str, Any]:
+    """The results of two documents of which the second choice is right, then the first, and the model says the second."""
+    code(folder, f"import numpy\n\n\n{dedent(helper)}")
+    write_task(folder, [{"q": "0", "gold": 1}, {"q": "1", "gold": 0}], CHOOSING + yaml)
+    model = Scripted(loglikelihood=lambda context, text: (-1.0 if text == " yes" else -2.0, text == " yes"))
+    return run(folder, model, output_path=str(folder / "run"), **options)
+
+
+@pytest.mark.parametrize("compat", [None, "lm-eval"])
+@pytest.mark.parametrize("index", INDEX)
+def test_a_target_that_is_a_number_of_numpys_is_a_number(index: str, compat: str | None, tmp_path: Path) -> None:
+    """As in lm-eval's toxigen, whose targets are np.int32."""
+    helper = f"def target(doc):\n    return {index.format('doc[' + repr('gold') + ']')}\n"
+    made = chosen(
+        tmp_path, helper, "doc_to_target: !function own.target\ndoc_to_choice: ['no', 'yes']\n", compat=compat
+    )
+    assert (made["results"]["t"]["acc,none"], made["results"]["t"]["exact_match,none"]) == (0.5, 0.5)
+    assert made["assay"]["tasks"]["t"]["failed"] == 0
+    assert [sample["target"] for sample in made["samples"]["t"]] == [1, 0]
+    assert all(type(sample["target"]).__module__ == "builtins" for sample in made["samples"]["t"])
+
+
+@pytest.mark.parametrize(
+    "choices", ["numpy.array(['no', 'yes'])", "[numpy.str_('no'), numpy.str_('yes')]", "(numpy.array('no'), 'yes')"]
+)
+@pytest.mark.parametrize(
+    "target", ["numpy.str_('yes' if doc['gold'] else 'no')", "[numpy.int64(doc['gold'])]", "numpy.array([doc['gold']])"]
+)
+def test_choices_and_lists_of_targets_may_be_of_numpys(choices: str, target: str, tmp_path: Path) -> None:
+    helper = f"def target(doc):\n    return {target}\n\n\ndef choices(doc):\n    return {choices}\n"
+    made = chosen(tmp_path, helper, "doc_to_target: !function own.target\ndoc_to_choice: !function own.choices\n")
+    assert made["results"]["t"]["acc,none"] == 0.5
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    ("numpy.int32(5)", "5"), ("numpy.float32(0.1)", "0.1"), ("numpy.float16(0.1)", "0.1"), ("numpy.float64(0.1)", "0.1"),
+    ("numpy.bool_(True)", "True"), ("numpy.str_('a b')", "a b"), ("numpy.array(7)", "7"), ("numpy.array('x')", "x"),
+])  # fmt: skip
+def test_references_of_numpys_are_written_as_their_digits(value: str, text: str, tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        f"import numpy\n\n\ndef target(doc):\n    return {value}\n\n\ndef text(doc):\n    return numpy.str_(doc['q'])\n",
+    )
+    write_task(tmp_path, [{"q": "0"}], "doc_to_text: !function own.text\ndoc_to_target: !function own.target\n")
+    made = run(tmp_path, says([text]), output_path=str(tmp_path / "run"))
+    assert made["results"]["t"]["exact_match,none"] == 1.0
+    assert type(made["samples"]["t"][0]["arguments"][0][0]) is str
+
+
+@pytest.mark.parametrize("door", [
+    "process_docs: !function own.rows\n",
+    "process_docs: !function own.row_by_row\n",
+    "process_docs: !function own.mapped\n",
+    "custom_dataset: !function own.splits\n",
+])  # fmt: skip
+def test_rows_that_helper_code_makes_have_plain_numbers(door: str, tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        """
+        import numpy
+
+        def rows(docs):
+            return [{"q": numpy.str_(doc["q"]), "gold": numpy.int32(doc["gold"])} for doc in docs]
+
+        def row_by_row(docs):
+            yield from rows(docs)
+
+        def mapped(docs):
+            return docs.map(lambda doc: {"gold": numpy.array(doc["gold"], dtype=numpy.int8)})
+
+        def splits(**kwargs):
+            return {"test": rows([{"q": "0", "gold": 1}, {"q": "1", "gold": 0}])}
+        """,
+    )
+    write_task(
+        tmp_path,
+        [{"q": "0", "gold": 1}, {"q": "1", "gold": 0}],
+        CHOOSING + "doc_to_target: gold\ndoc_to_choice: ['no', 'yes']\n" + door,
+    )
+    model = Scripted(loglikelihood=lambda context, text: (-1.0 if text == " yes" else -2.0, False))
+    made = run(tmp_path, model)
+    assert made["results"]["t"]["acc,none"] == 0.5
+    assert all(
+        type(value).__module__ == "builtins" for sample in made["samples"]["t"] for value in sample["doc"].values()
+    )
+
+
+def test_examples_that_helper_code_makes_have_plain_numbers(tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        """
+        import numpy
+
+        def shots():
+            return [{"q": "x", "gold": numpy.int32(1)}]
+        """,
+    )
+    yaml = (
+        CHOOSING
+        + "doc_to_target: gold\ndoc_to_choice: ['no', 'yes']\nnum_fewshot: 1\nfewshot_config: {sampler: first_n, samples: !function own.shots}\n"
+    )
+    write_task(tmp_path, [{"q": "0", "gold": 1}], yaml)
+    asked: list[str] = []
+    run(tmp_path, Scripted(loglikelihood=lambda context, text: (asked.append(context) or -1.0, False)))  # type: ignore[func-returns-value]
+    assert set(asked) == {"x yes\n\n0"}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "numpy.array([each[0] for each in resps])",
+        "[numpy.array([numpy.str_(x) for x in each]) for each in resps]",
+        "[[numpy.str_(x) for x in each] for each in resps]",
+    ],
+)
+def test_answers_of_filters_may_be_of_numpys(made: str, tmp_path: Path) -> None:
+    code(tmp_path, f"import numpy\n\n\ndef own(resps, docs):\n    return {made}\n")
+    yaml = "filter_list: [{name: none, filter: [{function: !function own.own}, {function: take_first}]}]\n"
+    if made.startswith("numpy"):
+        yaml = yaml.replace(", {function: take_first}", "")
+    found = generate(tmp_path, ["abc", "d"], ["abc", "x"], yaml, output_path=str(tmp_path / "run"))
+    assert found["results"]["t"]["exact_match,none"] == 0.5
+    assert [type(sample["filtered_resps"][0]) for sample in found["samples"]["t"]] == [str, str]
+
+
+def test_aggregations_and_reductions_may_return_numbers_of_numpys(tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        """
+        import numpy
+
+        def one(values):
+            return numpy.array(numpy.mean(values), dtype=numpy.float32)
+
+        def several(values):
+            return {numpy.str_("low"): numpy.float32(min(values)), "high": numpy.array(max(values))}
+
+        def typical(scores):
+            return numpy.median(scores).astype(numpy.float32)
+        """,
+    )
+    yaml = (
+        THREE
+        + """
+metric_list:
+  - {metric: exact_match, aggregation: !function own.one, reduction: !function own.typical}
+  - {metric: token_f1, aggregation: !function own.several}
+"""
+    )
+    found = generate(tmp_path, [["a", "a", "b"], ["x", "x", "x"]], ["a", "c"], yaml)
+    assert found["results"]["t"]["exact_match,none"] == 0.5
+    assert found["results"]["t"]["token_f1,none"] == {"low": 0.0, "high": pytest.approx(2 / 3)}
+
+
+def test_a_class_may_give_targets_of_numpys(tmp_path: Path) -> None:
+    code(
+        tmp_path,
+        """
+        import numpy
+        from lm_eval.api.task import ConfigurableTask
+
+        class Own(ConfigurableTask):
+            def doc_to_target(self, doc):
+                return numpy.int32(doc["gold"])
+        """,
+    )
+    yaml = (
+        CHOOSING.replace("doc_to_text: q\n", "doc_to_text: q\nclass: !function own.Own\n")
+        + "doc_to_target: gold\ndoc_to_choice: ['no', 'yes']\n"
+    )
+    write_task(tmp_path, [{"q": "0", "gold": 1}, {"q": "1", "gold": 0}], yaml)
+    model = Scripted(loglikelihood=lambda context, text: (-1.0 if text == " yes" else -2.0, False))
+    made = run(tmp_path, model)
+    assert made["results"]["t"]["acc,none"] == 0.5
+    assert [sample["target"] for sample in made["samples"]["t"]] == [1, 0]
