@@ -80,11 +80,21 @@ def without_secrets(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(key: str, value: Any) -> Any:
-    if key == "assay" and isinstance(value, Mapping):
-        return without_secrets(value)
+    if key == "assay":
+        return _account(value)
     if key in BY_NAME and isinstance(value, Mapping):
         return {name: redacted(each, texts=key != "configs") for name, each in value.items()}
     return redacted(value, key, texts=key != "system_instruction")  # prompts may speak of keys
+
+
+def _account(value: Any, name: str = "") -> Any:
+    """What we tell ourselves, without secrets: its names are those of tasks, metrics, filters and models, which may be called
+    anything; only what users wrote about a group is theirs."""
+    if name == "metadata":
+        return redacted(value, name)
+    if isinstance(value, Mapping):
+        return {key: _account(each, str(key)) for key, each in value.items()}
+    return [_account(each) for each in value] if isinstance(value, list) else redacted(value)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -34,13 +34,22 @@ def redacted_text(text: str) -> str:
 
 def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
     """A value without secrets; `name` is what it is called. Without `texts`, names alone tell: a prompt may speak of keys."""
-    if name and name not in NOT_SECRET and _NAME.search(name) and not isinstance(value, int | float | None):
+    if name and name not in NOT_SECRET and _NAME.search(name) and not _is_numbers(value):
         return HIDDEN
     if isinstance(value, Mapping):
         return {str(key): redacted(inner, _called(str(key), name), texts=texts) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [redacted(inner, texts=texts) for inner in value]
     return redacted_text(value) if isinstance(value, str) and texts else value
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether a value is a number, or holds nothing but numbers: counts of tokens are no secret, whatever they are called."""
+    if isinstance(value, Mapping):
+        return all(map(_is_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_numbers, value))
+    return isinstance(value, int | float | None)
 
 
 def _called(key: str, within: str) -> str:
