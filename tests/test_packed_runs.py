@@ -77,7 +77,7 @@ def walked(tmp_path: Path, url: str, run_assay: Assay) -> tuple[Path, Path]:
     return tmp_path / "run", tmp_path
 
 
-def scripted(tmp_path: Path, url: str, run_assay: Assay) -> tuple[Path, Path]:  # noqa: ARG001  # nobody is asked
+def scripted(tmp_path: Path, url: str, run_assay: Assay) -> tuple[Path, Path]:  # nobody is asked
     """A run without usage, with documents that failed."""
     for name, text in run_world.FILES.items():
         (tmp_path / "tasks").mkdir(exist_ok=True)
@@ -172,5 +172,7 @@ def test_tasks_metrics_and_filters_may_be_called_like_a_secret() -> None:
 
 
 def test_a_text_in_an_account_is_still_without_secrets() -> None:
-    found = without_secrets({"assay": {"broken": {"t": "401 for https://me:secret99@host/v1 with sk-abcdefgh12345678"}}})
+    found = without_secrets(
+        {"assay": {"broken": {"t": "401 for https://me:secret99@host/v1 with sk-abcdefgh12345678"}}}
+    )
     assert "secret99" not in str(found) and "sk-abc" not in str(found)

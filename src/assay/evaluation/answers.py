@@ -11,10 +11,12 @@ import orjson
 
 from assay.config.run import RunConfig
 from assay.errors import Place, Problem
+from assay.evaluation.foreign import LEFT_OUT, Kept, is_known, without_paths
 from assay.evaluation.options import run_config, task_manager
 from assay.records import Likelihood, Response, Text, arguments
 from assay.runs.folder import MANIFEST, RESULTS, RunError
 from assay.runs.logged import LoggedFile, logged_files, logged_samples, results_beside
+from assay.runs.origin import is_own
 from assay.runs.stored import SampleFile, Stored, sample_file
 from assay.scorers.results import ROLLING
 from assay.tasks import TaskManager
@@ -47,6 +49,11 @@ class Answers(Protocol):
     @property
     def results(self) -> Mapping[str, Any]:
         """What was made of them before, as far as it is known."""
+        ...
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        """Paths that a run names which was made elsewhere: they are not used."""
         ...
 
     @property
@@ -87,18 +94,37 @@ class StoredRun:
 
     @cached_property
     def config(self) -> RunConfig:
-        """How the run was asked for. Folders that are gone since are left out: they are needed for classes alone."""
-        options = dict(self.manifest["options"])
+        """How the run was asked for."""
+        return replace(named_config(self.options), predict_only=False)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the run, with the folders that are given now. Folders that are gone since are left out: they are
+        needed for classes alone. Those that somebody else named are never used."""
+        options = dict(self._kept.options)
         if not Path(options.get("data_dir") or "").is_dir():
             options.pop("data_dir", None)
         there = [path for path in options.get("include_path") or () if Path(path).is_dir()]
-        options["include_path"] = [*there, *self.include_path] or None
-        return replace(run_config(options), predict_only=False)
+        return {**options, "include_path": [*there, *self.include_path] or None}
+
+    @cached_property
+    def _kept(self) -> Kept:
+        if is_own(self.manifest):
+            return Kept(self.manifest["options"], [])
+        names = [*self.results.get("group_subtasks", {}), *self.manifest["tasks"]]
+        kept = without_paths(self.manifest["options"], names)
+        tasks = [name for name in kept.options["tasks"] if is_known(name, self.include_path)]
+        return kept._replace(options={**kept.options, "tasks": tasks})
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        return [*self._kept.left_out, *self.manifest.get(LEFT_OUT, ())]
 
     @cached_property
     def manager(self) -> TaskManager:
         lenient = replace(self.config, compat="lm-eval") if self.manifest.get("lenient") else self.config
-        return task_manager(lenient, **self.manifest.get("conditions", {}))
+        about = self.manifest.get("conditions", {}).get("model")
+        return task_manager(lenient, **({"model": about} if about else {}))
 
     @cached_property
     def files(self) -> dict[str, Path]:
@@ -167,6 +193,7 @@ class LoggedRun:
 
     files: Mapping[str, LoggedFile]
     config: RunConfig
+    left_out: Sequence[str] = ()
 
     @classmethod
     def of(cls, paths: Sequence[Path], options: Mapping[str, object]) -> "LoggedRun":
@@ -179,7 +206,9 @@ class LoggedRun:
         wanted = [str(name) for name in options.get("tasks") or ()]  # type: ignore[attr-defined]
         if len(files) == len(wanted) == 1:  # whatever the file is called
             files = {wanted[0]: next(iter(files.values()))}
-        return cls(files, run_config({**options, "tasks": wanted or list(files)}))
+        kept, given = without_paths({"tasks": list(files)}, ()), options.get("include_path") or ()
+        named = wanted or [name for name in kept.options["tasks"] if is_known(name, given)]  # type: ignore[arg-type]
+        return cls(files, named_config({**options, "tasks": named}), [] if wanted else kept.left_out)
 
     @property
     def folder(self) -> Path:
@@ -243,6 +272,12 @@ class LoggedRun:
             if task.config.output_type == ROLLING:
                 responses = [_rolled(response) for response in responses]
             yield Stored(sample, responses, orjson.dumps(logged.scores).decode())
+
+
+def named_config(options: Mapping[str, Any]) -> RunConfig:
+    """The configuration of a run of which perhaps no task can be asked for by its name."""
+    tasks = options["tasks"]
+    return run_config(options) if tasks else replace(run_config({**options, "tasks": ["-"]}), tasks=())
 
 
 def _rolled(response: Response) -> Response:

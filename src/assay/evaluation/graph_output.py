@@ -76,6 +76,10 @@ class OutputFile:
         return {}
 
     @property
+    def left_out(self) -> Sequence[str]:
+        return ()
+
+    @property
     def results(self) -> Mapping[str, Any]:
         return {}
 

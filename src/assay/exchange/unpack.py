@@ -10,9 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from assay.errors import Place, Problem
+from assay.evaluation.foreign import imported
 from assay.exchange.opened import opened, read_json
 from assay.exchange.pack import NOTE
-from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.folder import MANIFEST, RESULTS, RunError, write_json
 
 SMALL, GROWS = 64 << 20, 200
 """An archive may unpack to so many bytes, and to so many times its own size beyond them: results never shrink so far."""
@@ -32,6 +33,7 @@ def unpack(archive: Path, target: Path) -> dict[str, Any]:
         with zipfile.ZipFile(archive) as file:
             _extract(file, archive, part)
         _check(part, archive)
+        _note_paths(part)
         part.chmod(0o755)
         if target.exists():
             target.rmdir()
@@ -68,6 +70,16 @@ def _check(part: Path, archive: Path) -> None:
     if wrong or not told:
         what = f"is not as it was packed: {', '.join(wrong[:3]) or 'it has no ' + NOTE}"
         raise RunError([Problem(Place(str(archive)), what, "get it again from where it was packed")])
+
+
+def _note_paths(part: Path) -> None:
+    """See to it that what the run names of where it was made is noted, and never used."""
+    for path in (part / MANIFEST, *part.glob(f"scored/*/{MANIFEST}")):
+        manifest, results = read_json(path), read_json(path.with_name(RESULTS))
+        groups, tasks = results.get("group_subtasks"), manifest.get("tasks")
+        names = [name for several in (groups, tasks) if isinstance(several, dict) for name in several]
+        if manifest:
+            write_json(path, imported(manifest, names))
 
 
 def _hash(path: Path) -> str:
