@@ -1,6 +1,5 @@
 """Answers that are there already: in the folder of a run, or in files that lm-eval wrote."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +13,7 @@ from assay.errors import Place, Problem
 from assay.evaluation.foreign import LEFT_OUT, Kept, is_known, without_paths
 from assay.evaluation.options import run_config, task_manager
 from assay.records import Likelihood, Response, Text, arguments
-from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.folder import RunError, read_manifest, read_results
 from assay.runs.logged import LoggedFile, logged_files, logged_samples, results_beside
 from assay.runs.origin import is_own
 from assay.runs.stored import SampleFile, Stored, sample_file
@@ -81,8 +80,10 @@ class StoredRun:
 
     @classmethod
     def of(cls, folder: Path, include_path: Sequence[str] = ()) -> "StoredRun":
-        manifest = _read(folder / MANIFEST)
-        if not all(isinstance(manifest.get(key), dict) for key in ("options", "tasks", "spec")):
+        manifest = read_manifest(folder)
+        if "created" not in manifest or not all(
+            isinstance(manifest.get(key), dict) for key in ("options", "tasks", "spec")
+        ):
             known = "a run of another version of assay" if manifest else "no run"
             known = "a scoring of a run, not the run" if "scored" in manifest else known
             fix = "name the folder that --output_path gave to `assay run`"
@@ -146,7 +147,7 @@ class StoredRun:
 
     @cached_property
     def results(self) -> Mapping[str, Any]:
-        return _read(self.folder / RESULTS)
+        return read_results(self.folder)
 
     @property
     def is_imported(self) -> bool:
@@ -154,7 +155,11 @@ class StoredRun:
         return "imported" in self.manifest
 
     def facts(self, name: str) -> TaskFacts:
-        known = TaskFacts(**self.manifest["tasks"][name])
+        noted = self.manifest["tasks"][name]
+        size = noted.get("size", 0)
+        known = TaskFacts(
+            **{"size": size, "original": size, **{key: noted[key] for key in TaskFacts._fields if key in noted}}
+        )
         if not self.is_imported:
             return known
         first = next(SampleFile(self.files[name]).rows(), None)
@@ -282,11 +287,3 @@ def named_config(options: Mapping[str, Any]) -> RunConfig:
 
 def _rolled(response: Response) -> Response:
     return Likelihood(float(response.text)) if isinstance(response, Text) else response
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

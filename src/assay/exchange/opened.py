@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from assay.runs.folder import MANIFEST, RESULTS, RunError, no_run
+from assay.runs.folder import RunError, no_run, read_manifest, read_results
 from assay.runs.redact import redacted
 from assay.runs.stored import SampleFile, sample_file
 from assay.runs.versions import NAME as SCORED
@@ -60,12 +60,12 @@ class Opened:
 def opened(folder: str | Path) -> Opened:
     """The run in a folder; a scoring of it (RUN/scored/001) is told more by the folder of the run above."""
     path = Path(folder)
-    results, manifest = read_json(path / RESULTS), read_json(path / MANIFEST)
+    results, manifest = read_results(path), read_manifest(path)
     if not results or not manifest:
         what = "the run has not come to its end" if manifest else "the folder holds no run"
         raise RunError([no_run(path, what)])
     if "tasks" not in manifest and path.resolve().parent.name == SCORED:
-        whole = read_json(path.resolve().parent.parent / MANIFEST)
+        whole = read_manifest(path.resolve().parent.parent)
         manifest = {**whole, **manifest}
     return Opened(path, without_secrets(results), without_secrets(manifest))
 

@@ -89,6 +89,7 @@ def _folder(run: Opened, before: str, golds: GoldRemoval | None) -> Iterator[Mem
         yield before + file, _json(content), run.folder / file
     for task, path in run.tasks.items():
         if path.is_file() and not leads_out(run.folder, path):
+            run.samples(task).check()
             inner = f"{before}samples/{file_name(task)}.parquet"
             yield inner, path if golds is None else golds.rewritten(run, task, inner), path
 
