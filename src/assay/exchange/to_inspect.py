@@ -16,7 +16,6 @@ from assay.exchange.inspect_own import KEPT, written
 from assay.exchange.inspect_sample import epochs, scorer, summary
 from assay.exchange.opened import Opened
 from assay.runs.parquet import file_name
-from assay.runs.stored import as_kept
 
 
 def export_inspect(run: Opened, target: Path) -> list[Path]:
@@ -50,8 +49,7 @@ def _members(
     summaries.write(b"[")
     reductions = Reductions(repeats)
     failed = total = 0
-    for row in run.samples(task).rows():
-        kept = as_kept(row, repeats)
+    for row, kept in run.samples(task).rows_kept():
         reductions.add(kept.sample.doc_id, kept.scores)
         total, failed = total + repeats, failed + (repeats if kept.failed else 0)
         for number, sample in enumerate(epochs(kept, spec)):

@@ -20,6 +20,7 @@ from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.runs import journal, lease
 from assay.runs.journal import Journal
+from assay.runs.layout import wrong_manifest, wrong_results
 from assay.runs.lease import Lease
 from assay.runs.parquet import SampleWriter, file_name
 from assay.runs.samples import Kept, lm_eval_records
@@ -206,7 +207,7 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
     spec = json.loads(orjson.dumps(spec, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS))
     try:
         path.mkdir(parents=True, exist_ok=True)
-        known = _read(path / MANIFEST)
+        known = _known(path, force)
         if known is not None and known.get("spec") != spec:
             if not force:
                 raise RunError([_other_run(path, known.get("spec") or {}, spec)])
@@ -269,12 +270,40 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _known(path: Path, force: bool) -> dict[str, Any] | None:
+    """The manifest that a folder has already; one that is damaged is as good as another run's where that is moved aside."""
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+        return read_manifest(path) or None
+    except RunError:
+        if force:
+            return {"spec": None}
+        raise
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a run, its layout checked; empty where there is none. One that is damaged is a RunError."""
+    return _read(folder / MANIFEST, wrong_manifest)
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    """The results of a run, their layout checked; empty where there are none. Those that are damaged are a RunError."""
+    return _read(folder / RESULTS, wrong_results)
+
+
+def _read(path: Path, wrong: Callable[[Any], str]) -> dict[str, Any]:
+    try:
+        found = orjson.loads(path.read_bytes())
+        what = wrong(found)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        what = error.strerror or str(error)
+    except ValueError as error:
+        what = f"it is not JSON ({error})"
+    if what:
+        fix = "get it again from where it was made"
+        raise RunError([Problem(Place(str(path)), f"the file is damaged: {what}", fix)])
+    return dict(found)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -96,7 +96,7 @@ def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
     """A value without secrets; `name` is what it is called. Without `texts`, names alone tell: a prompt may speak of keys."""
     if is_header(name) and not isinstance(value, bool | int | float | None):
         return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
-    if name and name not in NOT_SECRET and _NAME.search(name) and not isinstance(value, int | float | None):
+    if name and name not in NOT_SECRET and _NAME.search(name) and not _is_numbers(value):
         return HIDDEN
     if isinstance(value, Mapping):
         return {str(key): redacted(inner, _called(str(key), name), texts=texts) for key, inner in value.items()}
@@ -116,6 +116,15 @@ def is_header(name: str) -> bool:
     [True, True, True, True, False]
     """
     return bool(name) and _HEADERS.search(name) is not None
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether a value is a number, or holds nothing but numbers: counts of tokens are no secret, whatever they are called."""
+    if isinstance(value, Mapping):
+        return all(map(_is_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_numbers, value))
+    return isinstance(value, int | float | None)
 
 
 def _called(key: str, within: str) -> str:
