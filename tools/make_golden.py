@@ -39,10 +39,11 @@ def load_here(path: str, name: str | None = None, **_: object) -> object:
 
 
 def made(task: str, options: dict) -> dict:
-    import fake_models
     import lm_eval
     from lm_eval.api.model import LM
     from lm_eval.tasks import TaskManager
+
+    import fake_models
 
     class Fake(LM):
         def loglikelihood(self, requests, **_):
