@@ -17,6 +17,7 @@ import assay
 from assay.engine.account import Account
 from assay.models.embedded import BUNDLED
 from assay.models.load import load_model
+from assay.models.served import Connection, Served
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Rolling, Text, Trouble, Usage
 from assay.runs.cache import Cache
 from assay.runs.journal import NAME, Journal
@@ -103,6 +104,20 @@ def test_a_run_with_odd_counts_ends_and_asks_nothing_again(tmp_path: Path) -> No
         again = run(tmp_path, url, price_in=1.0, price_out=1.0)
         assert sum(b"quick brown" not in each.body for each in arrived[before:] if each.method == "POST") == 0
     assert again["assay"]["account"]["tokens"] == found["assay"]["account"]["tokens"]
+
+
+def test_a_backend_of_ones_own_that_hands_odd_counts_on_does_no_harm() -> None:
+    class Careless(Served):
+        async def generate(self, request: Generate) -> Text:
+            told = (await self.http.post("/x", {}))["usage"]
+            return Text("x", usage=Usage(told["a"], told["b"], cut=told["c"]))
+
+    async def work() -> Any:
+        async with Careless("m", Connection(base_url=(url,))) as model:
+            return await model.ask(Generate("q", PLAIN))
+
+    with loopback(lambda _: {"usage": {"a": "12", "b": 5, "c": [1]}}) as (url, _):
+        assert asyncio.run(work()).usage == Usage(0, 5)
 
 
 # reasons and calls
