@@ -136,16 +136,18 @@ def test_an_impossible_token_is_one(way: str) -> None:
     assert asked_with(way, with_value(-math.inf)).value == -math.inf
 
 
+def holder_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    """What a list of this name is in."""
+    places = [
+        answer.get("meta_info"),
+        *(place for choice in answer.get("choices", ()) for place in (choice, choice.get("logprobs"))),
+    ]
+    return next(place for place in places if place and name in place)
+
+
 def cut_list(name: str) -> Change:
     def change(answer: dict[str, Any]) -> None:
-        choice = answer.get("choices", [{}])[0]
-        holder = (
-            answer["meta_info"]
-            if "meta_info" in answer
-            else choice["logprobs"]
-            if name in choice.get("logprobs", {})
-            else choice
-        )
+        holder = holder_of(answer, name)
         holder[name] = holder[name][:-2]
 
     return change
@@ -153,14 +155,7 @@ def cut_list(name: str) -> Change:
 
 def stretched(name: str) -> Change:
     def change(answer: dict[str, Any]) -> None:
-        choice = answer.get("choices", [{}])[0]
-        holder = (
-            answer["meta_info"]
-            if "meta_info" in answer
-            else choice["logprobs"]
-            if name in choice.get("logprobs", {})
-            else choice
-        )
+        holder = holder_of(answer, name)
         holder[name] = [*holder[name], *holder[name][-2:]]
 
     return change
