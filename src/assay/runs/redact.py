@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
+
+from assay.records import Generate, Request, arguments
 
 HIDDEN = "***"
 _SECRET = r"(?:api[_-]?key|apikey|key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?|bearer)"
@@ -109,6 +112,15 @@ def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
     return redacted_text(value) if isinstance(value, str) and texts else value
 
 
+def written_arguments(request: Request) -> tuple[Any, ...]:
+    """The arguments of a request as they may be written down: LiteLLM is given headers among the parameters."""
+    told = arguments(request)
+    if isinstance(request, Generate) and any(is_header(key) for key in request.params):
+        return (told[0], redacted(told[1], texts=False))
+    return told
+
+
+@lru_cache(1024)
 def is_header(name: str) -> bool:
     """Whether what is called so are headers of requests: each value may be a key, whatever its name.
 
