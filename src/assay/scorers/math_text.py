@@ -9,7 +9,22 @@ from collections.abc import Callable
 LONGEST = 4000
 """Characters of a formula: what is longer is a model that did not stop, and takes math-verify minutes."""
 _MARKED = ("$", r"\boxed", r"\(", r"\[")
-_FUNCTIONS = frozenset("sin cos tan cot sec csc log exp sqrt arcsin arccos arctan inf and".split())
+_FUNCTIONS = (
+    "sin",
+    "cos",
+    "tan",
+    "cot",
+    "sec",
+    "csc",
+    "log",
+    "exp",
+    "sqrt",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "inf",
+    "and",
+)
 _SHORT = r"is|it|so|we|of|in|to|at|by|as|an|be|do|he|if|me|my|no|on|us|(?:km|cm|mm|kg)(?:\^\{?\d\}?|[²³])?"
 _WORD = re.compile(
     rf"(?<![\\A-Za-z])(?<!\\begin\{{)(?<!\\end\{{)(?:[^\W\d_]{{3,}}|(?i:{_SHORT}))(?![A-Za-z])|[\u0400-\u1fff\u3040-\ud7ff]+"
