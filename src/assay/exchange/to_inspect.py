@@ -42,7 +42,9 @@ def _members(
     """
     plan = {
         "name": "plan",
-        "steps": [{"solver": str(run.results["configs"].get(task, {}).get("output_type", "assay")), "params": {}}],
+        "steps": [
+            {"solver": str(run.results.get("configs", {}).get(task, {}).get("output_type", "assay")), "params": {}}
+        ],
     }
     yield "_journal/start.json", _json({"version": 2, "eval": spec, "plan": plan})
     repeats = run.repeats(task)
@@ -119,7 +121,7 @@ def _spec(run: Opened, task: str) -> dict[str, Any]:
         "task_id": own[-22:],
         "task_version": _version(results.get("versions", {}).get(task, 0)),
         "task_display_name": str(results["results"].get(task, {}).get("alias", task)),
-        "dataset": {"name": str(results["configs"].get(task, {}).get("dataset_path") or task), "samples": about.get("size"),
+        "dataset": {"name": str(results.get("configs", {}).get(task, {}).get("dataset_path") or task), "samples": about.get("size"),
                     "shuffled": False},
         "model": run.model,
         "model_args": dict(config.get("model_args") or {}),
