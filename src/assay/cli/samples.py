@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,7 @@ def _answers(
             yield f"filtered by {name}", _cut("\n".join(_shown(each) for each in left), full)
     elif responses:
         asked = [f" {each[-1]!r}" if each else "" for each in requests]
-        lines = [f"{_shown(v)}{text}" for text, several in zip(asked, responses, strict=True) for v in several]
+        lines = [f"{_shown(v)}{text}" for text, several in zip_longest(asked, responses, fillvalue="") for v in several]
         yield "log-likelihoods", "\n".join(lines)
 
 

@@ -155,11 +155,10 @@ class StoredRun:
         return "imported" in self.manifest
 
     def facts(self, name: str) -> TaskFacts:
-        noted = self.manifest["tasks"][name]
+        written = self.manifest["tasks"][name]
+        noted = {key: written[key] for key in TaskFacts._fields if key in written and key != "first"}
         size = noted.get("size", 0)
-        known = TaskFacts(
-            **{"size": size, "original": size, **{key: noted[key] for key in TaskFacts._fields if key in noted}}
-        )
+        known = TaskFacts(**{"size": size, "original": size, **noted})
         if not self.is_imported:
             return known
         first = next(SampleFile(self.files[name]).rows(), None)

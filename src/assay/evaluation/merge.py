@@ -208,7 +208,7 @@ def _without_addresses(spec: Mapping[str, Any]) -> dict[str, Any]:
 def _facts(shards: Shards) -> dict[str, Any]:
     first = shards.parts[0].manifest
     options = {key: value for key, value in shards.parts[0].options.items() if key != "shard" and value is not None}
-    options["include_path"] = [str(Path(each).resolve()) for each in options.get("include_path", ())]
+    options["include_path"] = list(dict.fromkeys(str(Path(each).resolve()) for each in options.get("include_path", ())))
     return {
         **{key: value for key, value in first.items() if key not in OWN},
         **signed(options),

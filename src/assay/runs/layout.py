@@ -227,17 +227,24 @@ def _are_requests(value: Any) -> bool:
     return all(part is None or type(part) in (str, dict, list) for request in value for part in request)
 
 
-def _are_responses(value: Any) -> bool:
-    """By request what was answered: texts, likelihoods, likelihoods with whether they are the greatest."""
-    if not isinstance(value, list) or not all(type(several) is list for several in value):
+_LIKELIHOOD = (float, int, type(None))
+_SAID = (str, *_LIKELIHOOD)
+
+
+def are_responses(value: Any) -> bool:
+    """Whether a value is, by request, what was answered: texts, likelihoods, likelihoods with whether they are the greatest."""
+    if type(value) is not list:
         return False
-    return all(type(said) is str or _is_likelihood(said) for several in value for said in several)
-
-
-def _is_likelihood(said: Any) -> bool:
-    if type(said) is list:
-        return len(said) == 2 and type(said[1]) is bool and _is_likelihood(said[0])
-    return said is None or type(said) in (float, int)
+    for several in value:
+        if type(several) is not list:
+            return False
+        for said in several:
+            if type(said) is list:
+                if len(said) != 2 or type(said[1]) is not bool or type(said[0]) not in _LIKELIHOOD:
+                    return False
+            elif type(said) not in _SAID:
+                return False
+    return True
 
 
 JSON: Mapping[str, Callable[[Any], bool]] = {
@@ -246,18 +253,24 @@ JSON: Mapping[str, Callable[[Any], bool]] = {
     "gold": lambda _: True,
     "choices": lambda value: isinstance(value, list),
     "requests": _are_requests,
-    "responses": _are_responses,
+    "responses": are_responses,
     "replies": lambda value: isinstance(value, list) and all(type(inner) is dict for inner in value),
     "answers": lambda value: isinstance(value, dict) and all(type(inner) is list for inner in value.values()),
     "scores": lambda value: isinstance(value, dict),
 }
 
 
-def wrong_column(name: str, values: Sequence[Any]) -> str:
+READ_AGAIN = frozenset(("doc", "target", "gold", "choices", "responses", "answers"))
+"""Columns that hold most of the text. Whoever makes samples of rows reads them anyway, and finds out what is not JSON."""
+
+
+def wrong_column(name: str, values: Sequence[Any], *, is_read_again: bool = False) -> str:
     """What is wrong with a column of samples; nothing where it is right. All its texts are read at once: that is quick."""
     if name in NEEDED and None in values:
         return f"the column {name} is empty in some rows"
-    if name not in JSON:
+    if is_read_again and name == "doc" and not all(value[:1] == "{" for value in values):
+        return "the column doc is not what it should be"
+    if name not in JSON or (is_read_again and name in READ_AGAIN):
         return ""
     texts = [value for value in dict.fromkeys(values) if value is not None]
     try:

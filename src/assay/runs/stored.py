@@ -22,7 +22,7 @@ from assay.records import (
     Usage,
 )
 from assay.runs.folder import RunError
-from assay.runs.layout import NEEDED, wrong_column
+from assay.runs.layout import NEEDED, are_responses, wrong_column
 from assay.runs.parquet import Asked, file_name
 from assay.runs.samples import Kept
 
@@ -113,7 +113,7 @@ class SampleFile:
 
     def _made(self, make: Callable[[Row], T]) -> Iterator[T]:
         """What is made of each row; one of which nothing can be made is told."""
-        for row in self.rows():
+        for row in self._rows(is_read_again=True):
             try:
                 made = make(row)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -122,11 +122,17 @@ class SampleFile:
 
     def rows(self) -> Iterator[Row]:
         """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
+        return self._rows(is_read_again=False)
+
+    def _rows(self, *, is_read_again: bool) -> Iterator[Row]:
         for number in range(self._read(lambda file: file.num_row_groups)):
             group = self._group(number, Row._fields)
             self._latest = (number, group)
             there, empty = group.column_names, [None] * group.num_rows
-            columns = [self._values(name, group) if name in there else empty for name in Row._fields]
+            columns = [
+                self._values(name, group, is_read_again=is_read_again) if name in there else empty
+                for name in Row._fields
+            ]
             yield from map(Row._make, zip(*columns, strict=True))
 
     @property
@@ -179,11 +185,11 @@ class SampleFile:
         if wrong:
             raise ValueError(f"the column {wrong[0].name} holds {wrong[0].type}")
 
-    def _values(self, name: str, group: Any) -> list[Any]:
+    def _values(self, name: str, group: Any, *, is_read_again: bool = False) -> list[Any]:
         """A column of a row group as a list, its texts checked."""
         try:
             found = _values(group.column(name))
-            what = wrong_column(name, found)
+            what = wrong_column(name, found, is_read_again=is_read_again)
         except (LookupError, TypeError, ValueError) as error:
             raise self._damaged(f"the column {name}: {error}") from None
         if what:
@@ -222,7 +228,7 @@ def as_kept(row: Row, repeats: int) -> Kept:
     loads = orjson.loads
     return Kept(
         _sample(row, repeats),
-        [[_seen(value) for value in several] for several in loads(row.responses)],
+        [[_seen(value) for value in several] for several in _said(row)],
         filter_scores(
             {name: [_seen(each) for each in several] for name, several in loads(row.answers).items()}, loads(row.scores)
         ),
@@ -260,10 +266,18 @@ def _seen(value: Any) -> Any:
 def _stored(row: Row, repeats: int) -> Stored:
     sample = _sample(row, repeats)
     replies = orjson.loads(row.replies) if row.replies is not None else None
-    raw = [value for several in orjson.loads(row.responses) for value in several]
+    raw = [value for several in _said(row) for value in several]
     if len(raw) != len(sample.requests) and not row.failed:
         raise ValueError(f"{len(sample.requests)} requests and {len(raw)} responses")
     return Stored(sample, _responses(sample.requests, raw, replies), row.scores, row.failed or "")
+
+
+def _said(row: Row) -> list[list[Any]]:
+    """By request what was answered, as it is written."""
+    found: list[list[Any]] = orjson.loads(row.responses)
+    if not are_responses(found):
+        raise ValueError("its responses are not what they should be")
+    return found
 
 
 def _sample(row: Row, repeats: int) -> Sample:
@@ -292,7 +306,7 @@ def _ended(row: Row) -> Stored:
     """A record of a graph as its plan left it: it asked on its own, so its requests are those of its outcome."""
     loads = orjson.loads
     requests = [_request(row.prefix + row.prompt, each, 0) for each in loads(row.requests)]
-    raw = [value for several in loads(row.responses) for value in several]
+    raw = [value for several in _said(row) for value in several]
     replies = loads(row.replies) if row.replies is not None else [{}] * len(raw)
     behind = replies[len(raw) :] if raw else []
     own = _responses(requests, raw, replies[: len(raw)] if raw else replies)
