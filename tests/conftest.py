@@ -13,6 +13,7 @@ from assay import TaskManager
 from run_world import FILES
 
 Write = Callable[[Mapping[str, str]], Path]
+collect_ignore = ["runs_0_1"]
 
 
 @pytest.fixture(autouse=True)

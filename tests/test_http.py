@@ -1,5 +1,6 @@
 """Models behind servers: a real server on loopback that misbehaves on request, and one over `transformers` for the truth."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -294,3 +295,22 @@ def test_a_server_that_goes_away_and_comes_back_loses_nothing(
         found = evaluate(tmp_path, url, rows=20, told={"num_concurrent": at_once, "max_retries": attempts})
     assert found["assay"]["failed"] == 0
     assert found["results"]["t"]["sample_len"] == 20
+
+
+def test_a_server_that_is_not_there_costs_no_document_where_there_is_another(serve: Serve, tmp_path: Path) -> None:
+    good, port = serve(), free_port()
+    gone = serve(port=port)
+    model: Any = load_model(
+        "openai", {"model": "stub", "base_url": [gone, good], "max_retries": 1, "num_concurrent": 1}
+    )
+    asyncio.run(model.greet())
+    serve._started[-1].kill()
+    serve._started[-1].wait()
+
+    async def nothing() -> None:
+        """It was greeted when both were there."""
+
+    model.greet = nothing
+    write_task(tmp_path, [{"q": f"question {n}", "gold": "x"} for n in range(30)], GENERATE)
+    found = assay.simple_evaluate(model, tasks=["t"], include_path=str(tmp_path), include_defaults=False)
+    assert found["assay"]["failed"] == 0

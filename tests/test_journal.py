@@ -141,7 +141,7 @@ def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
     newer = path.read_bytes().splitlines(keepends=True)
     inside = newer[0].rpartition(b',"c":')[0]
     path.write_bytes(b"".join([journals.sealed(inside), *newer[1:]]))
-    with pytest.raises(JournalError, match="has format 3, and this version of assay reads 1 to 2"):
+    with pytest.raises(JournalError, match="it has format 3, and this version of assay reads 1 to 2"):
         Journal(path)
 
 

@@ -44,6 +44,13 @@ GOLDEN: dict[str, dict[str, str]] = {path.stem: {} for path in sorted((HERE / "g
     "golden_mc_all": {"golden_mc_all/mcc_stderr,none": STDERR, "golden_mc_all/brier_score_stderr,none": STDERR},
     "lambada_openai": {"lambada_openai/perplexity_stderr,none": STDERR},
     "squad_completion": {"squad_completion/contains_stderr,none": STDERR},
+    "squad_completion__predict_only": {
+        f"squad_completion/{key},none": PREDICTED
+        for key in ("contains", "contains_stderr", "bypass", "bypass_stderr")
+    },
+    "truthfulqa_mc2__predict_only": {
+        f"truthfulqa_mc2/{key}": PREDICTED for key in ("sample_len", "bypass,none", "bypass_stderr,none")
+    },
     "wikitext": {
         f"wikitext/{metric}_stderr,none": STDERR for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte")
     },

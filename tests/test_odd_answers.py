@@ -17,6 +17,7 @@ import assay
 from assay.engine.account import Account
 from assay.models.embedded import BUNDLED
 from assay.models.load import load_model
+from assay.models.served import Connection, Served
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Rolling, Text, Trouble, Usage
 from assay.runs.cache import Cache
 from assay.runs.journal import NAME, Journal
@@ -106,6 +107,20 @@ def test_a_run_with_odd_counts_ends_and_asks_nothing_again(tmp_path: Path) -> No
     assert again["assay"]["account"]["tokens"] == found["assay"]["account"]["tokens"]
 
 
+def test_a_backend_of_ones_own_that_hands_odd_counts_on_does_no_harm() -> None:
+    class Careless(Served):
+        async def generate(self, request: Generate) -> Text:
+            told = (await self.http.post("/x", {}))["usage"]
+            return Text("x", usage=Usage(told["a"], told["b"], cut=told["c"]))
+
+    async def work() -> Any:
+        async with Careless("m", Connection(base_url=(url,))) as model:
+            return await model.ask(Generate("q", PLAIN))
+
+    with loopback(lambda _: {"usage": {"a": "12", "b": 5, "c": [1]}}) as (url, _):
+        assert asyncio.run(work()).usage == Usage(0, 5)
+
+
 # reasons and calls
 
 
@@ -113,23 +128,29 @@ def test_a_run_with_odd_counts_ends_and_asks_nothing_again(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["finish_reason", "tool_calls"])
 def test_reasons_and_calls_of_odd_types_are_no_answer(name: str, value: Any) -> None:
     change = {"finish_reason": value} if name == "finish_reason" else {"message": {**MESSAGE, "tool_calls": value}}
-    with loopback(lambda _: {"choices": [{"finish_reason": "stop", "message": MESSAGE, **change}]}) as (url, _):
-        with pytest.raises(Trouble, match=name):
-            ask("openai-chat", url, Generate("q", PLAIN))
+    with (
+        loopback(lambda _: {"choices": [{"finish_reason": "stop", "message": MESSAGE, **change}]}) as (url, _),
+        pytest.raises(Trouble, match=name),
+    ):
+        ask("openai-chat", url, Generate("q", PLAIN))
 
 
 @pytest.mark.parametrize("value", ["what", [5], ["f"], [{}], [{"function": 5}], [{"function": {"name": 5}}]], ids=repr)
 def test_calls_that_are_none_are_no_answer(value: Any) -> None:
-    with loopback(lambda _: {"choices": [{"message": {**MESSAGE, "tool_calls": value}}]}) as (url, _):
-        with pytest.raises(Trouble, match="tool_calls"):
-            ask("openai-chat", url, Generate("q", PLAIN))
+    with (
+        loopback(lambda _: {"choices": [{"message": {**MESSAGE, "tool_calls": value}}]}) as (url, _),
+        pytest.raises(Trouble, match="tool_calls"),
+    ):
+        ask("openai-chat", url, Generate("q", PLAIN))
 
 
 @pytest.mark.parametrize("value", [0, [], {}, False, ["x"], {"a": "x"}, 5, True], ids=repr)
 def test_a_text_that_is_none_is_no_empty_answer(value: Any) -> None:
-    with loopback(lambda _: {"choices": [{"message": {"content": value}, "finish_reason": "stop"}]}) as (url, _):
-        with pytest.raises(Trouble, match="must be text"):
-            ask("openai-chat", url, Generate("q", PLAIN))
+    with (
+        loopback(lambda _: {"choices": [{"message": {"content": value}, "finish_reason": "stop"}]}) as (url, _),
+        pytest.raises(Trouble, match="must be text"),
+    ):
+        ask("openai-chat", url, Generate("q", PLAIN))
 
 
 def test_calls_and_reasons_as_they_should_be_are_kept() -> None:
@@ -310,7 +331,7 @@ def test_whatever_a_server_answers_is_a_response_or_a_failure(way: str) -> None:
                 said = ask(name, url, request, **told)
             except Trouble:
                 return
-            assert isinstance(said, Text if isinstance(request, Generate) else Likelihood) or isinstance(said, Failed)
+            assert isinstance(said, (Text if isinstance(request, Generate) else Likelihood, Failed))
             journal = Journal(None)
             journal.add([(b"1", said)])
             assert journal.get(b"1") == (None if isinstance(said, Failed) else said)
@@ -358,7 +379,8 @@ def test_whatever_stands_in_a_journal_is_a_response_or_nothing(changes: list[Any
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
         lines = []
-        for line, place, odd in changes:
+        for number, (start, place, odd) in enumerate(changes):
+            line = {**start, "k": f"{number:04x}"}
             fits = place[:1] != ("r",) or isinstance(line["r"], dict) or len(place) == 1
             lines.append(orjson.dumps(put(line, place, odd) if fits else line, default=str))
         path.write_bytes(b"\n".join([*lines, junk, orjson.dumps(LINE)]) + b"\n")
@@ -378,3 +400,29 @@ def test_whatever_stands_in_a_journal_is_a_response_or_nothing(changes: list[Any
         other.add_lines(read_lines(path))
         journal.close()
         other.close()
+
+
+def deep(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+CALLS = b'{"choices": [{"message": {"content": null, "tool_calls": [{"function": {"name": "f", "arguments": %s}}]}}]}'
+
+
+@pytest.mark.parametrize("data", [b'{"error": %s}' % deep(1000), CALLS % deep(400)], ids=["error", "calls"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_that_is_nested_too_deeply_is_a_trouble(data: bytes, stream: bool) -> None:
+    kind = {"Content-Type": "text/event-stream"} if stream else {}
+    with (
+        loopback(lambda _: (200, kind, b"data: %s\n\n" % data if stream else data)) as (url, _),
+        pytest.raises(Trouble),
+    ):
+        ask("openai-chat", url, Generate("q", PLAIN), stream=stream)
+
+
+def test_a_refusal_that_is_nested_too_deeply_is_told() -> None:
+    with loopback(lambda _: (400, {}, deep(1000))) as (url, _):
+        try:
+            assert isinstance(ask("openai-chat", url, Generate("q", PLAIN)), Failed)
+        except Trouble:
+            return

@@ -43,7 +43,11 @@ def test_an_archive_holds_the_run_and_opens_like_it(run_assay: Any, tasks: Path,
     run = unpacked(tmp_path / "run.zip", tmp_path / "there")
     assert run_world.samples(run, "sums") == run_world.samples(output, "sums")
     assert run_world.results(run)["results"] == run_world.results(output)["results"]
-    for command in (["samples", run, "-n", "1"], ["report", run, "--format", "md"], ["score", run]):
+    for command in (
+        ["samples", run, "-n", "1"],
+        ["report", run, "--format", "md"],
+        ["score", run, "--include_path", tasks],
+    ):
         ended = run_assay(*command)
         assert ended.returncode == 0, ended.stderr
 

@@ -174,7 +174,7 @@ def test_damaged_lines_are_counted_and_asked_again(tasks: Path, output: Path, ca
 def test_a_run_of_a_newer_format_is_refused_by_name(tasks: Path, output: Path) -> None:
     run(Asked(), tasks, output)
     (output / "manifest.json").write_text(json.dumps({**manifest(output), "format": 3}))
-    with pytest.raises(AssayError, match="has format 3, and this version of assay reads 1 to 2"):
+    with pytest.raises(AssayError, match="it has format 3, and this version of assay reads 1 to 2"):
         run(Asked(), tasks, output)
 
 

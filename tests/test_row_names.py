@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from assay import TaskManager
+from assay import TaskManager, simple_evaluate
 from assay.errors import ConfigError
 from assay.tasks.validate import validate
+from graph_world import QUESTION_ANSWERING, RECORDS, write_graph
 from small_runs import SEVERAL, generate, noting, run, write_task
 
 OWN = """
@@ -301,3 +302,25 @@ def test_numbers_of_numpys_from_a_group_scorer_are_numbers(tmp_path: Path) -> No
     (tmp_path / "g.yaml").write_text("group: g\ntask: [t]\ngroup_scorer: !function own.scorer\n")
     found = run(tmp_path, noting([]), "g")["results"]["g"]
     assert (found["a,none"], found["b,none"], found["c,x"]) == (0.5, 2.0, 3.0)
+
+
+# --- graphs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ('- name: "exact_match"\n', '- name: "exact_match"\n          as: "a,b_result"\n', "a unit metric cannot write 'a,b_result': a comma"),
+    ('- name: "exact_match"\n', '- name: "exact_match"\n          as: alias\n', "a unit metric cannot write 'alias'"),
+    ('- name: "accuracy"\n', '- name: "accuracy"\n          as: "a,b"\n', "an aggregator cannot be called 'a,b': a comma"),
+    ("exact_match_result", "accuracy_result", "two rows are named 'accuracy': the other one is of the unit metric at"),
+])  # fmt: skip
+def test_rows_of_graphs_that_cannot_be_told_apart_are_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
+    graph = dedent(QUESTION_ANSWERING)
+    if old == "exact_match_result":  # the field of a unit metric, called as a number of the report is
+        graph = graph.replace('- name: "exact_match"\n', f'- name: "exact_match"\n          as: {new}\n')
+    folder = write_graph(tmp_path, RECORDS, graph.replace(old, new))
+    asked: list[str] = []
+    with pytest.raises(ConfigError) as error:
+        simple_evaluate(noting(asked), tasks=[str(folder)])
+    assert asked == []
+    problem = next(each for each in error.value.problems if said in each.what)
+    assert problem.place.line > 0 and problem.fix

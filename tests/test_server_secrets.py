@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import assay
 from assay.errors import ConfigError
 from assay.exchange.formats import export
 from assay.models.load import load_model
@@ -281,3 +282,20 @@ def test_a_key_that_cannot_be_sent_is_refused_without_repeating_it(told: dict[st
     with pytest.raises(ConfigError) as refused:
         load_model("openai", {"model": "m", "base_url": "http://127.0.0.1:9/v1", **told})
     assert "canary" not in str(refused.value) and "2024" not in str(refused.value)
+
+
+def test_headers_among_the_parameters_of_a_generation_are_written_nowhere(tmp_path: Path) -> None:
+    """The way to give LiteLLM headers."""
+    write_task(tmp_path, [{"q": "a", "gold": "x"}], TASK)
+    with loopback(silent) as (url, arrived):
+        found = assay.simple_evaluate(
+            "litellm", {"model": "openai/m", "base_url": url, "api_key": "k"}, tasks=["t"], include_path=str(tmp_path),
+            include_defaults=False, output_path=str(tmp_path / "run"), log_samples=True,
+            gen_kwargs={"extra_headers": {"X-Tenant": "canary-tenant"}, "top_p": 0.5},
+        )  # fmt: skip
+    assert arrived[-1].headers["x-tenant"] == "canary-tenant"
+    assert found["results"]["t"]["exact_match,none"] == 1.0
+    assert "canary" not in str(found)
+    assert "0.5" in str(found["samples"])
+    held = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert [path for path in held if b"canary" in path.read_bytes() + unpacked(path)] == []

@@ -248,6 +248,21 @@ def test_a_helper_that_ends_the_process_gives_exit_code_1_and_results(
     assert set(json.loads((tmp_path / "run" / "results.json").read_text())["results"]) == {"t", "fine"}
 
 
+def test_a_target_that_raises_when_answers_are_scored_again_fails_its_document_alone(
+    write: Write, run_assay: Run, tmp_path: Path
+) -> None:
+    helper = HELPER % ("return 'x'", "doc['a']")
+    folder = write({"t.yaml": yaml(GENERATE | {"doc_to_target": "!function h.some"}), "h.py": helper, "d.jsonl": ROWS})
+    where = ("--tasks", "t", "--include_path", folder, "--no_defaults")
+    run_assay("run", "--model", "dummy", *where, "--log_samples", "--output_path", tmp_path / "run")
+    (folder / "h.py").write_text((HELPER % ("sys.exit(0)", "doc['a']")).replace("(0, 3)", "(2, 3)"))
+    [logged] = (tmp_path / "run").glob("samples_t*.jsonl")
+    ended = run_assay("score", logged, *where)
+    assert ended.returncode == 1
+    assert "2 of 6 documents failed" in ended.stderr + ended.stdout
+    assert "Traceback" not in ended.stderr
+
+
 def test_an_interruption_in_helper_code_still_interrupts(write: Write) -> None:
     helper = HELPER % ("raise KeyboardInterrupt", "doc['q']")
     folder = write(

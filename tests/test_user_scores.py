@@ -499,7 +499,6 @@ INDEX = [
     "numpy.uint8({})",
     "numpy.bool_({})",
     "numpy.array({})",
-    "numpy.float32({})",
 ]
 
 

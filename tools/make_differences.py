@@ -42,7 +42,11 @@ def main() -> None:
             Instant(False), task_manager=manager, bootstrap_iters=1000, log_samples=True, **options
         )
         asked = {
-            task: [[sample["doc_id"], sample["arguments"]] for sample in samples]
+            task: [
+                [sample["doc_id"], sample["arguments"]]
+                for sample in samples
+                if sample["filter"] == samples[0]["filter"]
+            ]
             for task, samples in made["samples"].items()
         }
         kept = {"options": options, "results": made["results"], "asked": asked}

@@ -248,12 +248,21 @@ Response = Text | Likelihood | Failed | Returned | Outcome
 class Trouble(Exception):
     """A request that had no answer this time, and may have one the next. `after` is when, where the model said so.
 
-    `slow_down`: the model wants less at once. `gone`: it could not even be reached.
+    `slow_down`: the model wants less at once. `gone`: the connection to it failed. `unsent`: nothing was sent, so that it
+    cannot be the request's fault.
     """
 
-    def __init__(self, reason: str, *, after: float | None = None, slow_down: bool = False, gone: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        after: float | None = None,
+        slow_down: bool = False,
+        gone: bool = False,
+        unsent: bool = False,
+    ) -> None:
         super().__init__(reason)
-        self.after, self.slow_down, self.gone = after, slow_down, gone
+        self.after, self.slow_down, self.gone, self.unsent = after, slow_down, gone, unsent
 
 
 Asking = Generator[Sequence[Request | Call], Sequence[Response], Sequence[Response]]

@@ -15,4 +15,4 @@ def say_results(results: Mapping[str, Any], folder: Path) -> int:
     for line in footing(results):
         tell(line)
     say(f"\nrun: {folder.resolve()}")
-    return EXIT[results["assay"]["status"]]
+    return EXIT.get(results.get("assay", {}).get("status", ""), EXIT["incomplete"])

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import orjson
 
 from assay.cli.output import counted, say, tell
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.runs.folder import MANIFEST, RESULTS, no_run
+from assay.runs.folder import MANIFEST, no_run, read_manifest, read_results
 from assay.runs.stored import Row, SampleFile, is_whole
 from assay.tasks.audit import KINDS
 
@@ -42,7 +42,7 @@ def _count(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     files = _files(Path(options.folder), options.task)
-    better = _read(Path(options.folder) / RESULTS).get("higher_is_better", {})
+    better = read_results(Path(options.folder)).get("higher_is_better", {})
     for task, path in files.items():
         rows = (row for row in SampleFile(path).rows() if _is_wanted(row, options, better.get(task, {})))
         for row in islice(rows, options.n or None):
@@ -73,7 +73,7 @@ def _files(folder: Path, wanted: Sequence[str] | None) -> dict[str, Path]:
 
 
 def _tasks(folder: Path) -> list[str]:
-    known = _read(folder / MANIFEST).get("tasks") or _read(folder / RESULTS).get("n-samples", {})
+    known = read_manifest(folder).get("tasks") or read_results(folder).get("n-samples", {})
     return list(known)
 
 
@@ -81,14 +81,6 @@ def _file_name(task: str) -> str:
     from assay.runs.parquet import file_name
 
     return file_name(task)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = orjson.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _is_wanted(row: Row, options: argparse.Namespace, better: Mapping[str, bool | None]) -> bool:
@@ -143,7 +135,7 @@ def _answers(
             yield f"filtered by {name}", _cut("\n".join(_shown(each) for each in left), full)
     elif responses:
         asked = [f" {each[-1]!r}" if each else "" for each in requests]
-        lines = [f"{_shown(v)}{text}" for text, several in zip(asked, responses, strict=True) for v in several]
+        lines = [f"{_shown(v)}{text}" for text, several in zip_longest(asked, responses, fillvalue="") for v in several]
         yield "log-likelihoods", "\n".join(lines)
 
 

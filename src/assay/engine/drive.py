@@ -216,7 +216,11 @@ class Engine:
                 plan.responses[slot] = Failed(f"no model of this run has the role {request.role!r}")
                 plan.missing -= 1
                 continue
-            asked, key, earlier = _identified(request, plan, self._lanes[request.role].keys)
+            keys, earlier = self._lanes[request.role].keys, None
+            if isinstance(request, Generate) and keys.is_sampled(request):
+                request, key, earlier = _drawn(request, plan, keys)
+            else:
+                key = keys.key(request)
             others = self._waiting.get(key)
             if others is not None:
                 others.append((plan, slot))
@@ -227,7 +231,7 @@ class Engine:
                 plan.missing -= 1
             else:
                 self._waiting[key] = [(plan, slot)]
-                new.setdefault(request.role, []).append((key, asked))
+                new.setdefault(request.role, []).append((key, request))
         for role, several in new.items():
             self.counts.sent += len(several)
             self._lanes[role].put(several)
@@ -279,13 +283,11 @@ def _nobody(_: Ended) -> None:
     """Takes what ends before the engine runs: nothing does."""
 
 
-def _identified(request: Request, plan: _Plan, keys: Keys) -> tuple[Request, bytes, bytes | None]:
-    """A request and its key. A sampled one has the name of its draw, and the key of its answer in a run of version 0.1.0.
+def _drawn(request: Generate, plan: _Plan, keys: Keys) -> tuple[Generate, bytes, bytes | None]:
+    """A sampled request with the name of its draw, its key, and the key of its answer in a run of version 0.1.0.
 
     That version gave one answer to equal requests of several nodes: only the first of them takes it.
     """
-    if not isinstance(request, Generate) or not keys.is_sampled(request):
-        return request, keys.key(request), None
     key, earlier = keys.drawn(request, plan.sample)
     nth = plan.nth(key)
     is_first = earlier is not None and plan.nth(earlier) == 0

@@ -56,19 +56,19 @@ class Keys:
     def drawn(self, request: Generate, sample: bytes) -> Drawn:
         """The key of a request that is sampled for this sample."""
         made = self._generated(request)
-        shared = made.copy()
+        earlier = None if request.is_sampled else made.digest()  # 0.1.0 knew no other way to be sampled, and no nodes
         _add(made, sample)
         _add(made, request.repeat.to_bytes(4))
-        earlier = made.copy() if request.is_sampled else shared  # 0.1.0 knew no other ways to be sampled, and no nodes
         if request.node:
+            earlier = earlier or made.digest()
             _add(made, b"node")
             _add(made, "\0".join(request.node).encode())
-        key, before = made.digest(), earlier.digest()
-        return Drawn(key, before if before != key else None)
+        return Drawn(made.digest(), earlier)
 
     def is_sampled(self, request: Generate) -> bool:
         """Whether the model may answer otherwise when it is asked again."""
-        return self._parameters(request)[1]
+        known = self._params.get(id(request.params))
+        return known[2] if known is not None and known[0] is request.params else self._parameters(request)[1]
 
     def _generated(self, request: Generate) -> blake2b:
         made = self._generate.copy()

@@ -103,7 +103,8 @@ class Patience:
             except Trouble as trouble:
                 if trouble.gone:
                     before, is_first = self._absences, await self._look()
-                    if self._absences > before:  # it had gone and came back: that attempt does not count
+                    was_gone = self._absences > before
+                    if was_gone or (is_first and trouble.unsent):  # and is back: that attempt does not count
                         absences += is_first
                         if absences < max(2, self.limits.attempts):
                             continue

@@ -1,6 +1,5 @@
 """Answers that are there already: in the folder of a run, or in files that lm-eval wrote."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,10 +10,12 @@ import orjson
 
 from assay.config.run import RunConfig
 from assay.errors import Place, Problem
+from assay.evaluation.foreign import LEFT_OUT, Kept, is_known, without_paths
 from assay.evaluation.options import run_config, task_manager
 from assay.records import Likelihood, Response, Text, arguments
-from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.folder import RunError, read_manifest, read_results
 from assay.runs.logged import LoggedFile, logged_files, logged_samples, results_beside
+from assay.runs.origin import is_own
 from assay.runs.stored import SampleFile, Stored, sample_file
 from assay.scorers.results import ROLLING
 from assay.tasks import TaskManager
@@ -50,6 +51,11 @@ class Answers(Protocol):
         ...
 
     @property
+    def left_out(self) -> Sequence[str]:
+        """Paths that a run names which was made elsewhere: they are not used."""
+        ...
+
+    @property
     def manager(self) -> TaskManager: ...
     @property
     def created(self) -> float:
@@ -74,8 +80,10 @@ class StoredRun:
 
     @classmethod
     def of(cls, folder: Path, include_path: Sequence[str] = ()) -> "StoredRun":
-        manifest = _read(folder / MANIFEST)
-        if not all(isinstance(manifest.get(key), dict) for key in ("options", "tasks", "spec")):
+        manifest = read_manifest(folder)
+        if "created" not in manifest or not all(
+            isinstance(manifest.get(key), dict) for key in ("options", "tasks", "spec")
+        ):
             known = "a run of another version of assay" if manifest else "no run"
             known = "a scoring of a run, not the run" if "scored" in manifest else known
             fix = "name the folder that --output_path gave to `assay run`"
@@ -87,18 +95,37 @@ class StoredRun:
 
     @cached_property
     def config(self) -> RunConfig:
-        """How the run was asked for. Folders that are gone since are left out: they are needed for classes alone."""
-        options = dict(self.manifest["options"])
+        """How the run was asked for."""
+        return replace(named_config(self.options), predict_only=False)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the run, with the folders that are given now. Folders that are gone since are left out: they are
+        needed for classes alone. Those that somebody else named are never used."""
+        options = dict(self._kept.options)
         if not Path(options.get("data_dir") or "").is_dir():
             options.pop("data_dir", None)
         there = [path for path in options.get("include_path") or () if Path(path).is_dir()]
-        options["include_path"] = [*there, *self.include_path] or None
-        return replace(run_config(options), predict_only=False)
+        return {**options, "include_path": [*there, *self.include_path] or None}
+
+    @cached_property
+    def _kept(self) -> Kept:
+        if is_own(self.manifest):
+            return Kept(self.manifest["options"], [])
+        names = [*self.results.get("group_subtasks", {}), *self.manifest["tasks"]]
+        kept = without_paths(self.manifest["options"], names)
+        tasks = [name for name in kept.options["tasks"] if is_known(name, self.include_path)]
+        return kept._replace(options={**kept.options, "tasks": tasks})
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        return [*self._kept.left_out, *self.manifest.get(LEFT_OUT, ())]
 
     @cached_property
     def manager(self) -> TaskManager:
         lenient = replace(self.config, compat="lm-eval") if self.manifest.get("lenient") else self.config
-        return task_manager(lenient, **self.manifest.get("conditions", {}))
+        about = self.manifest.get("conditions", {}).get("model")
+        return task_manager(lenient, **({"model": about} if about else {}))
 
     @cached_property
     def files(self) -> dict[str, Path]:
@@ -120,7 +147,7 @@ class StoredRun:
 
     @cached_property
     def results(self) -> Mapping[str, Any]:
-        return _read(self.folder / RESULTS)
+        return read_results(self.folder)
 
     @property
     def is_imported(self) -> bool:
@@ -128,7 +155,10 @@ class StoredRun:
         return "imported" in self.manifest
 
     def facts(self, name: str) -> TaskFacts:
-        known = TaskFacts(**self.manifest["tasks"][name])
+        written = self.manifest["tasks"][name]
+        noted = {key: written[key] for key in TaskFacts._fields if key in written and key != "first"}
+        size = noted.get("size", 0)
+        known = TaskFacts(**{"size": size, "original": size, **noted})
         if not self.is_imported:
             return known
         first = next(SampleFile(self.files[name]).rows(), None)
@@ -167,6 +197,7 @@ class LoggedRun:
 
     files: Mapping[str, LoggedFile]
     config: RunConfig
+    left_out: Sequence[str] = ()
 
     @classmethod
     def of(cls, paths: Sequence[Path], options: Mapping[str, object]) -> "LoggedRun":
@@ -179,7 +210,9 @@ class LoggedRun:
         wanted = [str(name) for name in options.get("tasks") or ()]  # type: ignore[attr-defined]
         if len(files) == len(wanted) == 1:  # whatever the file is called
             files = {wanted[0]: next(iter(files.values()))}
-        return cls(files, run_config({**options, "tasks": wanted or list(files)}))
+        kept, given = without_paths({"tasks": list(files)}, ()), options.get("include_path") or ()
+        named = wanted or [name for name in kept.options["tasks"] if is_known(name, given)]  # type: ignore[arg-type]
+        return cls(files, named_config({**options, "tasks": named}), [] if wanted else kept.left_out)
 
     @property
     def folder(self) -> Path:
@@ -245,13 +278,11 @@ class LoggedRun:
             yield Stored(sample, responses, orjson.dumps(logged.scores).decode())
 
 
+def named_config(options: Mapping[str, Any]) -> RunConfig:
+    """The configuration of a run of which perhaps no task can be asked for by its name."""
+    tasks = options["tasks"]
+    return run_config(options) if tasks else replace(run_config({**options, "tasks": ["-"]}), tasks=())
+
+
 def _rolled(response: Response) -> Response:
     return Likelihood(float(response.text)) if isinstance(response, Text) else response
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.evaluation.answers import Answers
 from assay.groups import Group
 from assay.tasks import Task, TaskManager
@@ -29,11 +29,10 @@ def definitions(answers: Answers, files: Sequence[str] = (), wanted: Sequence[st
     for file in files:
         _replace(tasks, groups, manager, file, names)
     chosen = _chosen(wanted, names, groups)
-    wrong = [
-        Problem(Place(f"task {name!r}"), "its definition is not found any more", FIX)
-        for name in chosen
-        if name not in tasks
-    ]
+    what = "its definition is not found any more"
+    if answers.left_out:
+        what = f"its definition is not found: the run was made elsewhere, and what it names is not used ({some(answers.left_out)})"
+    wrong = [Problem(Place(f"task {name!r}"), what, FIX) for name in chosen if name not in tasks]
     if wrong:
         raise ConfigError([*wrong, *(problem for problem in problems if problem.serious)])
     left_out = {name: why for name, group in groups.items() if (why := _lacking(group, [*chosen, *answers.broken]))}

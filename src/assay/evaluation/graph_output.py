@@ -9,13 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from assay.config.run import RunConfig
 from assay.errors import Place, Problem
 from assay.evaluation.options import run_config, task_manager
 from assay.records import Failed, Outcome, Sample
-from assay.runs.folder import MANIFEST, RunError
+from assay.runs.folder import RunError, read_manifest
 from assay.runs.stored import Stored
 from assay.samples.rows import Rows
 from assay.tasks import TaskManager
@@ -54,9 +52,7 @@ class OutputFile:
     @cached_property
     def asked(self) -> int | None:
         """How many records its run was to have, where the run's manifest lies beside it: those that failed are not in it."""
-        manifest = self.path.parent / MANIFEST
-        told = orjson.loads(manifest.read_bytes()) if manifest.is_file() else {}
-        size = told.get("tasks", {}).get(self.name, {}).get("size")
+        size = read_manifest(self.path.parent).get("tasks", {}).get(self.name, {}).get("size")
         return size if isinstance(size, int) and size >= len(self._rows) else None
 
     @property
@@ -74,6 +70,10 @@ class OutputFile:
     @property
     def broken(self) -> Mapping[str, str]:
         return {}
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        return ()
 
     @property
     def results(self) -> Mapping[str, Any]:

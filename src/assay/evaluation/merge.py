@@ -21,6 +21,7 @@ from assay.evaluation.score import changed_keys, feed, ready
 from assay.runs.account import summed
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
+from assay.runs.origin import SIGNATURE, signed
 from assay.runs.samples import Kept
 from assay.runs.stored import Stored
 from assay.tasks import TaskManager
@@ -31,7 +32,8 @@ from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Shard
 
-OWN = ("format", "created", "spec", "spec_digest", "status", "requests", "finished", "tasks", "options", "command")
+OWN = ("format", "created", "spec", "spec_digest", "status", "requests", "finished", "tasks", "options", "command",
+       SIGNATURE)  # fmt: skip
 """What a manifest says of one shard alone, or what is made anew."""
 
 
@@ -62,6 +64,10 @@ class Shards:
         return self.parts[0].broken
 
     @property
+    def left_out(self) -> Sequence[str]:
+        return self.parts[0].left_out
+
+    @property
     def results(self) -> Mapping[str, Any]:
         return self.parts[0].results
 
@@ -86,14 +92,19 @@ class Shards:
 
 
 def merge(
-    output: str | Path, folders: Sequence[str | Path], *, include_path: Sequence[str] = (), force: bool = False
+    output: str | Path,
+    folders: Sequence[str | Path],
+    *,
+    include_path: Sequence[str] = (),
+    force: bool = False,
+    confirm_run_unsafe_code: bool = False,
 ) -> dict[str, Any]:
     """Put the shards of a run together in a new folder; the result is the content of its results.json."""
     if Path(output).resolve() in [Path(folder).resolve() for folder in folders]:
         raise ConfigError([Problem(Place(str(output)), "is one of the shards", "name a new folder first: OUT RUN…")])
     shards = Shards(_in_order([StoredRun.of(Path(folder), include_path) for folder in folders]))
     found = definitions(shards)
-    refuse_unsafe(found.tasks.values(), confirmed=shards.config.confirm_run_unsafe_code)
+    refuse_unsafe(found.tasks.values(), confirmed=confirm_run_unsafe_code or shards.config.confirm_run_unsafe_code)
     runs, broken, code = ready(shards, found, shards.config)
     _refuse_changed(shards, runs, code)
     folder = open_run(Path(output), _spec(shards.parts[0]), _facts(shards), force=force)
@@ -196,9 +207,11 @@ def _without_addresses(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _facts(shards: Shards) -> dict[str, Any]:
     first = shards.parts[0].manifest
+    options = {key: value for key, value in shards.parts[0].options.items() if key != "shard" and value is not None}
+    options["include_path"] = list(dict.fromkeys(str(Path(each).resolve()) for each in options.get("include_path", ())))
     return {
         **{key: value for key, value in first.items() if key not in OWN},
-        "options": {key: value for key, value in first["options"].items() if key != "shard"},
+        **signed(options),
         "tasks": {name: shards.facts(name)._asdict() for name in first["tasks"]},
         "merged": [str(part.folder.resolve()) for part in shards.parts],
     }

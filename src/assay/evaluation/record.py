@@ -17,6 +17,7 @@ from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role
 from assay.models.protocol import AnyModel
 from assay.runs.folder import environment, git_state
+from assay.runs.origin import signed
 from assay.runs.redact import redacted
 from assay.samples.rows import digest_file
 from assay.tasks import TaskManager
@@ -67,7 +68,7 @@ def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
         given["data_dir"] = str(Path(config.data_dir).resolve())
     about = (manager.catalog.facts or {}).get("model")
     return {
-        "options": redacted(given),
+        **signed(redacted(given)),
         **({"lenient": True} if manager.catalog.lenient else {}),
         **({"conditions": {"model": redacted(about)}} if about else {}),
     }

@@ -10,7 +10,7 @@ from assay.compat.prepare import prepare_to_score
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, some
 from assay.evaluation.alter import altered, parse_filter, parse_metric
 from assay.evaluation.answers import Answers, LoggedRun, StoredRun
 from assay.evaluation.changes import Changes, Number, numbers
@@ -215,6 +215,8 @@ def _remarks(answers: Answers, found: Definitions, runs: Sequence[TaskRun]) -> l
         said.append(f"{answers.path.name}: records that failed are not in an output: the numbers are of those that are")
     if answers.absent:
         said.append(f"not finished: {', '.join(answers.absent[:5])}: the run has not come to their end")
+    if answers.left_out:
+        said.append(f"the run was made elsewhere: what it names is not used: {some(answers.left_out)}")
     for run in runs if isinstance(answers, StoredRun) else ():
         asked = [key for key in changed_keys(answers, run) if key not in SCORING]
         if asked:

@@ -23,6 +23,7 @@ from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, Told
 from assay.exchange.joined import joined_groups
 from assay.records import Draws, Estimate, ScoreKey
 from assay.runs.folder import RunFolder, environment, open_run
+from assay.runs.layout import wrong_results
 from assay.runs.parquet import SampleWriter
 from assay.runs.redact import redacted
 from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
@@ -96,6 +97,9 @@ def _fill(folder: RunFolder, runs: Sequence[Brought], into: Into) -> dict[str, A
     account = _marked(accounts(list(found.values()), groups, {}, MAX_FAILED, interval, ended), ended)
     account["imported"] = sorted({run.format for run in runs})
     results = {**lm_eval_results(list(found.values()), groups), **_run_facts(runs), "assay": account}
+    what = wrong_results(orjson.loads(orjson.dumps(results, default=str, option=orjson.OPT_NON_STR_KEYS)))
+    if what:
+        raise ValueError(what)  # files of others may say anything
     folder.finish(results, account["status"], {})
     return results
 

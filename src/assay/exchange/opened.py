@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from assay.runs.folder import MANIFEST, RESULTS, RunError, no_run
+from assay.runs.folder import RunError, no_run, read_manifest, read_results
 from assay.runs.redact import redacted
 from assay.runs.stored import SampleFile, sample_file
 from assay.runs.versions import NAME as SCORED
@@ -60,12 +60,12 @@ class Opened:
 def opened(folder: str | Path) -> Opened:
     """The run in a folder; a scoring of it (RUN/scored/001) is told more by the folder of the run above."""
     path = Path(folder)
-    results, manifest = read_json(path / RESULTS), read_json(path / MANIFEST)
+    results, manifest = read_results(path), read_manifest(path)
     if not results or not manifest:
         what = "the run has not come to its end" if manifest else "the folder holds no run"
         raise RunError([no_run(path, what)])
     if "tasks" not in manifest and path.resolve().parent.name == SCORED:
-        whole = read_json(path.resolve().parent.parent / MANIFEST)
+        whole = read_manifest(path.resolve().parent.parent)
         manifest = {**whole, **manifest}
     return Opened(path, without_secrets(results), without_secrets(manifest))
 
@@ -80,11 +80,21 @@ def without_secrets(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(key: str, value: Any) -> Any:
-    if key == "assay" and isinstance(value, Mapping):
-        return without_secrets(value)
+    if key == "assay":
+        return _account(value)
     if key in BY_NAME and isinstance(value, Mapping):
         return {name: redacted(each, texts=key != "configs") for name, each in value.items()}
     return redacted(value, key, texts=key != "system_instruction")  # prompts may speak of keys
+
+
+def _account(value: Any, name: str = "") -> Any:
+    """What we tell ourselves, without secrets: its names are those of tasks, metrics, filters and models, which may be called
+    anything; only what users wrote about a group is theirs."""
+    if name == "metadata":
+        return redacted(value, name)
+    if isinstance(value, Mapping):
+        return {key: _account(each, str(key)) for key, each in value.items()}
+    return [_account(each) for each in value] if isinstance(value, list) else redacted(value)
 
 
 def read_json(path: Path) -> dict[str, Any]:

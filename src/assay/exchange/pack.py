@@ -19,6 +19,7 @@ from assay.exchange.golds import GoldRemoval
 from assay.exchange.opened import Opened, opened, read_json, without_secrets
 from assay.runs.folder import MANIFEST, RESULTS, RunError
 from assay.runs.links import LEADS_OUT, leads_out
+from assay.runs.origin import SIGNATURE
 from assay.runs.parquet import file_name
 from assay.runs.versions import NAME as SCORED
 from assay.runs.versions import versions
@@ -83,11 +84,12 @@ def _folder(run: Opened, before: str, golds: GoldRemoval | None) -> Iterator[Mem
     for file in (RESULTS, MANIFEST):
         if leads_out(run.folder, run.folder / file):
             raise RunError([Problem(Place(str(run.folder / file)), LEADS_OUT, "put the file itself there")])
-        known = _clean(read_json(run.folder / file))
+        known = _clean({key: each for key, each in read_json(run.folder / file).items() if key != SIGNATURE})
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.folder / file
     for task, path in run.tasks.items():
         if path.is_file() and not leads_out(run.folder, path):
+            run.samples(task).check()
             inner = f"{before}samples/{file_name(task)}.parquet"
             yield inner, path if golds is None else golds.rewritten(run, task, inner), path
 

@@ -16,7 +16,6 @@ from assay.exchange.inspect_own import KEPT, written
 from assay.exchange.inspect_sample import epochs, scorer, summary
 from assay.exchange.opened import Opened
 from assay.runs.parquet import file_name
-from assay.runs.stored import as_kept
 
 
 def export_inspect(run: Opened, target: Path) -> list[Path]:
@@ -43,15 +42,16 @@ def _members(
     """
     plan = {
         "name": "plan",
-        "steps": [{"solver": str(run.results["configs"].get(task, {}).get("output_type", "assay")), "params": {}}],
+        "steps": [
+            {"solver": str(run.results.get("configs", {}).get(task, {}).get("output_type", "assay")), "params": {}}
+        ],
     }
     yield "_journal/start.json", _json({"version": 2, "eval": spec, "plan": plan})
     repeats = run.repeats(task)
     summaries.write(b"[")
     reductions = Reductions(repeats)
     failed = total = 0
-    for row in run.samples(task).rows():
-        kept = as_kept(row, repeats)
+    for row, kept in run.samples(task).rows_kept():
         reductions.add(kept.sample.doc_id, kept.scores)
         total, failed = total + repeats, failed + (repeats if kept.failed else 0)
         for number, sample in enumerate(epochs(kept, spec)):
@@ -121,7 +121,7 @@ def _spec(run: Opened, task: str) -> dict[str, Any]:
         "task_id": own[-22:],
         "task_version": _version(results.get("versions", {}).get(task, 0)),
         "task_display_name": str(results["results"].get(task, {}).get("alias", task)),
-        "dataset": {"name": str(results["configs"].get(task, {}).get("dataset_path") or task), "samples": about.get("size"),
+        "dataset": {"name": str(results.get("configs", {}).get(task, {}).get("dataset_path") or task), "samples": about.get("size"),
                     "shuffled": False},
         "model": run.model,
         "model_args": dict(config.get("model_args") or {}),
@@ -130,7 +130,7 @@ def _spec(run: Opened, task: str) -> dict[str, Any]:
         **({"revision": {"type": "git", "origin": "", "commit": git["commit"], "dirty": git.get("dirty")}} if git else {}),
         "packages": {"assay": assay.__version__},
         "metadata": {KEPT: _ours(run, task)},
-        "scorers": [{"name": scorer(*row.split(",", 1))} for row in run.account(task).get("rows", {})],
+        "scorers": [{"name": scorer(*row.partition(",")[::2])} for row in run.account(task).get("rows", {})],
     }  # fmt: skip
 
 
@@ -139,9 +139,9 @@ def _ours(run: Opened, task: str) -> dict[str, Any]:
     results, rows = run.results, run.account(task).get("rows", {})
     return {
         "rows": [
-            [row.split(",", 1), [each["value"], each["stderr"]]]
+            [[*row.partition(",")[::2]], [each["value"], each.get("stderr")]]
             for row, each in rows.items()
-            if _is_value(each["value"])
+            if _is_value(each.get("value"))
         ],
         "task": {
             "name": task,
@@ -161,15 +161,15 @@ def _scores(run: Opened, task: str, repeats: int) -> Iterator[dict[str, Any]]:
     """The numbers of a task: each row a score, with its value under the metric's name and its standard error."""
     documents = run.account(task).get("documents", 0)
     for row, known in run.account(task).get("rows", {}).items():
-        metric, filter_name = row.split(",", 1)
-        name = scorer(metric, filter_name)
-        found = {metric: known["value"], "stderr": known["stderr"]}
+        metric, _, filter_name = row.partition(",")
+        name, n = scorer(metric, filter_name), known.get("n", 0)
+        found = {metric: known.get("value"), "stderr": known.get("stderr")}
         yield {
             "name": name,
             "scorer": name,
             **({"reducer": "mean"} if repeats > 1 else {}),
-            "scored_samples": known["n"],
-            "unscored_samples": max(documents - known["n"], 0),
+            "scored_samples": n,
+            "unscored_samples": max(documents - n, 0),
             "params": {},
             "metrics": {
                 key: {"name": key, "value": value, "params": {}} for key, value in found.items() if _is_value(value)

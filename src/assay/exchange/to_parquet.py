@@ -47,7 +47,7 @@ def numbers(run: Opened) -> Iterator[tuple[Any, ...]]:
     account = run.results.get("assay", {})
     for kind in ("tasks", "groups"):
         for name, own in account.get(kind, {}).items():
-            for row, known in own["rows"].items():
+            for row, known in own.get("rows", {}).items():
                 metric, _, filter_name = row.partition(",")
                 low, high = known.get("interval") or (None, None)
                 yield (
@@ -56,11 +56,11 @@ def numbers(run: Opened) -> Iterator[tuple[Any, ...]]:
                     kind[:-1],
                     metric,
                     filter_name,
-                    known["value"],
-                    known["stderr"],
+                    known.get("value"),
+                    known.get("stderr"),
                     low,
                     high,
-                    known["n"],
+                    known.get("n"),
                 )
 
 

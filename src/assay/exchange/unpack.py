@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import tempfile
 import zipfile
 import zlib
 from hashlib import sha256
@@ -10,9 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from assay.errors import Place, Problem
-from assay.exchange.opened import opened, read_json
+from assay.evaluation.foreign import imported
+from assay.exchange.opened import Opened, opened, read_json
 from assay.exchange.pack import NOTE
-from assay.runs.folder import MANIFEST, RESULTS, RunError
+from assay.runs.folder import MANIFEST, RESULTS, RunError, write_json
+from assay.runs.versions import part_folder, versions
 
 SMALL, GROWS = 64 << 20, 200
 """An archive may unpack to so many bytes, and to so many times its own size beyond them: results never shrink so far."""
@@ -27,21 +28,21 @@ def unpack(archive: Path, target: Path) -> dict[str, Any]:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RunError([Problem(Place(str(target)), "the folder holds something already", "choose a new folder")])
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=".part-", dir=target.parent))
     try:
-        with zipfile.ZipFile(archive) as file:
-            _extract(file, archive, part)
-        _check(part, archive)
-        part.chmod(0o755)
-        if target.exists():
-            target.rmdir()
-        part.rename(target)
+        with part_folder(target.parent) as part:
+            with zipfile.ZipFile(archive) as file:
+                _extract(file, archive, part)
+            _check(part, archive)
+            run = _opened(part, archive)
+            _note_paths(part)
+            part.chmod(0o755)
+            if target.exists():
+                target.rmdir()
+            part.rename(target)
     except (OSError, zipfile.BadZipFile, zlib.error) as error:
         what = f"cannot be unpacked: {getattr(error, 'strerror', None) or error}"
         raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")]) from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-    return dict(opened(target).results)
+    return dict(run.results)
 
 
 def _extract(file: zipfile.ZipFile, archive: Path, part: Path) -> None:
@@ -68,6 +69,32 @@ def _check(part: Path, archive: Path) -> None:
     if wrong or not told:
         what = f"is not as it was packed: {', '.join(wrong[:3]) or 'it has no ' + NOTE}"
         raise RunError([Problem(Place(str(archive)), what, "get it again from where it was packed")])
+
+
+def _opened(part: Path, archive: Path) -> Opened:
+    """The run that was unpacked: nothing is put in place that cannot be read."""
+    try:
+        for version in versions(part):
+            opened(version)
+        return opened(part)
+    except RunError as error:
+        problems = [
+            Problem(
+                Place(str(archive)), f"{Path(each.place.file).name}: {each.what}", "get it again from who packed it"
+            )
+            for each in error.problems
+        ]
+        raise RunError(problems) from None
+
+
+def _note_paths(part: Path) -> None:
+    """See to it that what the run names of where it was made is noted, and never used."""
+    for path in (part / MANIFEST, *part.glob(f"scored/*/{MANIFEST}")):
+        manifest, results = read_json(path), read_json(path.with_name(RESULTS))
+        groups, tasks = results.get("group_subtasks"), manifest.get("tasks")
+        names = [name for several in (groups, tasks) if isinstance(several, dict) for name in several]
+        if manifest:
+            write_json(path, imported(manifest, names))
 
 
 def _hash(path: Path) -> str:

@@ -135,7 +135,8 @@ class Http:
             raise Trouble(f"no answer within {self.timeout:.0f} s", slow_down=True) from None
         except aiohttp.ClientConnectionError as error:
             server.fail()
-            raise Trouble(self.clean(f"the server cannot be reached: {error}"), gone=True) from None
+            unsent = isinstance(error, aiohttp.ClientConnectorError)
+            raise Trouble(self.clean(f"the server cannot be reached: {error}"), gone=True, unsent=unsent) from None
         except TimeoutError:
             server.fail()
             raise Trouble(f"no answer within {self.timeout:.0f} s", slow_down=True) from None

@@ -19,6 +19,7 @@ from assay.models.protocol import Can, Message, Samples
 from assay.models.reasoning import END, START
 from assay.models.secrets import hidden_texts, secret
 from assay.models.tokens import stops_of as stops_of
+from assay.models.usage import counted
 from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, Failed, Generate, Request, Response, Text, Trouble, limit_of
 
 ANSWERS = ("header", "max_length", "max_gen_toks", "seed", "reasoning", "think_start_token", "think_end_token")
@@ -146,7 +147,9 @@ class Served:
                 found = await self.respond(request)
             except Refused as refused:
                 return Failed(self.http.clean(str(refused)))
-        return Failed(self.http.clean(found.reason)) if isinstance(found, Failed) else found
+        if isinstance(found, Failed):
+            return Failed(self.http.clean(found.reason))
+        return found if found.usage is None else found._replace(usage=counted(found.usage))
 
     async def ask_repeats(self, requests: Sequence[Request]) -> Sequence[Response]:
         return [await self.ask(request) for request in requests]

@@ -7,6 +7,8 @@ import orjson
 
 from assay.records import MOST_TOKENS, Usage
 
+_NUMBERS = frozenset((int, float))
+
 
 def token_count(value: Any) -> int:
     """A number of tokens as a server reports it; 0 for whatever is none.
@@ -30,6 +32,14 @@ def usage(read: Any, written: Any, stored: Any = 0) -> Usage:
     """Usage of counts as they were reported. No more can have been stored than was read."""
     tokens = token_count(read)
     return Usage(tokens, token_count(written), stored=min(tokens, token_count(stored)))
+
+
+def counted(given: Usage) -> Usage:
+    """Usage as it is, where all of it are numbers that can be; what is none counts for nothing."""
+    if _NUMBERS.issuperset(map(type, given)) and min(given) >= 0 and max(given) <= MOST_TOKENS:
+        return given
+    checked = usage(given.read, given.written, given.stored)
+    return checked._replace(tries=token_count(given.tries) or 1, cut=token_count(given.cut))
 
 
 def mapping_of(value: Any) -> Mapping[str, Any]:

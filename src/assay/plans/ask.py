@@ -21,12 +21,12 @@ def ask_about(requests: Sequence[Request], more: Callable[[Sequence[Response]], 
 
 def choice_requests(context: str, choices: Sequence[str], delimiter: str, *, chat: bool = False) -> list[Request]:
     """One request per choice. `chat`, here and below: a chat template wrote the context."""
-    return [Loglikelihood(context, f"{delimiter}{choice}", chat=chat) for choice in choices]
+    return [Loglikelihood(context, f"{delimiter}{choice}", "model", chat) for choice in choices]
 
 
 def context_requests(contexts: Sequence[str], target: object, delimiter: str, *, chat: bool = False) -> list[Request]:
     """One request per context: the choice is in the context, and the same words follow each."""
-    return [Loglikelihood(context, f"{delimiter}{target}", chat=chat) for context in contexts]
+    return [Loglikelihood(context, f"{delimiter}{target}", "model", chat) for context in contexts]
 
 
 def likelihood_requests(context: str, target: object, *, chat: bool = False) -> list[Request]:
@@ -40,7 +40,7 @@ def rolling_requests(target: object) -> list[Request]:
 def generation_requests(
     context: str, params: Mapping[str, object], repeats: int, *, chat: bool = False
 ) -> list[Request]:
-    return [Generate(context, params, repeat, chat=chat) for repeat in range(repeats)]
+    return [Generate(context, params, repeat, "model", chat) for repeat in range(repeats)]
 
 
 def generation_params(

@@ -13,7 +13,7 @@ from assay.report.compare import compare
 from assay.report.comparison import Comparison
 from assay.report.flips import answer, target
 from assay.report.plots import Interval
-from assay.report.reading import RUNNING, UNREADABLE, Line, Number, RunReading
+from assay.report.reading import NOTHING, RUNNING, UNREADABLE, Line, Number, RunReading
 from assay.report.slices import Values, sliced
 from assay.runs.folder import no_run
 from assay.runs.stored import Row
@@ -97,6 +97,7 @@ def _read(folder: Path) -> RunReading:
         raise ConfigError([no_run(folder)])
     if reading.status in (UNREADABLE, RUNNING) or not reading.results:
         what = "the run is still going on" if reading.status == RUNNING else "the folder holds no run that has ended"
+        what = f"the run cannot be read: {reading.problem}" if reading.problem not in ("", NOTHING) else what
         fix = (
             "wait for its end"
             if reading.status == RUNNING

@@ -10,10 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from assay.report.table import SETTINGS
-from assay.runs.folder import MANIFEST, RESULTS, SAMPLES
+from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, RunError, read_manifest, read_results
 from assay.runs.lease import is_held, progress
 from assay.runs.links import LEADS_OUT, strays
 from assay.runs.redact import redacted
@@ -23,6 +21,7 @@ from assay.runs.versions import NAME as SCORINGS
 from assay.tasks.audit import KINDS
 
 RUNNING, UNREADABLE = "running", "unreadable"
+NOTHING = "there is neither manifest nor results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +113,8 @@ class Head:
     done: int | None = None
     expected: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+    """Why the run cannot be read."""
 
     @property
     def headline_n(self) -> int:
@@ -126,28 +127,34 @@ class Head:
 
 
 class RunReading:
-    """A run that was read; `results` are empty while it is going on."""
+    """A run that was read; `results` are empty while it is going on, and where there is a `problem` with reading it."""
 
-    def __init__(self, path: Path, name: str = "", *, follow_links: bool = True) -> None:
+    def __init__(self, path: Path, name: str = "", *, follow_links: bool = True, problem: str = "") -> None:
         self.path, self.name = path, name or path.resolve().name
         stray = [] if follow_links else strays(path)
-        self.manifest, found = (None, None) if stray else (read_json(path / MANIFEST), read_json(path / RESULTS))
-        self.problem = "" if self.manifest is not None or found is not None else "there is neither manifest nor results"
-        self.problem = f"{stray[0]} {LEADS_OUT}" if stray else self.problem
-        if found is not None and not _is_results(found):
-            self.problem, found = f"{RESULTS} is not in the layout of results", None
-        self.manifest = self.manifest or {}
+        self.problem = f"{stray[0]} {LEADS_OUT}" if stray else problem
+        self.manifest, found = ({}, {}) if self.problem else self._files()
+        if not (self.problem or self.manifest or found):
+            self.problem = NOTHING
         self.status = self._status(found)
-        self.results: Mapping[str, Any] = {} if found is None or self.status == RUNNING else found
+        self.results: Mapping[str, Any] = {} if self.status == RUNNING else found
         self.account: Mapping[str, Any] = _mapping(self.results.get("assay"))
 
-    def _status(self, results: Mapping[str, Any] | None) -> str:
+    def _files(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Manifest and results; one that is damaged is the problem of this run, and no other's."""
+        try:
+            return read_manifest(self.path), read_results(self.path)
+        except RunError as error:
+            self.problem = "; ".join(f"{Path(each.place.file).name}: {each.what}" for each in error.problems)
+            return {}, {}
+
+    def _status(self, results: Mapping[str, Any]) -> str:
         if self.problem:
             return UNREADABLE
-        written = self.manifest.get("status") if self.manifest else None
+        written = self.manifest.get("status")
         if written == RUNNING and not is_held(self.path):
             return "stopped"
-        if written is None and results is not None:
+        if written is None and results:
             written = _mapping(results.get("assay")).get("status", "complete")
         return str(written or "unknown")
 
@@ -262,6 +269,7 @@ class RunReading:
             sum(self.done.values()) if self.status == RUNNING else None,
             sum(self.sizes.values()) if self.status == RUNNING else None,
             self.settings,
+            self.problem,
         )
 
     @cached_property
@@ -302,8 +310,11 @@ class RunReading:
     def source(self, task: str) -> str:
         """A name for the documents of a task: of one source and number is one document. Empty where none is noted."""
         own = self.manifest or {}
-        of = read_json(self.path.resolve().parent.parent / MANIFEST) if "scored" in own else own
-        return str(_mapping(_mapping(_mapping(of).get("tasks")).get(task)).get("source") or "")
+        try:
+            of = read_manifest(self.path.resolve().parent.parent) if "scored" in own else own
+        except RunError:
+            return ""
+        return str(_mapping(of.get("tasks", {}).get(task)).get("source") or "")
 
     def graph(self, task: str) -> Mapping[str, Any]:
         """Nodes and edges of a task that is a graph; nothing for others."""
@@ -344,20 +355,6 @@ def worst_tasks(lines: Sequence[Line], count: int = 5) -> list[Line]:
     found = {line.name: line for line in lines if not line.is_group and line.main is not None}
     shares = [line for line in found.values() if line.main and line.main.is_share and line.main.higher_is_better]
     return sorted(shares, key=lambda line: (line.main.value or 0.0) if line.main else 0.0)[:count]
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """What a file of JSON holds; None where there is no such thing."""
-    try:
-        found = orjson.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _is_results(found: Mapping[str, Any]) -> bool:
-    rows = found.get("results")
-    return isinstance(rows, Mapping) and all(isinstance(row, Mapping) for row in rows.values())
 
 
 def _paths(results: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

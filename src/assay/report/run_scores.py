@@ -1,7 +1,6 @@
 """The scores of a run as they are stored, document by document. Nothing of the run's code is executed to read them."""
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import orjson
 from assay.aggregate.board import cluster_number
 from assay.errors import Place, Problem
 from assay.records import ScoreKey
-from assay.runs.folder import MANIFEST, RESULTS, RunError, no_run
+from assay.runs.folder import RunError, no_run, read_manifest, read_results
 from assay.runs.redact import redacted
 from assay.runs.stored import SampleFile, sample_file
 
@@ -37,14 +36,14 @@ class RunScores:
 
     @classmethod
     def of(cls, folder: Path) -> "RunScores":
-        manifest = _read(folder / MANIFEST)
+        manifest = read_manifest(folder)
         if not manifest:
             raise RunError([no_run(folder)])
         known = manifest.get("format")
         if not isinstance(known, int) or known > FORMAT:
             what = f"the run is of another version of assay (format {known!r}, and {FORMAT} is known here)"
             raise RunError([Problem(Place(str(folder)), what, "use the assay that wrote it, or a newer one")])
-        results = _read(folder / RESULTS)
+        results = read_results(folder)
         if not results.get("results") or manifest.get("status") == RUNNING:
             what = f"the run has not come to its end (status: {manifest.get('status', 'unknown')})"
             raise RunError([Problem(Place(str(folder)), what, "let it go on, by the same command")])
@@ -277,13 +276,5 @@ def _asked(folder: Path, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     """The manifest of the run that asked: the folder's own, or for a scoring that of the run it lies in."""
     if "scored" not in manifest:
         return manifest
-    above = _read(folder.resolve().parent.parent / MANIFEST)
+    above = read_manifest(folder.resolve().parent.parent)
     return above if above and above.get("spec_digest") == manifest.get("of") else manifest
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

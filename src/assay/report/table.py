@@ -101,8 +101,8 @@ def in_order(results: Results) -> Iterator[tuple[str, int]]:
 
 def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) -> Iterator[tuple[str, ...]]:
     alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
-    version = str(results["versions"].get(name, "N/A"))
-    shots = str(results["n-shot"].get(name, ""))
+    version = str(results.get("versions", {}).get(name, "N/A"))
+    shots = str(results.get("n-shot", {}).get(name, ""))
     account = results.get("assay", {})
     of_group: Mapping[str, Any] = account.get("groups", {}).get(name, {})
     own = account.get("tasks", {}).get(name) or (of_group if of_group.get("incomplete") else None)
@@ -113,7 +113,7 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
         yield (alias, version, "", shots, "", "", "", "", "", "", covered, failed)
     for key in metrics:
         metric, _, filter_name = key.partition(",")
-        better = results["higher_is_better"].get(name, {}).get(metric)
+        better = results.get("higher_is_better", {}).get(name, {}).get(metric)
         arrow = {True: "↑", False: "↓"}.get(better, "")
         stderr = row.get(f"{metric}_stderr,{filter_name}", "N/A")
         count = row["sample_count"].get(key, "") if "sample_count" in row else row.get("sample_len", "")
@@ -144,8 +144,8 @@ def _setting(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _interval(ends: Sequence[float] | None) -> str:
-    return f"{ends[0]:.3f} … {ends[1]:.3f}" if ends is not None else ""
+def _interval(ends: Sequence[float | None] | None) -> str:
+    return " … ".join("–" if end is None else f"{end:.3f}" for end in ends) if ends is not None else ""
 
 
 def number(value: Any) -> str:

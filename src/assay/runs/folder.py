@@ -21,7 +21,8 @@ from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.runs import journal, lease
 from assay.runs.durable import put_in_place
-from assay.runs.journal import FORMAT, Journal, read_header
+from assay.runs.journal import Journal, read_header
+from assay.runs.layout import FORMAT, newer_format, wrong_manifest, wrong_results
 from assay.runs.lease import Lease
 from assay.runs.parquet import SampleWriter, file_name
 from assay.runs.samples import Kept, lm_eval_records
@@ -32,6 +33,10 @@ MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
 
 class RunError(AssayError):
     """A run's folder cannot be used as asked."""
+
+
+class NewerRun(RunError):
+    """A run was written by a later version of assay."""
 
 
 def no_run(path: Path, what: str = "the folder holds no run") -> Problem:
@@ -216,7 +221,7 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
     spec = as_written(spec)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        known = stored_manifest(path)
+        known = _known(path, force)
         if known is not None and known.get("spec") != spec:
             if not force:
                 raise RunError([_other_run(path, known.get("spec") or {}, spec)])
@@ -244,21 +249,6 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
     except OSError as error:
         what = f"the folder of the run cannot be written: {error.strerror or error}"
         raise RunError([Problem(Place(str(path)), what, "choose another --output_path")]) from error
-
-
-def stored_manifest(path: Path) -> dict[str, Any] | None:
-    """The manifest of a folder; one that is lost or damaged is taken from the header of the journal."""
-    known = _read(path / MANIFEST)
-    if known is None or "spec" not in known:
-        found = read_header(path / journal.NAME)
-        known = dict(found) if found is not None else None
-        if known is not None:
-            logging.getLogger("assay").warning("%s: lost or damaged; it is taken from the journal", path / MANIFEST)
-    written = known.get("format", 1) if known is not None else 1
-    if not isinstance(written, int) or written > FORMAT:
-        what = f"the run has format {written}, and this version of assay reads 1 to {FORMAT}"
-        raise RunError([Problem(Place(str(path)), what, "update assay")])
-    return known
 
 
 def _has_journal(path: Path) -> bool:
@@ -302,12 +292,57 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _known(path: Path, force: bool) -> dict[str, Any] | None:
+    """The manifest that a folder has already. One that is lost or damaged is taken from the header of the journal; without
+    that, a damaged one is as good as another run's where that is moved aside."""
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+        found = read_manifest(path)
+    except NewerRun:
+        if not force:
+            raise
+        return {"spec": None}
+    except RunError:
+        found = _from_header(path)
+        if not found and not force:
+            raise
+        return found or {"spec": None}
+    return found or _from_header(path) or None
+
+
+def _from_header(path: Path) -> dict[str, Any]:
+    found = read_header(path / journal.NAME)
+    if found is None or wrong_manifest(found):
+        return {}
+    logging.getLogger("assay").warning("%s: lost or damaged; it is taken from the journal", path / MANIFEST)
+    return dict(found)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a run, its layout checked; empty where there is none. One that is damaged is a RunError."""
+    return _read(folder / MANIFEST, wrong_manifest)
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    """The results of a run, their layout checked; empty where there are none. Those that are damaged are a RunError."""
+    return _read(folder / RESULTS, wrong_results)
+
+
+def _read(path: Path, wrong: Callable[[Any], str]) -> dict[str, Any]:
+    try:
+        found = orjson.loads(path.read_bytes())
+        if newer := newer_format(found):
+            raise NewerRun([Problem(Place(str(path)), newer, "update assay")])
+        what = wrong(found)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        what = error.strerror or str(error)
+    except ValueError as error:
+        what = f"it is not JSON ({error})"
+    if what:
+        fix = "get it again from where it was made"
+        raise RunError([Problem(Place(str(path)), f"the file is damaged: {what}", fix)])
+    return dict(found)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -26,9 +26,9 @@ from assay.records import MOST_TOKENS, Failed, Likelihood, Response, Text, Usage
 from assay.runs.durable import put_in_place, sync_folder
 from assay.runs.frames import has_frames, read_frames, write_frames
 from assay.runs.key_index import KeyIndex
+from assay.runs.layout import FORMAT, newer_format
 
 NAME = "responses.jsonl"
-FORMAT = 2
 LONG = 16 * 2**20
 """From this size on, the journal of a finished run is kept compressed."""
 SYNC_SECONDS = 1.0
@@ -279,8 +279,8 @@ def _entries(texts: Iterable[bytes | int], path: Path | None) -> Iterator[Line]:
             yield Line(b"", None, text)
             continue
         entry = _entry(text, has_seals)
-        if number == 0 and entry is not None and "format" in entry:
-            _refuse_newer(entry["format"], path)
+        if number == 0 and entry is not None and (newer := newer_format(entry)):
+            raise JournalError([Problem(Place(str(path)), newer, "update assay")])
         yield Line(text, entry, lost=int(entry is None))
 
 
@@ -295,12 +295,6 @@ def _entry(line: bytes, has_seals: bool) -> Mapping[str, Any] | None:
     if not isinstance(entry, dict) or ("c" in entry and not is_sealed):
         return None
     return entry if "format" in entry or _key(entry) is not None else None
-
-
-def _refuse_newer(found: object, path: Path | None) -> None:
-    if not isinstance(found, int) or found > FORMAT:
-        what = f"the journal has format {found}, and this version of assay reads 1 to {FORMAT}"
-        raise JournalError([Problem(Place(str(path)), what, "update assay")])
 
 
 def _key(entry: Mapping[str, Any]) -> bytes | None:

@@ -82,21 +82,27 @@ class Lease:
     @staticmethod
     def _lives_elsewhere(owner: dict[str, Any]) -> bool:
         elsewhere = owner.get("host") not in (None, socket.gethostname())
-        return elsewhere and time.time() - float(owner.get("time", 0)) < STALE_SECONDS
+        return elsewhere and _is_recent(owner)
 
 
 def is_held(folder: Path) -> bool:
     """Whether a process works in a folder, by what it says of itself: nothing is locked to find out."""
     owner = _told(folder)
     if owner.get("host") != socket.gethostname():
-        return time.time() - float(owner.get("time", 0)) < STALE_SECONDS
+        return _is_recent(owner)
     try:
         os.kill(int(owner["pid"]), 0)
     except ProcessLookupError:
         return False
-    except (OSError, KeyError, TypeError, ValueError):
+    except (OSError, KeyError, OverflowError, TypeError, ValueError):
         return "pid" in owner
     return True
+
+
+def _is_recent(owner: Mapping[str, Any]) -> bool:
+    """Whether somebody was heard of in the last minute: neither long ago nor in a time that has not come."""
+    beat = owner.get("time")
+    return isinstance(beat, int | float) and abs(time.time() - beat) < STALE_SECONDS
 
 
 def progress(folder: Path) -> dict[str, int]:

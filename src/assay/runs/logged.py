@@ -1,5 +1,6 @@
 """The samples files that lm-eval writes, read back: one line for each document and filter."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -85,12 +86,22 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                record = orjson.loads(line)
+                record = _record(line)
             except ValueError as error:
                 raise _problem(path, number, f"is no JSON: {error}") from None
             if not isinstance(record, dict) or not needed <= record.keys():
                 raise _problem(path, number, "is no sample as lm-eval writes them")
             yield record
+
+
+def _record(line: bytes) -> Any:
+    """What a line says. Python writes NaN and Infinity, which JSON does not have."""
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        if b"NaN" not in line and b"Infinity" not in line:
+            raise
+        return json.loads(line)
 
 
 def _response(written: Any) -> Response:

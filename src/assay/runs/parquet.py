@@ -11,6 +11,7 @@ import orjson
 from assay.config.source import digest
 from assay.records import Loglikelihood, Request, Rolling
 from assay.runs.durable import put_in_place
+from assay.runs.redact import written_arguments
 from assay.runs.samples import Kept, arguments
 
 ROWS, HELD = 2000, 8 * 2**20
@@ -204,7 +205,7 @@ def _described(requests: Sequence[Request]) -> list[Any]:
             own = [] if request.context is first or request.context == first else [request.context]
             described.append([*own, request.continuation])
         else:
-            told = [*arguments(request), None] if isinstance(request, Rolling) else list(arguments(request))
+            told = [*arguments(request), None] if isinstance(request, Rolling) else list(written_arguments(request))
             described.append([each for each in told[1:] if each is not None] if told[0] == first else told)
     return described
 

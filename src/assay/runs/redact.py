@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
+
+from assay.records import Generate, Request, arguments
 
 HIDDEN = "***"
 _SECRET = r"(?:api[_-]?key|apikey|key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?|bearer)"
@@ -96,7 +99,7 @@ def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
     """A value without secrets; `name` is what it is called. Without `texts`, names alone tell: a prompt may speak of keys."""
     if is_header(name) and not isinstance(value, bool | int | float | None):
         return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
-    if name and name not in NOT_SECRET and _NAME.search(name) and not isinstance(value, int | float | None):
+    if name and name not in NOT_SECRET and _NAME.search(name) and not _is_numbers(value):
         return HIDDEN
     if isinstance(value, Mapping):
         return {str(key): redacted(inner, _called(str(key), name), texts=texts) for key, inner in value.items()}
@@ -109,6 +112,15 @@ def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
     return redacted_text(value) if isinstance(value, str) and texts else value
 
 
+def written_arguments(request: Request) -> tuple[Any, ...]:
+    """The arguments of a request as they may be written down: LiteLLM is given headers among the parameters."""
+    told = arguments(request)
+    if isinstance(request, Generate) and any(is_header(key) for key in request.params):
+        return (told[0], redacted(told[1], texts=False))
+    return told
+
+
+@lru_cache(1024)
 def is_header(name: str) -> bool:
     """Whether what is called so are headers of requests: each value may be a key, whatever its name.
 
@@ -116,6 +128,15 @@ def is_header(name: str) -> bool:
     [True, True, True, True, False]
     """
     return bool(name) and _HEADERS.search(name) is not None
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether a value is a number, or holds nothing but numbers: counts of tokens are no secret, whatever they are called."""
+    if isinstance(value, Mapping):
+        return all(map(_is_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_numbers, value))
+    return isinstance(value, int | float | None)
 
 
 def _called(key: str, within: str) -> str:

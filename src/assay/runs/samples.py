@@ -8,6 +8,7 @@ import orjson
 
 from assay.records import Failed, FilterScores, Likelihood, Outcome, Request, Response, Sample, Text
 from assay.records import arguments as arguments
+from assay.runs.redact import written_arguments
 
 
 class Kept(NamedTuple):
@@ -68,7 +69,7 @@ def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
         "doc_id": doc_id,
         "doc": sample.doc,
         "target": sample.target,
-        "arguments": [arguments(request) for request in sample.requests[:: kept.repeats]],
+        "arguments": [written_arguments(request) for request in sample.requests[:: kept.repeats]],
         "resps": [list(responses) for responses in kept.responses],
     }
     asked = [told["verdict"] for told in kept.replies or () if "verdict" in told]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -22,9 +22,12 @@ from assay.records import (
     Usage,
 )
 from assay.runs.folder import RunError
+from assay.runs.layout import NEEDED, are_responses, wrong_column
 from assay.runs.parquet import Asked, file_name
 from assay.runs.samples import Kept
 
+T = TypeVar("T")
+NUMBERS = ("doc_id", "dropped")
 _LEAST = float("-inf")
 """What null means as a likelihood: JSON has no infinity, and nothing else that one may be is written so."""
 
@@ -85,30 +88,51 @@ class SampleFile:
 
     def samples(self) -> Iterator[Stored]:
         """The samples in their order."""
-        for row in self.rows():
-            yield _stored(row, self._repeats)
+        yield from self._made(lambda row: _stored(row, self._repeats))
 
     def outcomes(self) -> Iterator[Stored]:
         """The samples of a graph: behind the responses of each what it came to, or why it came to nothing."""
-        for row in self.rows():
-            yield _ended(row)
+        yield from self._made(_ended)
 
     def first_record(self) -> Mapping[str, Any] | None:
         """A record of a graph's output, where any came to something."""
-        return next((found for row in self.rows() if (found := _record(row)) is not None), None)
+        return next((found for found in self._made(_record) if found is not None), None)
 
     def kept(self) -> Iterator[Kept]:
         """The samples in their order, as they were kept when they were scored."""
-        for row in self.rows():
-            yield as_kept(row, self._repeats)
+        yield from self._made(lambda row: as_kept(row, self._repeats))
+
+    def rows_kept(self) -> Iterator[tuple[Row, Kept]]:
+        """The rows in their order, each with the sample as it was kept."""
+        yield from self._made(lambda row: (row, as_kept(row, self._repeats)))
+
+    def check(self) -> None:
+        """See to it that every row can be read."""
+        for _ in self.columns(Row._fields):
+            pass
+
+    def _made(self, make: Callable[[Row], T]) -> Iterator[T]:
+        """What is made of each row; one of which nothing can be made is told."""
+        for row in self._rows(is_read_again=True):
+            try:
+                made = make(row)
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                raise self._damaged(f"document {row.doc_id}: {type(error).__name__}: {error}") from error
+            yield made
 
     def rows(self) -> Iterator[Row]:
         """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
+        return self._rows(is_read_again=False)
+
+    def _rows(self, *, is_read_again: bool) -> Iterator[Row]:
         for number in range(self._read(lambda file: file.num_row_groups)):
             group = self._group(number, Row._fields)
             self._latest = (number, group)
             there, empty = group.column_names, [None] * group.num_rows
-            columns = [_values(group.column(name)) if name in there else empty for name in Row._fields]
+            columns = [
+                self._values(name, group, is_read_again=is_read_again) if name in there else empty
+                for name in Row._fields
+            ]
             yield from map(Row._make, zip(*columns, strict=True))
 
     @property
@@ -121,14 +145,18 @@ class SampleFile:
         """Some of the columns, those that are there, as lists: one row group at a time."""
         for number in range(self._read(lambda file: file.num_row_groups)):
             group = self._group(number, wanted)
-            yield {name: _values(group.column(name)) for name in group.column_names}
+            yield {name: self._values(name, group) for name in group.column_names}
 
     def asked(self, number: int) -> dict[str, Any]:
         """The columns of what was asked and answered of one row group: the one that was read last is at hand."""
+        import pyarrow as pa
+
         known, group = self._latest
         if known != number:
             group = self._group(number, Asked._fields)
-        return {name: group.column(name).combine_chunks() for name in Asked._fields}
+        empty = pa.nulls(group.num_rows, pa.string())
+        there = group.column_names
+        return {name: group.column(name).combine_chunks() if name in there else empty for name in Asked._fields}
 
     def _group(self, number: int, wanted: Sequence[str]) -> Any:
         def read(file: Any) -> Any:
@@ -143,10 +171,47 @@ class SampleFile:
         try:
             if self._file is None:
                 self._file = parquet.ParquetFile(self.path)
+                self._check(self._file.schema_arrow)
             return read(self._file)
-        except (OSError, ValueError) as error:
-            fix = "give the command of the run again: it asks nothing twice, and writes its samples anew"
-            raise RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {error}", fix)]) from None
+        except (OSError, LookupError, NotImplementedError, ValueError) as error:
+            raise self._damaged(str(error)) from None
+
+    def _check(self, schema: Any) -> None:
+        """See to it that the columns are there that are needed, and hold numbers and texts as they should."""
+        missing = sorted(NEEDED - {*schema.names})
+        if missing or len({*schema.names}) != len(schema.names):
+            raise ValueError(f"there is no column {missing[0]}" if missing else "two columns have one name")
+        wrong = [field for field in schema if _is_of_another_kind(field.name, field.type)]
+        if wrong:
+            raise ValueError(f"the column {wrong[0].name} holds {wrong[0].type}")
+
+    def _values(self, name: str, group: Any, *, is_read_again: bool = False) -> list[Any]:
+        """A column of a row group as a list, its texts checked."""
+        try:
+            found = _values(group.column(name))
+            what = wrong_column(name, found, is_read_again=is_read_again)
+        except (LookupError, TypeError, ValueError) as error:
+            raise self._damaged(f"the column {name}: {error}") from None
+        if what:
+            raise self._damaged(what)
+        return found
+
+    def _damaged(self, what: str) -> RunError:
+        fix = "give the command of the run again: it asks nothing twice, and writes its samples anew"
+        return RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {what}", fix)])
+
+
+def _is_of_another_kind(name: str, written: Any) -> bool:
+    """Whether a column that is read holds neither what it should nor nothing."""
+    from pyarrow import types
+
+    kind = written.value_type if types.is_dictionary(written) else written
+    is_score = "," in name
+    if types.is_null(kind) or not (is_score or name in Row._fields):
+        return False
+    if is_score or name in NUMBERS:
+        return not (types.is_floating(kind) or types.is_integer(kind))
+    return not (types.is_string(kind) or types.is_large_string(kind))
 
 
 def _values(chunks: Any) -> list[Any]:
@@ -163,7 +228,7 @@ def as_kept(row: Row, repeats: int) -> Kept:
     loads = orjson.loads
     return Kept(
         _sample(row, repeats),
-        [[_seen(value) for value in several] for several in loads(row.responses)],
+        [[_seen(value) for value in several] for several in _said(row)],
         filter_scores(
             {name: [_seen(each) for each in several] for name, several in loads(row.answers).items()}, loads(row.scores)
         ),
@@ -201,8 +266,18 @@ def _seen(value: Any) -> Any:
 def _stored(row: Row, repeats: int) -> Stored:
     sample = _sample(row, repeats)
     replies = orjson.loads(row.replies) if row.replies is not None else None
-    raw = [value for several in orjson.loads(row.responses) for value in several]
+    raw = [value for several in _said(row) for value in several]
+    if len(raw) != len(sample.requests) and not row.failed:
+        raise ValueError(f"{len(sample.requests)} requests and {len(raw)} responses")
     return Stored(sample, _responses(sample.requests, raw, replies), row.scores, row.failed or "")
+
+
+def _said(row: Row) -> list[list[Any]]:
+    """By request what was answered, as it is written."""
+    found: list[list[Any]] = orjson.loads(row.responses)
+    if not are_responses(found):
+        raise ValueError("its responses are not what they should be")
+    return found
 
 
 def _sample(row: Row, repeats: int) -> Sample:
@@ -231,7 +306,7 @@ def _ended(row: Row) -> Stored:
     """A record of a graph as its plan left it: it asked on its own, so its requests are those of its outcome."""
     loads = orjson.loads
     requests = [_request(row.prefix + row.prompt, each, 0) for each in loads(row.requests)]
-    raw = [value for several in loads(row.responses) for value in several]
+    raw = [value for several in _said(row) for value in several]
     replies = loads(row.replies) if row.replies is not None else [{}] * len(raw)
     behind = replies[len(raw) :] if raw else []
     own = _responses(requests, raw, replies[: len(raw)] if raw else replies)

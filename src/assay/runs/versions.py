@@ -1,6 +1,9 @@
 """Scorings of a run beside its own: numbered folders below `scored/`, each whole or not there at all."""
 
+import os
+import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +22,36 @@ def versions(folder: Path) -> list[Path]:
 def new_version(folder: Path) -> Iterator[Path]:
     """A folder to write a scoring into. When all went well `place` gives it its number; else nothing is left of it."""
     (folder / NAME).mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder / NAME))
+    with part_folder(folder / NAME) as part:
+        yield part
+
+
+@contextmanager
+def part_folder(folder: Path) -> Iterator[Path]:
+    """A new folder in another one, called after this process; it is taken away in the end if it was not given another name.
+
+    What processes of this machine left that were killed is taken away, too.
+    """
+    host = re.sub(r"[^\w.]", "_", socket.gethostname())
+    for left in folder.glob(f".part-{host}-*"):
+        owner = left.name.removeprefix(f".part-{host}-").partition("-")[0]
+        if owner.isdecimal() and not _lives(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    part = Path(tempfile.mkdtemp(prefix=f".part-{host}-{os.getpid()}-", dir=folder))
     try:
         yield part
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def place(part: Path) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 LONGEST = 4000
 """Characters of a formula: what is longer is a model that did not stop, and takes math-verify minutes."""
 _MARKED = ("$", r"\boxed", r"\(", r"\[")
-_FUNCTIONS = {
+_FUNCTIONS = (
     "sin",
     "cos",
     "tan",
@@ -24,8 +24,8 @@ _FUNCTIONS = {
     "arctan",
     "inf",
     "and",
-}
-_SHORT = "is|it|so|we|of|in|to|at|by|as|an|be|do|he|if|me|my|no|on|us|km|cm|mm|kg"
+)
+_SHORT = r"is|it|so|we|of|in|to|at|by|as|an|be|do|he|if|me|my|no|on|us|(?:km|cm|mm|kg)(?:\^\{?\d\}?|[²³])?"
 _WORD = re.compile(
     rf"(?<![\\A-Za-z])(?<!\\begin\{{)(?<!\\end\{{)(?:[^\W\d_]{{3,}}|(?i:{_SHORT}))(?![A-Za-z])|[\u0400-\u1fff\u3040-\ud7ff]+"
 )
@@ -39,15 +39,21 @@ _REWRITTEN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (re.compile(r"\\(?=%)|\\\$"), ""),
     (re.compile(r"\s*\b[Pp]er\s?cent(?:age)?\b"), "%"),
     (re.compile("∞"), r"\\infty "),
+    (re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])"), r"\\pi "),
+    (re.compile(r"(?<![\w)}])\*\*|\*\*(?![\w({\\-])"), ""),
+    (re.compile(r"\*\*"), "^"),
+    (re.compile(r"\^?\{?\\text\{ ?(?:st|nd|rd|th) ?\}\}?"), ""),
     (re.compile(r"√\s*\(([^()]*)\)|√\s*(\d+|[a-z])"), r"\\sqrt{\1\2}"),
+    (re.compile(r"(\d+)\.(\d*)\\overline\{(\d+)\}"), lambda found: _repeating(*found.groups())),
     (re.compile(r"(?<![\w.\\}])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w.^])"), r"\1\\cdot 10^{\2}"),
     (re.compile(r"(?<![\d.,])\d{1,3}(?:(?: |\\,|\{,\})\d{3})+(?![\d/])"), lambda found: re.sub(r"\D", "", found[0])),
     (re.compile(r"(?<![\w.,}/^])(\d+) (\d+) ?/ ?(\d+)(?![\w.])"), r"\1\\frac{\2}{\3}"),
     (re.compile(r"(\\[A-Za-z]+ ?\d+ (?=\d))|(?<![\d._^{])(\d+(?:\.\d+)?) (?=\d)"), lambda found: found[1] or f"{found[2]}, "),
     (re.compile(r"(?<!\\)\{\{([^{},]*)\}\}"), r"{\1}"),
 )  # fmt: skip
-"""What math-verify misreads, in the order it is rewritten: percent and currency behind a backslash, signs, 1e3, spaces between
-thousands, mixed numbers (2 3/4 is not 5/4), numbers side by side (2 3 is not 5), and braces within braces, which are no set."""
+"""What math-verify misreads, in the order in which it is rewritten: percent and currency behind a backslash, signs, bold and powers
+by stars, 6th, decimals that repeat, 1e3, spaces between thousands, mixed numbers (2 3/4 is not 5/4), numbers side by side (2 3 is
+not 5), and braces within braces, which are no set."""
 
 
 def rewritten(text: str) -> str:
@@ -62,25 +68,35 @@ def rewritten(text: str) -> str:
     return text
 
 
+def _repeating(whole: str, once: str, again: str) -> str:
+    """A decimal whose last digits repeat, as a fraction."""
+    above = int(whole + once + again) - int(whole + once)
+    return rf"\frac{{{above}}}{{{'9' * len(again) + '0' * len(once)}}}"
+
+
 def words_of(text: str) -> str | None:
     r"""The words of a text that has nothing else, without case and marks; None where there is something to compute with.
 
-    >>> words_of(r"\boxed{\text{No solution}}"), words_of("x + 1"), words_of("5 apples")
-    ('no solution', None, None)
+    >>> words_of(r"\boxed{\text{No solution}}"), words_of(r"\text{June 20}"), words_of("x + 1"), words_of("5 apples")
+    ('no solution', 'june 20', None, None)
     """
-    bare = _TEXT.sub(r"\1", text)
-    bare = re.sub(r"\\boxed\s*\{(.*)\}", r"\1", bare.strip(" \n$*`").removesuffix("."), flags=re.DOTALL)
-    if re.search(r"[\d\\^_=<>+*/|{}\[\]∞√≤≥≠∅]", bare) or not _has_words(bare):
-        return None
-    return " ".join(bare.strip(" .,;:!?\"'").casefold().split())
+    bare = _plain(text)
+    if _TEXT.fullmatch(text.strip(" \n$")) and len(re.findall(r"[^\W\d_]", bare)) > 1:
+        return bare
+    return None if re.search(r"[\d\\^_=<>+*/|{}\[\]∞√≤≥≠∅]", bare) or not _has_words(bare) else bare
 
 
 def said_words(text: str) -> set[str]:
-    """The words that an answer may mean: all of it, its last box, and what follows "the answer is"."""
-    parts = [text, *re.findall(r"\\boxed\s*\{.*\}", text, flags=re.DOTALL)]
+    """The words that an answer may mean: all of it, its box, and what follows "the answer is"."""
+    parts = [text, _boxed(text)]
     if leads := list(_LEAD.finditer(text)):
         parts.append(_END.split(text[leads[-1].end() :], maxsplit=1)[0])
-    return {words for part in parts if (words := words_of(part)) is not None}
+    return set(map(_plain, parts))
+
+
+def _plain(text: str) -> str:
+    bare = _TEXT.sub(r"\1", _boxed(text)).strip(" \n$*`.,;:!?\"'")
+    return re.sub(r"\s*,\s*", ", ", " ".join(bare.casefold().split()))
 
 
 def formulas(text: str) -> list[str]:
@@ -92,9 +108,7 @@ def formulas(text: str) -> list[str]:
         if r"\boxed" in text or _is_marked(named) or not _between_words(named):
             return [text]
         text = text[leads[-1].start() :]
-    formula = text.replace("**", "")
-    if _has_words(_TEXT.sub("", formula)):
-        formula = _of_sentence(formula)
+    formula = _of_sentence(text) if _has_words(_TEXT.sub("", text)) else text
     if len(formula) > LONGEST:
         return []
     formula = formula.strip("#").rstrip(" \n.,;:?`\"'").lstrip(" \n,;:`\"'=")

@@ -74,9 +74,7 @@ def usable(
     `answers` are those that were scored. What an aggregation takes that does not average may be anything, but for the rows of
     `by_answer`: there a list may have such a value for each answer.
     """
-    if all(type(value) is float for value in scores.values()) and (
-        rules.lenient or all(type(name) is str and row_name_problem(name) is None for name in scores)
-    ):
+    if _are_plain(scores, lenient=rules.lenient):
         return scores
     count = len(answers[0]) if len(answers) and isinstance(answers[0], list) else 1
     found: dict[str, Any] = {}
@@ -92,6 +90,17 @@ def usable(
             made = _usable(value, count, averaged=rules.is_averaged(name, filter_name), by_answer=name in by_answer)
             found[name] = Failed(f"{where} {made}") if isinstance(made, _Unusable) else made
     return found
+
+
+def _are_plain(scores: Mapping[str, Any], *, lenient: bool) -> bool:
+    """Whether there is nothing to look at: names that will do, and numbers, as nearly always."""
+    for name, value in scores.items():
+        kind = type(value)
+        if kind is not float and not (kind is int and -(2**53) <= value <= 2**53):
+            return False
+        if type(name) is not str or not (lenient or row_name_problem(name) is None):
+            return False
+    return True
 
 
 class Rules(NamedTuple):

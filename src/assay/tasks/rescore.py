@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from assay.records import Generate, Loglikelihood, Request, Rolling, Sample
 from assay.samples.prompt import Prompter
+from assay.samples.templates import RenderError
 from assay.scorers.results import GENERATE, ROLLING
 from assay.tasks.prepare import PreparedTask, has_multiple_inputs, with_settings
 from assay.tasks.resolve import resolved
@@ -43,10 +44,13 @@ class RescoredTask(PreparedTask):
 
     def asked(self, doc_id: int, doc: Mapping[str, Any], arguments: Sequence[Sequence[Any]]) -> Sample:
         """A sample from its document and the arguments of its requests: choices and right answer are made again."""
-        target = self.prompter.target(doc)
-        gold = self.prompter.text(doc) if self.prompter.multiple_inputs else target
         requests = [self._request(each, repeat) for each in arguments for repeat in range(self.repeats)]
-        return Sample(doc_id, doc, requests, target, gold, self.prompter.choices(doc))
+        try:
+            target = self.prompter.target(doc)
+            gold = self.prompter.text(doc) if self.prompter.multiple_inputs else target
+            return Sample(doc_id, doc, requests, target, gold, self.prompter.choices(doc))
+        except RenderError as error:
+            return Sample(doc_id, doc, requests, None, None, problem=str(error))
 
     def _request(self, arguments: Sequence[Any], repeat: int) -> Request:
         if self.config.output_type == GENERATE:

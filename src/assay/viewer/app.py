@@ -18,6 +18,7 @@ from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 import assay
+from assay.errors import AssayError
 from assay.report.plots import STYLE, Interval, interval_bar
 from assay.report.reading import Number
 from assay.viewer.asking import Condition, address, read_wish
@@ -61,8 +62,10 @@ def make_app(folder: Path, host: str = "127.0.0.1") -> Guard:
         Route("/static/{name}", static_file, methods=["GET"]),
     ]
     unreadable = partial(viewer.problem, 500, "the samples cannot be read: ")
-    missing = partial(viewer.problem, 404, "")
-    handlers: dict[Any, Callable[..., Response]] = {NotThere: missing, 404: missing, Error: unreadable}
+    missing, failed = partial(viewer.problem, 404, ""), partial(viewer.problem, 500, "")
+    handlers: dict[Any, Callable[..., Response]] = {
+        NotThere: missing, 404: missing, Error: unreadable, AssayError: failed, Exception: viewer.broken,
+    }  # fmt: skip
     return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=few_at_once), names_for(host))
 
 
@@ -91,6 +94,10 @@ class Viewer:
         """A page that says what is wrong."""
         told = getattr(error, "detail", None) or str(error)
         return self._html("problem.html", {"path": request.url.path, "live": "", "what": before + told}, status)
+
+    def broken(self, request: Request, error: Exception) -> Response:
+        """A page for what nobody thought of; the terminal has more."""
+        return self.problem(500, f"the page cannot be made: {type(error).__name__}: ", request, error)
 
     def _html(self, template: str, shown: Page, status: int = 200) -> Response:
         text = self.templates.get_template(template).render(folder=self.library.folder, **shown)

@@ -46,7 +46,17 @@ class Library:
         stamp, known = stamp_of(path), self._known.get(name)
         if known is not None and known[0] == stamp and not known[1].head.is_running:
             return known
-        return stamp, RunReading(path, name, follow_links=False)
+        return stamp, reading(path, name)
+
+
+def reading(path: Path, name: str) -> RunReading:
+    """A run as pages show it. Whatever is wrong with one, it is told in its place, and the others are shown."""
+    try:
+        found = RunReading(path, name, follow_links=False)
+        found.head, found.troubles, found.audit  # noqa: B018  # worked out here, where it may go wrong
+    except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
+        return RunReading(path, name, follow_links=False, problem=f"{type(error).__name__}: {error}")
+    return found
 
 
 def stamp_of(path: Path) -> Stamp:

@@ -179,7 +179,8 @@ def loads(text: str | None, otherwise: Any) -> Any:
         return otherwise
     for read in (orjson.loads, json.loads):
         try:
-            return read(text)
+            found = read(text)
+            return otherwise if otherwise in ([], {}) and type(found) is not type(otherwise) else found
         except (ValueError, RecursionError):
             continue
     return otherwise

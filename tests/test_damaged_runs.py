@@ -1,0 +1,418 @@
+"""Damaged runs: whatever a file of a run says, a command tells what is wrong, and the viewer shows the others."""
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import run_world
+from assay import Wanted, score
+from assay.cli import main
+from assay.errors import AssayError
+from assay.exchange.formats import export, import_runs
+from assay.exchange.pack import pack
+from assay.report.compare import compare
+from assay.report.write import report_text
+from assay.runs.folder import read_manifest, read_results
+from assay.runs.lease import is_held
+from assay.viewer.app import Viewer
+from conftest import Write
+from run_world import Asked
+from viewer_world import fetched, serving
+
+Run = Callable[..., Any]
+SPENT = {
+    "requests": 9,
+    "failed": 1,
+    "retries": 2,
+    "tokens": {"in": 12, "out": 30},
+    "cost": 0.25,
+    "seconds": {"p50": 0.1},
+}
+GROUP = """
+    group: both
+    task: [sums, colours]
+    aggregate_metric_list:
+      - {metric: exact_match, aggregation: mean, filter_list: none, missing: skip}
+"""
+JUDGED = {"verdict": "good", "usage": [1, 2, 0, 0.5, 1], "finish": "stop"}
+anything = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-3, 40), st.sampled_from([0.5, 1e300, -1.0, 2**63, "", "x", "N/A", "1"])
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "rows", "count"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+fuzz = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a group, a document that failed, an account and a further scoring; and the folder of its tasks beside it."""
+    from textwrap import dedent
+
+    folder = tmp_path_factory.mktemp("good")
+    (folder / "tasks").mkdir()
+    for name, text in {**run_world.FILES, "both.yaml": GROUP}.items():
+        (folder / "tasks" / name).write_text(dedent(text).lstrip("\n"))
+    run = folder / "runs/good"
+    run_world.run(Asked(failing={"7-4="}), folder / "tasks", run, tasks=["both"])
+    told = run_world.results(run)
+    told["assay"]["account"] = {**SPENT, "roles": {"judge": SPENT}, "tasks": {"sums": SPENT}}
+    (run / "results.json").write_text(json.dumps(told))
+    score(run, Wanted(include_path=[str(folder / "tasks")]))
+    return run
+
+
+def ways(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to everything in a JSON value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        yield (*before, key)
+        yield from ways(each, (*before, key))
+
+
+def mutated(value: Any, data: st.DataObject) -> Any:
+    """A JSON value with something else somewhere in it, or with something missing."""
+    made = json.loads(json.dumps(value))
+    for _ in range(data.draw(st.integers(1, 2))):
+        there = list(ways(made))
+        if not there:
+            break
+        *way, last = data.draw(st.sampled_from(there))
+        place = made
+        for step in way:
+            place = place[step]
+        if data.draw(st.booleans()):
+            place[last] = data.draw(anything)
+        else:
+            del place[last]
+    return made
+
+
+def copied(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("any") / "runs"
+    shutil.copytree(run.parent, folder)
+    shutil.copytree(run, folder / "damaged")
+    return folder / "damaged"
+
+
+def pages(folder: Path) -> Mapping[str, str]:
+    """What the pages of a viewer show: the front page always; of the others what can be shown, or that it cannot."""
+    from starlette.requests import Request
+
+    viewer, shown = Viewer(folder), {}
+    asked = {"/": {}, "/run": {"run": "damaged"}, "/task": {"run": "damaged", "task": "sums"},
+             "/sample": {"run": "damaged", "task": "sums", "doc": "0"}}  # fmt: skip
+    made: Mapping[str, Any] = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample}
+    for page, query in asked.items():
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": page,
+            "query_string": urlencode(query).encode(),
+            "headers": [],
+        }
+        try:
+            answer = viewer.page(made[page], Request(scope))
+        except Exception as error:  # noqa: BLE001  # as the server does
+            assert page != "/", error
+            answer = viewer.broken(Request(scope), error)
+        shown[page] = bytes(answer.body).decode()
+    return shown
+
+
+def doors(run: Path) -> dict[str, Callable[[], object]]:
+    """Everything that reads a run."""
+    good, out = run.parent / "good", run.parent.parent / "out"
+    return {
+        **{each: lambda each=each: report_text([run], each) for each in ("html", "md", "json", "csv")},
+        **{each: lambda each=each: export(run, each, out / each) for each in ("lm-eval", "inspect", "parquet")},
+        "report": lambda: report_text([good, run], "md"),
+        "compare": lambda: compare([good, run], allow_different_prompts=True, flips=2),
+        "gate": lambda: compare([run, good], gates=["exact_match > -1pp"], allow_different_prompts=True),
+        "pack": lambda: import_runs([pack(run, out / "p.zip").path], out / "unpacked"),
+        "no_gold": lambda: import_runs([pack(run, out / "q.zip", no_gold=True).path], out / "without"),
+        "import": lambda: import_runs([run], out / "brought"),
+        "score": lambda: score(run, Wanted(include_path=[str(TASKS[0])])),
+        "samples": lambda: main(["samples", str(run), "-n", "0", "--full"]),
+        "wrong": lambda: main(["samples", str(run), "--wrong"]),
+        "view": lambda: pages(run.parent),
+    }
+
+
+DOORS = st.lists(st.sampled_from(sorted(doors(Path()))), min_size=3, max_size=3, unique=True)
+
+
+def opened(run: Path, names: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever reads the run works, or says what is wrong."""
+    for name in names:
+        try:
+            doors(run)[name]()
+        except AssayError as error:
+            assert error.problems
+    capsys.readouterr()
+    shutil.rmtree(run.parent.parent)
+
+
+TASKS: list[Path] = []
+
+
+@pytest.fixture(autouse=True)
+def tasks_of(good: Path) -> None:
+    TASKS[:] = [good.parent.parent / "tasks"]
+
+
+@fuzz
+@given(data=st.data(), names=DOORS, file=st.sampled_from(["results.json", "manifest.json"]))
+def test_whatever_stands_in_results_or_manifest_nothing_breaks(
+    data: st.DataObject, names: list[str], file: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
+) -> None:
+    run = copied(good, tmp_path_factory)
+    (run / file).write_text(json.dumps(mutated(json.loads((run / file).read_text()), data)))
+    opened(run, names, capsys)
+
+
+@fuzz
+@given(data=st.data(), names=DOORS)
+def test_whatever_stands_in_samples_nothing_breaks(
+    data: st.DataObject, names: list[str], good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
+) -> None:
+    run = copied(good, tmp_path_factory)
+    path = run / "samples/sums.parquet"
+    table = pq.read_table(path)
+    name = data.draw(st.sampled_from(table.column_names))
+    rows = table.column(name).to_pylist()
+    place = data.draw(st.integers(0, len(rows) - 1))
+    if isinstance(rows[place], str) and data.draw(st.booleans()):
+        try:
+            rows[place] = json.dumps(mutated({"it": json.loads(rows[place])}, data).get("it"))
+        except ValueError:
+            rows[place] = data.draw(st.text(max_size=3))
+    else:
+        rows[place] = None
+    number = table.column_names.index(name)
+    made = table.remove_column(number)
+    if data.draw(st.integers(0, 5)):
+        made = made.add_column(number, name, pa.array(rows))
+    pq.write_table(made, path)
+    opened(run, names, capsys)
+
+
+@settings(fuzz, max_examples=40)
+@given(
+    data=st.data(),
+    names=DOORS,
+    file=st.sampled_from(["results.json", "manifest.json", "samples/sums.parquet", "samples/colours.parquet"]),
+)
+def test_whatever_bytes_are_flipped_or_lost_nothing_breaks(
+    data: st.DataObject, names: list[str], file: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
+) -> None:
+    run = copied(good, tmp_path_factory)
+    content = bytearray((run / file).read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place] ^= 1 << data.draw(st.integers(0, 7))
+    end = data.draw(st.sampled_from([len(content), len(content), len(content) // 2, 0]))
+    (run / file).write_bytes(content[:end])
+    opened(run, names, capsys)
+
+
+# ---- what is said
+
+DAMAGES: Mapping[str, Any] = {
+    "a row whose n is a mapping": lambda told: told["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(n={}),
+    "a number as a row": lambda told: told["results"].update(sums=3),
+    "no results": lambda told: told.update(results=None),
+    "an interval of one": lambda told: told["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(interval=[1]),
+    "tokens that are hidden": lambda told: told["assay"]["account"].update(tokens="***"),
+    "an account that is a text": lambda told: told["assay"].update(account="much"),
+    "a group within itself": lambda told: told["group_subtasks"].update(both=["both"]),
+    "two groups within each other": lambda told: told["group_subtasks"].update(both=["a"], a=["both"]),
+    "members that are none": lambda told: told["group_subtasks"].update(both=[["x"]]),
+    "a time that is none": lambda told: told.update(date=1e300),
+    "directions that are none": lambda told: told["higher_is_better"].update(sums=3),
+    "settings that are none": lambda told: told["configs"].update(sums=[1]),
+    "a failure without its reasons": lambda told: told["assay"]["tasks"]["sums"].pop("reasons"),
+    "a count that is a text": lambda told: told["n-samples"]["sums"].update(effective="5"),
+    "something far too deep": lambda told: told["configs"]["sums"].update(x=json.loads("[" * 300 + "]" * 300)),
+}
+
+
+def damage(run: Path, name: str) -> Path:
+    told = run_world.results(run)
+    DAMAGES[name](told)
+    (run / "results.json").write_text(json.dumps(told))
+    return run
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_run_is_told_with_its_file_and_the_place_in_it(
+    name: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = damage(copied(good, tmp_path_factory), name)
+    with pytest.raises(AssayError, match=r"results\.json.*damaged: \S+ (must be|is a member|is missing|is nested)"):
+        read_results(run)
+    for command in (["report", run, "--format", "md"], ["compare", run.parent / "good", run], ["samples", run],
+                    ["export", run, "--to", "parquet", "-o", run.parent / "x"], ["pack", run, "-o", run.parent / "x.zip"]):  # fmt: skip
+        assert main([str(each) for each in command]) == 2
+        said = capsys.readouterr().err
+        assert "results.json" in said and "damaged" in said
+    assert "cannot be read: results.json: the file is damaged" in pages(run.parent)["/"]
+
+
+@pytest.mark.parametrize("name", ["a row whose n is a mapping", "two groups within each other"])
+def test_one_damaged_run_leaves_the_front_page_and_the_other_runs_as_they_are(
+    name: str, good: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    run = damage(copied(good, tmp_path_factory), name)
+    with serving(run.parent) as at:
+        status, text, headers = fetched(at, "/")
+        assert (status, "cannot be read: results.json" in text) == (200, True)
+        assert headers["x-content-type-options"] == "nosniff"
+        assert fetched(at, "/run", run="good")[0] == 200
+        status, text, _ = fetched(at, "/run", run="damaged")
+        assert (status, "results.json: the file is damaged" in text) == (200, True)
+        status, text, headers = fetched(at, "/compare?run=good&run=damaged")
+        assert (status, "the file is damaged" in text) == (200, True)
+
+
+def test_a_page_that_cannot_be_made_is_a_page_that_says_so(good: Path) -> None:
+    """Whatever goes wrong: the handler of what nobody thought of makes a page like any other."""
+    from starlette.requests import Request
+
+    viewer = Viewer(good.parent)
+    scope = {"type": "http", "method": "GET", "path": "/run", "query_string": b"", "headers": []}
+    answer = viewer.broken(Request(scope), KeyError("<b>n</b>"))
+    text = bytes(answer.body).decode()
+    assert answer.status_code == 500
+    assert "That cannot be shown" in text and "KeyError" in text and "<b>n</b>" not in text
+
+
+def test_a_lock_that_says_nonsense_holds_nothing(tmp_path: Path) -> None:
+    for time in ('"abc"', "null", "{}", "[1]", "1e300", "-5"):
+        (tmp_path / "run.lock").write_text(f'{{"host": "elsewhere", "pid": 3, "time": {time}}}')
+        assert not is_held(tmp_path)
+    (tmp_path / "run.lock").write_text('{"host": "elsewhere", "pid": 3, "time": 1e11}')
+    assert not is_held(tmp_path), "a time that has not come is a clock that is wrong"
+
+
+@pytest.mark.parametrize(
+    "manifest", [b"", b"{", b"[]", b'"x"', b'{"format": 1, "tasks": 3}', b'{"format": 1, "created": "x"}']
+)
+def test_a_run_is_not_begun_in_a_folder_whose_manifest_is_damaged_but_moves_it_aside_if_asked(
+    manifest: bytes, tasks: Path, output: Path
+) -> None:
+    run_world.run(Asked(), tasks, output)
+    (output / "manifest.json").write_bytes(manifest)
+    with pytest.raises(AssayError, match=r"manifest\.json.*damaged"):
+        run_world.run(Asked(), tasks, output)
+    assert (output / "manifest.json").read_bytes() == manifest
+    run_world.run(Asked(), tasks, output, force=True)
+    assert read_manifest(output)["status"] == "complete"
+    assert len(list(output.parent.glob("run.old-*"))) == 1
+
+
+def test_what_was_made_by_another_version_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"format": 7, "tasks": []}')
+    with pytest.raises(AssayError, match="another version of assay"):
+        read_manifest(tmp_path)
+
+
+# ---- archives
+
+
+def repacked(run: Path, archive: Path, change: Callable[[dict[str, Any]], Any], file: str = "results.json") -> Path:
+    """An archive in which a file says something else, with a hash that is right."""
+    pack(run, archive)
+    with zipfile.ZipFile(archive) as source:
+        content = {name: source.read(name) for name in source.namelist()}
+    [member] = [name for name in content if name.partition("/")[2] == file]
+    [note] = [name for name in content if name.endswith("packed.json")]
+    told = json.loads(content[member])
+    change(told)
+    content[member] = json.dumps(told).encode()
+    hashes = json.loads(content[note])
+    hashes["files"][file] = sha256(content[member]).hexdigest()
+    content[note] = json.dumps(hashes).encode()
+    with zipfile.ZipFile(archive, "w") as target:
+        for name, each in content.items():
+            target.writestr(name, each)
+    return archive
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_an_archive_that_cannot_be_read_is_refused_and_leaves_nothing(
+    name: str, good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = repacked(good, tmp_path / "bad.zip", DAMAGES[name])
+    assert main(["import", str(archive), "-o", str(tmp_path / "there/run")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"{archive}: results.json: ") and "damaged" in said
+    assert [path.name for path in tmp_path.iterdir() if path.name != "there"] == ["bad.zip"]
+    assert not any((tmp_path / "there").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [("results.json", lambda told: told.clear()), ("manifest.json", lambda told: told.clear()),
+     ("scored/001/results.json", lambda told: told.update(results=3)), ("scored/001/manifest.json", lambda told: told.clear()),
+     ("manifest.json", lambda told: told.update(tasks=3))],
+)  # fmt: skip
+def test_an_archive_of_a_run_that_has_not_ended_or_is_damaged_leaves_nothing(
+    file: str, change: Callable[[dict[str, Any]], Any], good: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(AssayError):
+        import_runs([repacked(good, tmp_path / "bad.zip", change, file)], tmp_path / "there")
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["bad.zip"]
+
+
+def test_what_killed_processes_left_beside_an_archive_or_among_scorings_goes(good: Path, tmp_path: Path) -> None:
+    import os
+    import socket
+    import subprocess
+    import sys
+
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    host = socket.gethostname()
+    run = tmp_path / "run"
+    shutil.copytree(good, run)
+    kept = [f".part-{host}-{os.getpid()}-x", f".part-elsewhere-{gone.pid}-x", ".part-old"]
+    for folder in (tmp_path, run / "scored"):
+        for name in (*kept, f".part-{host}-{gone.pid}-x"):
+            (folder / name).mkdir()
+            (folder / name / "file").touch()
+    import_runs([pack(good, tmp_path / "p.zip").path], tmp_path / "there")
+    score(run, Wanted(include_path=[str(TASKS[0])]))
+    for folder in (tmp_path, run / "scored"):
+        assert sorted(path.name for path in folder.glob(".part-*")) == sorted(kept)
+
+
+def test_samples_of_lm_evals_with_numbers_that_json_does_not_have_are_imported(tmp_path: Path) -> None:
+    line = {"doc_id": 0, "doc": {"q": "1+1", "odd": float("nan")}, "target": "2", "resps": [["2"]], "filtered_resps": ["2"],
+            "arguments": {"gen_args_0": {"arg_0": "1+1", "arg_1": {}}}, "filter": "none", "metrics": ["acc"], "acc": 1.0}  # fmt: skip
+    (tmp_path / "samples_t.jsonl").write_text(json.dumps(line) + "\n")
+    assert import_runs([tmp_path], tmp_path / "run")["results"]["t"]["acc,none"] == 1.0
+    (tmp_path / "samples_t.jsonl").write_text(json.dumps(line) + "\n{NaN\n")
+    with pytest.raises(AssayError, match=r"samples_t\.jsonl:2:1: is no JSON"):
+        import_runs([tmp_path], tmp_path / "other")
+
+
+def test_runs_of_every_kind_are_in_the_layout(write: Write, tmp_path: Path) -> None:
+    tasks = write({**run_world.FILES, "both.yaml": GROUP})
+    for name, options in {"shard": {"shard": "1/2"}, "asked": {"predict_only": True}, "few": {"limit": 1}}.items():
+        run_world.run(Asked(failing={"1+1="}), tasks, tmp_path / name, tasks=["both"], **options)
+        assert read_results(tmp_path / name)["results"] and read_manifest(tmp_path / name)["tasks"]
