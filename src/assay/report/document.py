@@ -13,9 +13,9 @@ from assay.report.compare import compare
 from assay.report.comparison import Comparison
 from assay.report.flips import answer, target
 from assay.report.plots import Interval
-from assay.report.reading import NOTHING, RUNNING, UNREADABLE, Line, Number, RunReading
+from assay.report.reading import RUNNING, UNREADABLE, Line, Number, RunReading
 from assay.report.slices import Values, sliced
-from assay.runs.folder import no_run
+from assay.runs.folder import no_run, read_manifest, read_results
 from assay.runs.stored import Row
 
 
@@ -93,11 +93,13 @@ def document(folders: Sequence[str | Path], wanted: Wanted | None = None) -> Doc
 
 def _read(folder: Path) -> RunReading:
     reading = RunReading(folder)
+    if reading.problem:  # a damaged file is told with the place in it
+        read_manifest(folder)
+        read_results(folder)
     if folder.is_file():
         raise ConfigError([no_run(folder)])
     if reading.status in (UNREADABLE, RUNNING) or not reading.results:
         what = "the run is still going on" if reading.status == RUNNING else "the folder holds no run that has ended"
-        what = f"the run cannot be read: {reading.problem}" if reading.problem not in ("", NOTHING) else what
         fix = (
             "wait for its end"
             if reading.status == RUNNING

@@ -340,7 +340,8 @@ def _read(path: Path, wrong: Callable[[Any], str]) -> dict[str, Any]:
     except ValueError as error:
         what = f"it is not JSON ({error})"
     if what:
-        fix = "get it again from where it was made"
+        fix = "give the command of the run again: it asks nothing twice, and writes its results anew"
+        fix = "put back a copy of it; or choose another folder for a new run" if path.name == MANIFEST else fix
         raise RunError([Problem(Place(str(path)), f"the file is damaged: {what}", fix)])
     return dict(found)
 
