@@ -94,7 +94,10 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
         strict=not settings.like_lm_eval,
     )
     first = _look_at_first(config, prompter, docs)
-    prompter.multiple_inputs, several = first.multiple_inputs, isinstance(first.target, list)
+    prompter.multiple_inputs = first.multiple_inputs
+    several = isinstance(first.target, list) and not (
+        settings.like_lm_eval and not first.target
+    )  # lm-eval: len([]) is 0
     check_targets(task, config, columns, settings, first.choices)
     scored = replace(scored, reading=scored.reading.but(multiple_targets=several or config.multiple_targets))
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
