@@ -100,7 +100,7 @@ CHOICE_SLIPS: dict[str, tuple[dict[str, str], str]] = {
     "a misspelt list": ({"doc_to_choice": "chioces"}, "doc_to_choice: .* did you mean 'choices'"),
     "templates in a list": ({"doc_to_choice": '["{{answer}}", "{{ label }}"]'}, r'"\{\{\[answer, label\]\}\}"'),
     "templates in a mapping": ({"doc_to_choice": '{a: "{{answer}}", b: "{{label}}"}'}, r'"\{\{\[answer, label\]\}\}"'),
-    "single braces in a list": ({"doc_to_choice": '["{answer}", "{label}"]'}, r"doc_to_choice: \{answer\} is not filled in"),
+    "single braces in a list": ({"doc_to_choice": '["{answer}", "{label}"]'}, r'doc_to_choice: \{answer\} is not filled in — write one template that gives the list: "\{\{\[answer, label\]\}\}"'),
     "single braces in a mapping": ({"doc_to_choice": '{a: "{answer}", b: "{label}"}'}, r"\{answer\} is not filled in"),
     "one template in a list": ({"doc_to_choice": '["none of {{ x }} these", b]'}, "one template that gives the list"),
     "a quoted function": ({"doc_to_choice": "'!function utils.text'"}, "not a function"),
@@ -239,7 +239,7 @@ def test_a_slip_in_the_syntax_of_a_template_breaks_its_task_alone(text: str, com
     fixed: dict[str, Any] = {"include_path": str(folder), "include_defaults": False, "compat": compat}
     found = assay.simple_evaluate(Scripted(generate=lambda *_: "x"), tasks=["t", "well"], **fixed)
     assert found["results"]["well"]["exact_match,none"] == 1.0
-    assert "t.yaml:5:14: doc_to_text is not a valid template" in found["broken"]["t"]
+    assert "t.yaml:5:14: doc_to_text is not a valid template" in found["assay"]["broken"]["t"]
 
 
 SHOTS = {"num_fewshot": "1", "fewshot_split": "test"}
@@ -288,6 +288,11 @@ def test_a_class_that_does_as_its_file_says_is_refused_for_slips_of_the_file(wri
     (folder / "own.py").write_text(whole + "    pass\n")
     with pytest.raises(ConfigError, match="did you mean 'question'"):
         asked(folder)
+    well = (folder / "t.yaml").read_text()
+    (folder / "t.yaml").write_text(well.replace("questoin", "'{{question}'"))
+    with pytest.raises(ConfigError, match=r"t\.yaml:6:14: doc_to_text is not a valid template"):
+        asked(folder)
+    (folder / "t.yaml").write_text(well)
     (folder / "own.py").write_text(
         whole + "    def doc_to_text(self, doc, doc_to_text=None):\n        return 'own ' + doc['question']\n"
     )

@@ -4,7 +4,7 @@ Braces mean much else: sets, LaTeX, JSON, a place for the model to fill in. Only
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from assay.samples.templates import is_template
 
@@ -45,6 +45,24 @@ def unfilled(text: str, columns: Collection[str], least: int = LEAST) -> Slip | 
             f"{fix}{stop} the braces themselves are meant, write {{{{ '{{{whole}}}' }}}}",
         )
     return None
+
+
+def unfilled_items(items: Sequence[object], columns: Collection[str]) -> Slip | None:
+    """The same of the items of a list, which are not filled in at all.
+
+    >>> unfilled_items(["{one}", "{two}"], ["one", "two"])
+    ('{one} is not filled in', 'write one template that gives the list: "{{[one, two]}}"')
+    """
+    found = [unfilled(item, columns) if isinstance(item, str) else None for item in items]
+    wrong = next((slip for slip in found if slip is not None), None)
+    if wrong is None:
+        return None
+    named = [
+        _BRACES.fullmatch(item) if isinstance(item, str) and slip else None
+        for item, slip in zip(items, found, strict=True)
+    ]
+    listed = ", ".join(one[1] if one else repr(item) for one, item in zip(named, items, strict=True))
+    return wrong[0], f'write one template that gives the list: "{{{{[{listed}]}}}}"'
 
 
 def _column(name: str, columns: Collection[str], *, exactly: bool) -> str | None:

@@ -14,7 +14,7 @@ from assay.errors import ConfigError, Place, Problem, nearest
 from assay.records import Sample
 from assay.samples.templates import RenderError, is_template
 from assay.scorers.results import Reading
-from assay.tasks.braces import LEAST, Slip, unfilled
+from assay.tasks.braces import LEAST, Slip, unfilled, unfilled_items
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 
@@ -104,17 +104,21 @@ def _problems(task: Task, path: Sequence[str], text: object, columns: Collection
 
 def _slips(key: str, text: object, columns: Collection[str], folder: str | None) -> Iterator[Slip]:
     """What is wrong with a field: names in single braces in any of them, other slips only where a column is expected."""
-    items = text.values() if isinstance(text, Mapping) else text if isinstance(text, list | tuple) else ()
-    found = [unfilled(item, columns) if isinstance(item, str) else None for item in items]
-    yield from [slip for slip in found if slip is not None][:1]
-    if not isinstance(text, str):
-        return
+    wrong: Slip | None = None
+    if isinstance(text, Mapping | list | tuple):
+        wrong = unfilled_items(list(text.values() if isinstance(text, Mapping) else text), columns)
+    elif isinstance(text, str):
+        wrong = _slip_of_text(key, text, columns, folder)
+    if wrong is not None:
+        yield wrong
+
+
+def _slip_of_text(key: str, text: str, columns: Collection[str], folder: str | None) -> Slip | None:
     is_asked = key.startswith("doc_to_")
     wrong = unfilled(text, columns, least=1 if is_asked else LEAST)
     if wrong is None and (is_asked or (key == "gen_prefix" and _is_misspelt_prefix(text, columns))):
         wrong = _forgotten_function(text, columns, folder) or slip(text, columns)
-    if wrong is not None:
-        yield wrong
+    return wrong
 
 
 def _forgotten_function(text: str, columns: Collection[str], folder: str | None) -> Slip | None:

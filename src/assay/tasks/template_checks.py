@@ -19,8 +19,13 @@ def check_templates(task: Task, config: TaskConfig) -> None:
     wrong = next((what for text in made if isinstance(text, str) and (what := template_error(text))), None)
     if wrong is None:
         return
+    raise placed(task, wrong)
+
+
+def placed(task: Task, wrong: str) -> RenderError:
+    """The error about a text of a task that is no template, with the place where it is written."""
     known = [*written_slips(task.fields), *format_slips(task.fields)]
-    raise RenderError(str(known[0] if known else Problem(Place(f"task {task.name!r}"), _told("a text of it", wrong))))
+    return RenderError(str(known[0] if known else Problem(Place(f"task {task.name!r}"), _told("a text of it", wrong))))
 
 
 def written_slips(fields: Fields) -> Iterator[Problem]:
