@@ -13,7 +13,7 @@ from assay import TaskManager
 from run_world import FILES
 
 Write = Callable[[Mapping[str, str]], Path]
-collect_ignore = ["runs_0_1"]
+collect_ignore = ["runs_0_1", "differences"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Cells of csv files: what is a number, what is a truth, and what stays the text that is written there.
+"""Cells of csv files: what is a number, and what stays the text that is written there.
 
 What `--compat lm-eval` must give was read with `datasets.load_dataset` 5.2.0 on pandas 3.1.1, through which lm-eval 0.4.13
 reads the same files.
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import assay
 from assay.models import Scripted
-from assay.samples.csv_cells import MISSING, typed, typed_as_pandas
+from assay.samples.csv_cells import MISSING, names_as_pandas, typed, typed_as_pandas
 from conftest import Write
 from graph_world import write_graph
 
@@ -60,6 +60,12 @@ TEXTS: dict[str, tuple[list[str], Any]] = {
     "a version": (["1.2.3", "4"], ["1.2.3", "4"]),
     "hexadecimal": (["0x10", "1"], ["0x10", "1"]),
     "a truth and a number": (["true", "1"], ["true", "1"]),
+    "truths": (["True", "False"], [True, False]),
+    "truths in small letters": (["true", "false"], [True, False]),
+    "truths in capitals": (["TRUE", "TRUE"], [True, True]),
+    "a country": (["NA", "ZA"], [None, "ZA"]),
+    "a choice that is none": (["None", "All", "null", "n/a"], [None, "All", None, None]),
+    "nothing but words for nothing": (["NA", "nan"], [None, None]),
 }
 
 
@@ -78,8 +84,6 @@ NUMBERS: dict[str, tuple[list[str], list[Any], list[Any]]] = {
     "numbers": (["1.5", "-0.25"], [1.5, -0.25], [1.5, -0.25]),
     "both": (["1", "2.5"], [1, 2.5], [1.0, 2.5]),
     "whole numbers with a gap": (["1", "", "3"], [1, None, 3], [1.0, None, 3.0]),
-    "truths": (["True", "False"], [True, False], [True, False]),
-    "truths in small letters": (["true", "false", ""], [True, False, None], [True, False, None]),
     "the largest of 64 bits": (["18446744073709551615", "1"], [2**64 - 1, 1], [2**64 - 1, 1]),
     "nothing at all": (["", ""], [None, None], [None, None]),
     "what says it is nothing": (["nan", "1", "NA"], [None, 1, None], [None, 1.0, None]),
@@ -87,7 +91,7 @@ NUMBERS: dict[str, tuple[list[str], list[Any], list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_csv_column_of_plain_numbers_or_truths_is_one_of_numbers_or_truths(name: str, write: Write) -> None:
+def test_a_csv_column_of_plain_numbers_is_one_of_numbers(name: str, write: Write) -> None:
     cells, expected, as_lm_eval = NUMBERS[name]
     folder = write({"t.yaml": TASK % "d.csv"})
     for compat, wanted in ((None, expected), ("lm-eval", as_lm_eval)):
@@ -122,8 +126,6 @@ def test_every_number_of_a_csv_column_prints_as_what_is_written(cells: list[str]
     for cell, value in zip(cells, typed(cells), strict=True):
         if value is None:
             assert cell in MISSING
-        elif isinstance(value, bool):
-            assert str(value).lower() == cell.lower()
         else:
             assert str(value) == cell
 
@@ -131,6 +133,47 @@ def test_every_number_of_a_csv_column_prints_as_what_is_written(cells: list[str]
 def test_a_csv_column_that_is_text_in_one_file_of_a_split_is_text_in_all(write: Write) -> None:
     folder = write({"t.yaml": TASK % "[a.csv, b.csv]", "a.csv": a_table("7", "8"), "b.csv": a_table("007")})
     assert column(folder, "") == ["7", "8", "007"]
+
+
+def test_words_for_nothing_in_one_file_are_null_where_another_file_has_numbers_and_text_where_it_has_text(
+    write: Write,
+) -> None:
+    folder = write({"t.yaml": TASK % "[a.csv, b.csv]", "a.csv": a_table("NA", ""), "b.csv": a_table("7", "nan")})
+    assert column(folder, "") == [None, None, 7, None]
+    (folder / "b.csv").write_text(a_table("ZA", "nan"))
+    assert column(folder, "") == ["NA", None, "ZA", "nan"]
+
+
+def test_an_empty_cell_of_a_text_column_is_null(write: Write) -> None:
+    assert column(write({"t.yaml": TASK % "d.csv"}), a_table("NA", "", "true")) == ["NA", None, "true"]
+
+
+CHOICES = TASK % "d.csv" + "output_type: multiple_choice\ndoc_to_choice: %s\n"
+
+
+@pytest.mark.parametrize(
+    ("choices", "cells"),
+    [('["true", "false"]', ["true", "true"]), ('["None", "All"]', ["None", "None"]), ("[NA, ZA]", ["NA", "NA"])],
+)
+def test_a_right_choice_in_a_table_is_the_text_that_is_written(choices: str, cells: list[str], write: Write) -> None:
+    task = (CHOICES % choices).replace("target: k", "target: c")
+    folder = write({"t.yaml": task, "d.csv": a_table(*cells)})
+    first = choices.strip("[]").split(",")[0].strip('"')
+    model = Scripted(loglikelihood=lambda context, continuation: (-1.0 if first in continuation else -9.0, False))
+    found = assay.simple_evaluate(model, tasks=["t"], include_path=str(folder), include_defaults=False)
+    assert found["results"]["t"]["acc,none"] == 1.0
+
+
+def test_a_table_with_two_columns_of_one_name_is_refused_and_is_as_pandas_has_it_under_compat(write: Write) -> None:
+    folder = write({"t.yaml": TASK % "d.csv"})
+    with pytest.raises(assay.ConfigError, match=r"d\.csv: two columns are called 'c' — give each column a name"):
+        column(folder, "c,k,c\n1,k,2\n")
+    assert column(folder, "c,k,c\n1,k,2\n", compat="lm-eval") == [1]
+
+
+@pytest.mark.parametrize("header", ["a,a", "a,a,a.1", "a,a.1,a,a", "a,,a,", "b,a,b"])
+def test_under_compat_columns_are_called_as_pandas_calls_them(header: str) -> None:
+    assert names_as_pandas(header.split(",")) == list(pd.read_csv(io.StringIO(header + "\n")).columns)
 
 
 def test_a_zip_code_in_a_table_is_asked_and_scored_as_written(write: Write) -> None:
@@ -156,18 +199,18 @@ graph_config:
 """
 
 
-def test_records_and_sampled_values_of_a_graph_keep_their_zeros_and_are_sygras_under_compat(tmp_path: Path) -> None:
+def test_records_and_sampled_values_of_a_graph_keep_their_texts_and_are_sygras_under_compat(tmp_path: Path) -> None:
     folder = write_graph(tmp_path, [], GRAPH)
-    (folder / "codes.csv").write_text("code,n\n007,1\n012,2\n")
+    (folder / "codes.csv").write_text("code,n,land,flag\n007,1,NA,true\n012,2,ZA,true\n")
     (folder / "tones.csv").write_text("word\n01\n02\n")
 
     def records(at: str, **options: Any) -> list[tuple[Any, ...]]:
         assay.simple_evaluate(Scripted(), tasks=[str(folder)], output_path=str(tmp_path / at), **options)
         [file] = (tmp_path / at).glob("output_*.json")
-        return [(row["code"], row["n"], row["tone"]) for row in json.loads(file.read_text())]
+        return [(row["code"], row["n"], row["tone"], row["land"], row["flag"]) for row in json.loads(file.read_text())]
 
-    assert records("own") == [("007", 1, "01"), ("012", 2, "02")]
-    assert records("like", compat="sygra") == [(7, 1, 1), (12, 2, 2)]
+    assert records("own") == [("007", 1, "01", "NA", "true"), ("012", 2, "02", "ZA", "true")]
+    assert records("like", compat="sygra") == [(7, 1, 1, None, True), (12, 2, 2, "ZA", True)]
 
 
 JOINED = """

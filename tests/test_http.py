@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -129,6 +130,11 @@ def test_a_server_that_is_not_there_is_told_before_the_run(tmp_path: Path) -> No
         evaluate(tmp_path, f"http://127.0.0.1:{free_port()}/v1")
 
 
+def is_up(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_a_server_that_dies_is_waited_for_and_nothing_answered_is_asked_again(serve: Serve, tmp_path: Path) -> None:
     port = free_port()
     url = serve("--latency", 10, "--die", 30, port=port)
@@ -138,7 +144,10 @@ def test_a_server_that_dies_is_waited_for_and_nothing_answered_is_asked_again(se
         "local-completions", "--model_args", f"model=stub,base_url={url},num_concurrent=8", "-o", str(tmp_path / "run"),
     ]  # fmt: skip
     run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(3)
+    end = time.monotonic() + 60
+    while is_up(port):
+        assert time.monotonic() < end, "the server never died"
+        time.sleep(0.05)
     serve("--latency", 10, port=port)
     assert run.wait(60) == 0
     _, *lines = [json.loads(line) for line in (tmp_path / "run/responses.jsonl").read_text().splitlines()]

@@ -149,9 +149,47 @@ PAIRS = [
     (r"\boxed{7}", "7", 1.0), ("7.", "7", 1.0), (r"\left(-\infty,\frac{1}{2}\right]", r"(-\infty, 0.5]", 1.0),
     (r"\text{Yes, it converges}", "yes, it converges", 1.0),
 ]  # fmt: skip
+WITH_WORDS = [
+    ("greater than 3", "less than 3", 0.0), ("at most 3", "at least 3", 0.0), ("A=3 B=2", "A=1 B=2", 0.0), ("2 to 5", "3 to 5", 0.0),
+    ("3 hours 20 minutes", "4 hours 20 minutes", 0.0), ("3 hours 20 minutes", "20 minutes", 0.0),
+    ("2 hours 30 min", "1 hour 30 min", 0.0), ("6 feet 6 inches", "5 feet 6 inches", 0.0), ("June 20", "July 20", 0.0),
+    ("June 20", "20", 0.0), ("April 3, 2020", "May 3, 2020", 0.0), ("3 apples and 5 oranges", "2 apples and 5 oranges", 0.0),
+    ("3 apples and 5 oranges", "5 oranges", 0.0), ("mean 5, median 4", "mean 3, median 4", 0.0),
+    ("vertex (0,2), focus (3,4)", "vertex (1,2), focus (3,4)", 0.0), ("4 mod 7", "3 mod 7", 0.0),
+    ("11 remainder 3", "10 remainder 3", 0.0), ("1, 2", "(2, 1)", 0.0), ("1, 2", "(1, 2)", 1.0), ("2, 1", "(1, 2)", 0.0),
+    ("(2, 1)", "1, 2", 0.0), ("1, 2, 3", "(3, 2, 1)", 0.0), ("1, 2, 3", "(1, 2, 3)", 1.0),
+    ("greater than 3", "Greater than 3.", 1.0), ("greater than 3", "3", 0.0), ("greater than 3", "greater than 4", 0.0),
+    ("greater than 3", "It is greater than 3.", 1.0), ("greater than 3", "The answer is greater than 3.", 1.0),
+    ("less than 3", "It is no less than 3.", 0.0), ("at most 1/2", "at most 0.5", 1.0), ("at most 3", "3", 0.0),
+    ("A=3 B=2", "A = 3, B = 2", 1.0), ("A=3 B=2", "A=3  B=2", 1.0), ("A=3 B=2", "2", 0.0), ("2 to 5", "2 To 5", 1.0),
+    ("2 to 5", "5", 0.0), ("2 to 5", "2 to 6", 0.0), ("3 hours 20 minutes", "3 Hours  20 minutes.", 1.0),
+    ("3 hours 20 minutes", "The answer is 3 hours 20 minutes.", 1.0), ("3 hours 20 minutes", "It took 3 hours 20 minutes.", 1.0),
+    ("3 hours 20 minutes", "It took 2 hours 20 minutes.", 0.0), ("3 hours 20 minutes", r"\boxed{3 \text{ hours } 20 \text{ minutes}}", 1.0),
+    ("3 hours 20 minutes", "1 day 3 hours 20 minutes", 0.0), ("3 hours 20 minutes", "3 minutes 20 hours", 0.0),
+    (r"3\text{ hours }20\text{ minutes}", "20", 0.0), (r"3\text{ hours }20\text{ minutes}", "3 hours 20 minutes", 1.0),
+    ("$3$ hours $20$ minutes", "$4$ hours $20$ minutes", 0.0), ("$3$ hours $20$ minutes", "3 hours 20 minutes", 1.0),
+    ("June 20", "june 20", 1.0), ("June 20", r"\boxed{\text{June 20}}", 1.0), ("June 20", "It is June 20.", 1.0), ("20 June", "20 July", 0.0),
+    ("June 20", "June 21", 0.0), ("April 3, 2020", "April 3, 2021", 0.0), ("April 3, 2020", "april 3, 2020.", 1.0),
+    ("3 apples and 5 oranges", "3 apples, 5 oranges", 0.0), ("3 apples and 5 oranges", "There are 3 apples and 5 oranges.", 1.0),
+    ("mean 5, median 4", "Mean 5.0, median 4", 1.0), ("mean 5, median 4", "4", 0.0), ("mean = 5, median = 4", "mean = 3, median = 4", 0.0),
+    ("vertex (0,2), focus (3,4)", "vertex (0, 2), focus (3, 4)", 1.0), ("vertex (0,2), focus (3,4)", "(3, 4)", 0.0),
+    ("4 mod 7", "4 mod 7.", 1.0), ("4 mod 7", "7", 0.0), ("11 remainder 3", "3", 0.0), ("11 remainder 3", "11 remainder 3", 1.0),
+    ("6 pm", "6 am", 0.0), ("6 p.m.", "6 a.m.", 0.0), ("6 p.m.", "It is 6 PM.", 1.0), ("3:30 pm", "3:30 am", 0.0),
+    ("f(x) = 2x for x > 0", "x > 0", 0.0), ("y = 3 when x = 2", "y = 4 when x = 2", 0.0), ("3 million", "3", 0.0), ("20 minutes", "20", 1.0), ("5 cm", "The answer is 5 cm.", 1.0), ("3 apples", "3", 1.0),
+    ("540 meters a week", "540", 1.0), ("60 miles per hour", "60", 1.0), ("20 degrees Celsius", "20", 1.0), ("Area = 5", "5", 1.0),
+    ("The answer is 5.", "5", 1.0), ("So 3 + 4 = 7 apples are left.\n#### 7", "7", 1.0), ("about 5", "5", 1.0), ("5", "The answer is 5.", 1.0),
+    ("< 3", "< 3", 1.0), ("< 3", "<3", 1.0), ("< 3", "> 3", 0.0), ("< 3", "3", 0.0), ("≥3", r"\ge 3", 1.0), ("≥3", ">= 3.0", 1.0), ("≥3", "≥ 4", 0.0),
+    ("1 3/4", "1 3/4.", 1.0), ("1 3/4", "The answer is 1 3/4.", 1.0), ("1 3/4", "It is 1 3/4.", 1.0), ("7/4", "1 3/4.", 1.0),
+    ("7/4", "The answer is 1 3/4.", 1.0), ("7/4", "It is 1 3/4.", 1.0), ("3/4", "It is 1 3/4.", 0.0), ("1000", "1e3.", 1.0),
+    ("1000", "The answer is 1e3.", 1.0), ("100", "The answer is 1e3.", 0.0), ("[0, 2]", "x ∈ [0, 2]", 1.0), ("[0, 2]", "x ∈ (0, 2)", 0.0),
+    (r"\sin x", "sin(x)", 1.0), (r"\sin x", "cos(x)", 0.0), ("(1, 2)", r"\text{(1, 2)}", 1.0), ("(1, 2)", r"\text{(1, 3)}", 0.0),
+    ("1500", "1.5 x 10^3", 1.0), ("1500", "1.5 × 10^4", 0.0), (r"(-\infty, 3) \cup (5, \infty)", "(-∞, 3) U (5, ∞)", 1.0),
+    (r"(-\infty, 3) \cup (5, \infty)", "(-∞, 3) U (6, ∞)", 0.0),
+]  # fmt: skip
+"""A target of several parts is never reduced to its last number; a full stop is no decimal point."""
 
 
-@pytest.mark.parametrize(("target", "answer", "expected"), [*FOUND, *PAIRS])
+@pytest.mark.parametrize(("target", "answer", "expected"), [*FOUND, *PAIRS, *WITH_WORDS])
 def test_an_answer_is_right_when_it_means_its_target(target: str, answer: str, expected: float) -> None:
     assert math_equal([target], answer) == expected
 

@@ -19,7 +19,7 @@ DATA = {"dataset_path": "json", "dataset_kwargs": "{data_files: {test: d.jsonl}}
 GENERATE = {**DATA, "task": "t", "doc_to_text": "question", "doc_to_target": "answer"}
 CHOICE = {**GENERATE, "output_type": "multiple_choice", "doc_to_choice": "choices", "doc_to_target": "gold"}
 ROWS = [
-    {"question": f"q{n}", "answer": "x", "choices": ["x", "y"], "gold": 0, "label": "x", "Question Text": "t", "meta": {"text": "m"}}
+    {"question": f"q{n}", "answer": "x", "choices": ["x", "y"], "gold": 0, "label": "x", "Question Text": "t", "full text": "u", "a": 1, "meta": {"text": "m"}}
     for n in range(4)
 ]  # fmt: skip
 
@@ -60,6 +60,24 @@ SLIPS: dict[str, tuple[dict[str, str], str]] = {
     "a column with a space": ({"doc_to_text": "Questoin Text"}, "did you mean 'Question Text'"),
     "a path into a column": ({"doc_to_text": "meta.text"}, r'write "\{\{meta\.text\}\}"'),
     "single braces": ({"doc_to_text": '"Q: {question}\\nA:"'}, r"\{question\} is not filled in — write \{\{question\}\}"),
+    "single braces with spaces": ({"doc_to_text": '"Q: { question }"'}, r"\{question\} is not filled in — write \{\{question\}\}"),
+    "single braces and an item": ({"doc_to_text": '"Q: {choices[0]}"'}, r"write \{\{choices\[0\]\}\}"),
+    "a misspelt column in single braces": ({"doc_to_text": '"Q: {questoin}\\nA:"'}, r"did you mean \{\{question\}\}"),
+    "another case in single braces": ({"doc_to_text": '"Q: {Question}"'}, r"did you mean \{\{question\}\}"),
+    "a dollar before braces": ({"doc_to_text": '"Q: ${question}"'}, "is not filled in"),
+    "a column of one letter": ({"doc_to_text": '"{a} + {a} = "'}, "is not filled in"),
+    "single braces beside a template": ({"doc_to_text": '"{{meta.text}} {question}"'}, "is not filled in"),
+    "single braces in a target": ({"doc_to_target": '"{answer}"'}, "doc_to_target: .* is not filled in"),
+    "single braces in a prefix": ({"gen_prefix": '"The {answer}"'}, "gen_prefix: .* is not filled in"),
+    "single braces in a description": ({"description": '"About {question}"'}, "description: .* is not filled in"),
+    "a space for an underscore": ({"doc_to_text": "question text"}, "did you mean 'Question Text'"),
+    "an underscore for a space": ({"doc_to_text": "Question_Text"}, "did you mean 'Question Text'"),
+    "a hyphen for a space": ({"doc_to_text": "full-text"}, "did you mean 'full text'"),
+    "a function without its tag": ({"doc_to_text": "utils.text"}, "no function — write !function utils.text"),
+    "a function without its exclamation mark": ({"doc_to_text": "function utils.text"}, "write it without quotes: !function utils.text"),
+    "a target without its tag": ({"doc_to_target": "utils.text"}, "doc_to_target: .* write !function utils.text"),
+    "a filter outside of a template": ({"doc_to_text": "question|trim"}, r'write "\{\{question\|trim\}\}"'),
+    "a sum of columns": ({"doc_to_text": "question + answer"}, r'write "\{\{question \+ answer\}\}"'),
     "a quoted function": ({"doc_to_text": '"!function utils.text"'}, "without quotes: !function utils.text"),
     "a function in a block": ({"doc_to_text": "|\n  !function utils.text"}, "without quotes: !function utils.text"),
     "a misspelt target": ({"doc_to_target": "answr"}, "doc_to_target: .* did you mean 'answer'"),
@@ -82,6 +100,8 @@ CHOICE_SLIPS: dict[str, tuple[dict[str, str], str]] = {
     "a misspelt list": ({"doc_to_choice": "chioces"}, "doc_to_choice: .* did you mean 'choices'"),
     "templates in a list": ({"doc_to_choice": '["{{answer}}", "{{ label }}"]'}, r'"\{\{\[answer, label\]\}\}"'),
     "templates in a mapping": ({"doc_to_choice": '{a: "{{answer}}", b: "{{label}}"}'}, r'"\{\{\[answer, label\]\}\}"'),
+    "single braces in a list": ({"doc_to_choice": '["{answer}", "{label}"]'}, r'doc_to_choice: \{answer\} is not filled in — write one template that gives the list: "\{\{\[answer, label\]\}\}"'),
+    "single braces in a mapping": ({"doc_to_choice": '{a: "{answer}", b: "{label}"}'}, r"\{answer\} is not filled in"),
     "one template in a list": ({"doc_to_choice": '["none of {{ x }} these", b]'}, "one template that gives the list"),
     "a quoted function": ({"doc_to_choice": "'!function utils.text'"}, "not a function"),
     "a quoted function in a list": ({"doc_to_choice": "['!function utils.text', b]"}, "not a function"),
@@ -140,6 +160,15 @@ MEANT: dict[str, tuple[dict[str, str], str]] = {
     "a column with a space": ({"doc_to_text": "Question Text"}, "t"),
     "a function": ({"doc_to_text": "!function utils.text"}, "f q0"),
     "braces that mean no column": ({"doc_to_text": '"Write \\\\boxed{answer} or {nothing}"'}, "Write \\boxed{answer} or {nothing}"),
+    "a set": ({"doc_to_text": "'Is 4 in {x | x > 3}?'"}, "Is 4 in {x | x > 3}?"),
+    "LaTeX": ({"doc_to_text": "'Half of \\frac{a}{a} is x^{a}.'"}, "Half of \\frac{a}{a} is x^{a}."),
+    "JSON": ({"doc_to_text": """'Reply as {"answer": 1}.'"""}, 'Reply as {"answer": 1}.'),
+    "braces in a template that has the column": ({"doc_to_text": "'{{question}}, as {question}'"}, "q0, as {question}"),
+    "a set in a description": ({"description": '"Sets as {a}. "'}, "Sets as {a}. q0"),
+    "a sum that has other words": ({"doc_to_text": "1 + answer"}, "1 + answer"),
+    "a file that is not there": ({"doc_to_text": "example.com"}, "example.com"),
+    "words of a function": ({"doc_to_text": "function of x"}, "function of x"),
+    "a prefix of two words": ({"gen_prefix": "Question text"}, "q0 Question text"),
     "a prefix that begins an answer": ({"gen_prefix": "Answer"}, "q0 Answer"),
 }  # fmt: skip
 
@@ -179,7 +208,72 @@ LIKE_LM_EVAL: dict[str, tuple[dict[str, str], str]] = {
     "a word": (GENERATE | {"doc_to_text": "questoin"}, "questoin"),
     "a quoted function": (GENERATE | {"doc_to_text": "'!function utils.text'"}, "!function utils.text"),
     "templates in a list": (CHOICE | {"doc_to_choice": '["{{answer}}", "{{label}}"]'}, "q0 {{answer}}"),
+    "single braces": (GENERATE | {"doc_to_text": "'Q: { question }'"}, "Q: { question }"),
+    "single braces in a list": (CHOICE | {"doc_to_choice": '["{answer}", "{label}"]'}, "q0 {answer}"),
+    "a function without its tag": (GENERATE | {"doc_to_text": "utils.text"}, "utils.text"),
+    "a function without its exclamation mark": (
+        GENERATE | {"doc_to_text": "function utils.text"},
+        "function utils.text",
+    ),
 }
+
+
+BROKEN = [
+    "{{question}",
+    "{{ question",
+    "{% question %}",
+    "{% if question %}x",
+    "{{ }}",
+    "{{ question | upperr }}",
+    "{# x",
+]
+
+
+@pytest.mark.parametrize("compat", [None, "lm-eval"])
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_slip_in_the_syntax_of_a_template_breaks_its_task_alone(text: str, compat: str | None, write: Write) -> None:
+    folder = folder_with(write, GENERATE | {"doc_to_text": json.dumps(text)})
+    with pytest.raises(ConfigError, match=r"t\.yaml:5:14: doc_to_text is not a valid template: .*\(line 1 of"):
+        asked(folder, compat=compat)
+    (folder / "well.yaml").write_text(yaml(GENERATE | {"task": "well"}))
+    fixed: dict[str, Any] = {"include_path": str(folder), "include_defaults": False, "compat": compat}
+    found = assay.simple_evaluate(Scripted(generate=lambda *_: "x"), tasks=["t", "well"], **fixed)
+    assert found["results"]["well"]["exact_match,none"] == 1.0
+    assert "t.yaml:5:14: doc_to_text is not a valid template" in found["assay"]["broken"]["t"]
+
+
+SHOTS = {"num_fewshot": "1", "fewshot_split": "test"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"doc_to_choice": "'{{choices'"}, "doc_to_choice"),
+        ({"doc_to_target": "'{{gold}'"}, "doc_to_target"),
+        ({"gen_prefix": "'{% gold %}'"}, "gen_prefix"),
+        ({"description": "'{{ gold | upperr }}'"}, "description"),
+        (SHOTS | {"fewshot_config": "{doc_to_text: '{{question}'}"}, "doc_to_text"),
+        ({"formats": "{type: mcqa, instruction: '{{question}'}"}, "instruction"),
+        ({"formats": "{mine: {type: mcqa, answer_prompt: '{% if x %}'}}"}, "answer_prompt"),
+    ],
+)
+def test_a_slip_in_the_syntax_of_any_template_is_told_at_its_place_by_run_and_validate(
+    changes: dict[str, str], place: str, write: Write, run_assay: Run
+) -> None:
+    folder = folder_with(write, CHOICE | changes)
+    with pytest.raises(ConfigError, match=rf"t\.yaml:\d+:\d+: {place} is not a valid template"):
+        asked(folder)
+    checked = run_assay("validate", "--include_path", folder, "--no_defaults")
+    assert (checked.returncode, "is not a valid template" in checked.stdout) == (1, True)
+    assert "Traceback" not in checked.stdout + checked.stderr
+
+
+def test_a_broken_template_ends_a_run_with_its_place_and_no_traceback(write: Write, run_assay: Run) -> None:
+    folder = folder_with(write, GENERATE | {"doc_to_text": "'{{question}'"})
+    ended = run_assay("run", "--model", "dummy", "--tasks", "t", "--include_path", folder, "--no_defaults")
+    assert ended.returncode != 0
+    assert "t.yaml:5:14: doc_to_text is not a valid template: unexpected '}'" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize("name", LIKE_LM_EVAL)
@@ -194,6 +288,11 @@ def test_a_class_that_does_as_its_file_says_is_refused_for_slips_of_the_file(wri
     (folder / "own.py").write_text(whole + "    pass\n")
     with pytest.raises(ConfigError, match="did you mean 'question'"):
         asked(folder)
+    well = (folder / "t.yaml").read_text()
+    (folder / "t.yaml").write_text(well.replace("questoin", "'{{question}'"))
+    with pytest.raises(ConfigError, match=r"t\.yaml:6:14: doc_to_text is not a valid template"):
+        asked(folder)
+    (folder / "t.yaml").write_text(well)
     (folder / "own.py").write_text(
         whole + "    def doc_to_text(self, doc, doc_to_text=None):\n        return 'own ' + doc['question']\n"
     )

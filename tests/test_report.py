@@ -166,7 +166,7 @@ LEVELS = """
     dataset_kwargs: {data_files: {test: levels.jsonl}}
     test_split: test
     doc_to_text: "{{q}}"
-    doc_to_target: "yes"
+    doc_to_target: "{{ 'yes' }}"
     metric_list: [{metric: exact_match}]
     generation_kwargs: {until: ["\\n"], do_sample: false}
 """

@@ -87,6 +87,21 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     return "use one of: " + ", ".join(known) if 0 < len(known) <= 12 else "see the reference for what is known"
 
 
+def blame(error: BaseException) -> str:
+    """What user code raised, as `Type: message`. Ctrl-C is not its doing, and is raised again.
+
+    >>> blame(KeyError("gold"))
+    "KeyError: 'gold'"
+    """
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    try:
+        message = str(error)
+    except BaseException:  # noqa: BLE001  # a user's class may word its errors badly
+        message = ""
+    return f"{type(error).__name__}: {message}".removesuffix(": ")
+
+
 def some(names: Sequence[str]) -> str:
     """The first few names, and how many more there are.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from assay.aggregate.functions import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
+from assay.errors import blame
 from assay.records import Draws, Estimate, exact, number
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
@@ -33,15 +34,16 @@ def estimate(
     n = len(values)
     try:
         value = exact(known.function(values))
-    except Exception as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, and the rest stands
-        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} failed: {type(error).__name__}: {error}")
+    except BaseException as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, and the rest stands
+        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} failed: {blame(error)}")
     if isinstance(value, Mapping) and value and all(number(each) is not None for each in value.values()):
         several = {str(exact(name)): float(exact(each)) for name, each in value.items()}
         return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gives several numbers", several=several)
     try:
         value = float(value)
-    except (TypeError, ValueError):
-        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gave {value!r:.60}, which is no number")
+    except (TypeError, ValueError, OverflowError):
+        gave = f"a value of type {type(value).__name__!r}" if not isinstance(value, str | int) else f"{value!s:.60}"
+        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gave {gave}, which is no number")
     if math.isnan(value):
         lost = sum(isinstance(each, float) and math.isnan(each) for each in values)
         return Estimate(value, None, n, f"{lost} of {n} values are not numbers")
@@ -106,7 +108,8 @@ def _stderr(aggregation: Aggregation, values: Values, iterations: int, clusters:
     n, limit = len(values if clusters is None else set(clusters)), aggregation.bootstrap_limit or 1000
     try:
         return bootstrap(aggregation, values, min(iterations, limit), clusters) * math.sqrt(n / (n - 1))
-    except Exception:  # noqa: BLE001  # a function of the user's that takes some resample badly has no bootstrap
+    except BaseException as error:  # noqa: BLE001  # a function of the user's that takes some resample badly has no bootstrap
+        blame(error)
         return None
 
 

@@ -12,7 +12,7 @@ from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Function
 from assay.samples.rows import DataError
-from assay.samples.templates import RenderError
+from assay.samples.templates import RenderError, TemplateSlip
 from assay.tasks import Task
 from assay.tasks.graph import ReadGraph, prepare_graph
 from assay.tasks.graph_rescore import prepare_graph_scoring
@@ -21,6 +21,7 @@ from assay.tasks.randomness import preserved_random, seed_random
 from assay.tasks.rescore import TaskFacts, prepare_scoring
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Settings
+from assay.tasks.template_checks import placed
 
 
 def no_graph(name: str, place: Place) -> GraphFile:
@@ -90,8 +91,11 @@ def _bound(task: Task, settings: Settings, helper: HelperCode, read: ReadGraph) 
         raise DataError(str(task.unsent))
     if task.config.class_ is None:
         return prepare(task, settings, helper.helpers())
-    made = ClassTask.of(task, settings, helper.helpers())
-    made.refuse_media()
-    with preserved_random():
-        made.check_first()
+    try:
+        made = ClassTask.of(task, settings, helper.helpers())
+        made.refuse_media()
+        with preserved_random():
+            made.check_first()
+    except TemplateSlip as error:
+        raise placed(task, error.reason) from error
     return made

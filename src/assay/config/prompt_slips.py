@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping
 
 from assay.config.option import Remark
 
-_FUNCTION = re.compile(r"\s*!function\b\s*(\S*)")
+_FUNCTION = re.compile(r"\s*!function\b\s*(\S*)|\s*function\s+([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)\s*$")
 _ONE_EXPRESSION = re.compile(r"\s*\{\{-?((?:(?!\}\}|\{\{).)*?)-?\}\}\s*", re.DOTALL)
 
 
 def quoted_function(value: object) -> Iterator[Remark]:
-    """A `!function` in quotes: YAML reads it as a text."""
+    """A `!function` in quotes, or without its exclamation mark: YAML reads it as a text."""
     found = _FUNCTION.match(value) if isinstance(value, str) else None
     if found is not None:
         what = f"is the text {value!r:.80}, not a function"
-        yield (), what, f"write it without quotes: !function {found[1] or 'module.name'}"
+        yield (), what, f"write it without quotes: !function {found[1] or found[2] or 'module.name'}"
 
 
 def prompt_slips(value: object) -> Iterator[Remark]:

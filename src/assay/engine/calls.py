@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Sequence
 
 from assay.engine.keys import Keys
+from assay.errors import blame
 from assay.records import Call, Failed, Response, Returned
 
 MANY = 256
@@ -69,4 +70,4 @@ async def _answer(call: Call) -> Response:
             return Returned(await function(*arguments))
         return Returned(await asyncio.to_thread(function, *arguments))
     except (Exception, SystemExit) as error:  # noqa: BLE001  # anybody's code: its plan failed, and the others go on
-        return Failed(f"{type(error).__name__}: {error}")
+        return Failed(blame(error))

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class Pipeline:
             if step is not None:
                 answers = [step(each, doc) for each, doc in zip(answers, docs, strict=True)]
             elif batch is not None:
-                answers = [plain(each) for each in batch(answers, list(docs))]
+                answers = _answers_of(batch(answers, list(docs)), len(docs), self.name)
         return answers
 
     def _ended(self, answers: Any) -> Any:
@@ -48,6 +48,18 @@ class Pipeline:
     def apply_batch(self, responses: Sequence[list[Any]], docs: Sequence[Doc]) -> list[Any]:
         """As `apply_to_all`, with single answers standing by themselves."""
         return [self._ended(answers) for answers in self.apply_to_all(responses, docs)]
+
+
+def _answers_of(made: Any, count: int, name: str) -> list[Any]:
+    """What a filter of the user's returned: as many answers as there are requests, or it fails."""
+    if isinstance(made, str | bytes | Mapping | Set) or not isinstance(made, Iterable):
+        raise TypeError(
+            f"filter {name!r} returned {type(made).__name__!r}, and must return a list with what is left of each"
+        )
+    answers = [plain(each) for each in made]
+    if len(answers) != count:
+        raise ValueError(f"filter {name!r} returned {len(answers)} answers for {count} requests")
+    return answers
 
 
 DEFAULT = FilterConfig(name="none", filter=(FilterStep(function="take_first"),))

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.errors import did_you_mean, some
+from assay.errors import blame, did_you_mean, some
 from assay.groups.group import Group
 from assay.groups.rows import NONE, Results, Row, rows
 from assay.groups.selection import Selection
@@ -89,8 +89,8 @@ def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> di
     """Rows with these names; if computing them fails, each without a number and with the reason."""
     try:
         return compute()
-    except Exception as error:  # noqa: BLE001  # anybody's code: told in its rows, and all others stand
-        lost = unknown(math.nan, (), f"{type(error).__name__}: {error}")
+    except BaseException as error:  # noqa: BLE001  # anybody's code: told in its rows, and all others stand
+        lost = unknown(math.nan, (), blame(error))
         return {f"{name},{NONE}": lost for name in names}
 
 

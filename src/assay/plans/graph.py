@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assay.config.graph import END, MAX_STEPS
+from assay.errors import blame
 from assay.records import Asking, Call, Failed, Generate, Outcome, Request, Response, plain
 
 State = dict[str, Any]
@@ -212,7 +213,7 @@ class Graph:
             made[name] = stop.value
         except NodeFailed:
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise _raised(f"the node {name!r}", error) from error
 
 
@@ -235,9 +236,9 @@ def _guarded(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except NodeFailed:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise _raised(what, error) from error
 
 
 def _raised(what: str, error: BaseException) -> NodeFailed:
-    return NodeFailed(f"{what} raised {type(error).__name__}: {error}")
+    return NodeFailed(f"{what} raised {blame(error)}")

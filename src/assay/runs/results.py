@@ -33,7 +33,11 @@ class TaskResult:
     audit: Mapping[str, Any]
 
     def has_lost(self, metric: str | None) -> bool:
-        """Whether documents that failed, or were not asked, are why it has no score of this metric; None: no score at all."""
+        """Whether it was to have a score of this metric and has none, since documents failed or were not asked, or since
+        its number has no value; None: no score at all."""
+        own = [value for key, value in self.rows.items() if key.metric == metric]
+        if own and all(math.isnan(value) and value.several is None for value in own):
+            return True
         if not self.failed and self.documents >= self.expected:
             return False
         return not self.scored or (metric in self.higher_is_better and all(key.metric != metric for key in self.rows))

@@ -1,12 +1,14 @@
-"""The cells of a csv column: numbers and truths where nothing of what is written gets lost, else the text.
+"""The cells of a csv column: numbers where nothing of what is written gets lost, else the text.
 
 `007`, `1.50`, `1e3`, `+5`, ` 7`, `1_000` and whole numbers beyond 64 bits keep their column a text: printed again, the
-number would be another text, and so would a prompt or a right answer that is made of it.
+number would be another text, and so would a prompt or a right answer that is made of it. So would the truth that is
+made of `true`, which prints as `True`: such a column is text, too.
 """
 
 import math
 import re
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 MISSING = frozenset((
@@ -18,13 +20,28 @@ SIGNED, UNSIGNED = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
 """The whole numbers that a table can hold, in one of two ways."""
 
 
-def typed(column: Sequence[str]) -> list[Any]:
-    """A column as numbers or truths where all of its cells are such, else as texts; what says it is missing is None.
+def typed(column: Sequence[str], *, as_numbers: bool = False) -> list[Any]:
+    """A column as numbers where all of its cells are such, else as texts.
 
-    >>> typed(["7", "12", ""]), typed(["1", "2.5"]), typed(["007", "12"])
-    ([7, 12, None], [1, 2.5], ['007', '12'])
+    Among numbers, what says it is missing is None; among texts only an empty cell is, for `NA` may be a country.
+    `as_numbers`: other files have numbers in this column, so it is one of numbers also where every cell is missing.
+
+    >>> typed(["7", "12", "NA"]), typed(["1", "2.5"]), typed(["007", "12"]), typed(["NA", "ZA", ""])
+    ([7, 12, None], [1, 2.5], ['007', '12'], ['NA', 'ZA', None])
     """
-    return _read(column, (_number, _truth))
+    present = [text for text in column if text not in MISSING]
+    if not present and not as_numbers:
+        return texts(column)
+    try:
+        numbers = iter([_number(text) for text in present])
+    except ValueError:
+        return texts(column)
+    return [None if text in MISSING else next(numbers) for text in column]
+
+
+def texts(column: Sequence[str]) -> list[str | None]:
+    """A column as texts, whatever is in it; an empty cell is None."""
+    return [text or None for text in column]
 
 
 def typed_as_pandas(column: Sequence[str]) -> list[Any]:
@@ -40,15 +57,28 @@ def typed_as_pandas(column: Sequence[str]) -> list[Any]:
         try:
             numbers = [int(text) for text in present]
         except ValueError:  # more digits than Python converts
-            return untyped(column)
+            return _untyped_as_pandas(column)
         if not _fit(numbers, SIGNED):  # a gap would need floats, which cannot hold them
             return numbers if len(present) == len(column) and _fit(numbers, UNSIGNED) else list(column)
         return _read(column, (int,) if len(present) == len(column) else (float,))
     return _read(column, (_float_of_pandas, _truth))
 
 
-def untyped(column: Sequence[str]) -> list[str | None]:
-    """A column as texts, whatever is in it."""
+def names_as_pandas(header: Sequence[str]) -> list[str]:
+    """The names of columns, each once: pandas numbers those that it meets again, and those that have none.
+
+    >>> names_as_pandas(["a", "a", "", "b", "a"])
+    ['a', 'a.1', 'Unnamed: 2', 'b', 'a.2']
+    """
+    named = [name or f"Unnamed: {at}" for at, name in enumerate(header)]
+    made: list[str] = []
+    for name in named:
+        free = (f"{name}.{number}" for number in count(1))
+        made.append(next(new for new in free if new not in named and new not in made) if name in made else name)
+    return made
+
+
+def _untyped_as_pandas(column: Sequence[str]) -> list[str | None]:
     return [None if text in MISSING else text for text in column]
 
 
@@ -61,7 +91,7 @@ def _read(column: Sequence[str], readers: Sequence[Callable[[str], Any]]) -> lis
         except ValueError:
             continue
         return [None if text in MISSING else next(values) for text in column]
-    return untyped(column)
+    return _untyped_as_pandas(column)
 
 
 def _number(text: str) -> int | float:

@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.records import plain
-from assay.samples.csv_cells import typed, typed_as_pandas, untyped
+from assay.samples.csv_cells import MISSING, names_as_pandas, texts, typed, typed_as_pandas
 
 Row = Mapping[str, Any]
 
@@ -40,11 +41,12 @@ def plain_rows(rows: Any) -> Any:
 
 class Reading(NamedTuple):
     """How files are read: the options that a task gives to its reader; and of csv files whether cells are read as pandas
-    does, and which columns are text whatever is in them."""
+    does, and which columns are text, and which numbers, because they are so in other files."""
 
     options: Mapping[str, Any]
     like_pandas: bool = False
     as_text: frozenset[str] = frozenset()
+    as_numbers: frozenset[str] = frozenset()
 
 
 class Rows(Sequence[Row]):
@@ -102,18 +104,23 @@ class Rows(Sequence[Row]):
         return Survey(count, tuple(kinds), tuple(name for name, of in kinds.items() if {int, float} <= of))
 
     def _read(self) -> Iterator[dict[str, Any]]:
-        reading = self._reading._replace(as_text=self._as_text)
         for file in self.files:
-            yield from read_file(file, reading)
+            yield from read_file(file, self._agreed)
 
     @cached_property
-    def _as_text(self) -> frozenset[str]:
-        """Columns of several csv files that are text in one of them: then they are text in all."""
+    def _agreed(self) -> Reading:
+        """A column of several csv files is text in all where it is text in one, and else numbers where it is so in one."""
         tables = [file for file in self.files if file.suffix in (".csv", ".tsv")]
         if len(tables) < 2 or self._reading.like_pandas:
-            return frozenset()
-        rows = (row for file in tables for row in read_file(file, self._reading))
-        return frozenset(name for row in rows for name, value in row.items() if isinstance(value, str))
+            return self._reading
+        as_text, as_numbers = set(), set()
+        for row in (row for file in tables for row in read_file(file, self._reading)):
+            for name, value in row.items():
+                if isinstance(value, int | float):
+                    as_numbers.add(name)
+                elif value is not None and value not in MISSING:
+                    as_text.add(name)
+        return self._reading._replace(as_text=frozenset(as_text), as_numbers=frozenset(as_numbers - as_text))
 
 
 class Survey(NamedTuple):
@@ -180,18 +187,22 @@ def _json(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:
 
 
 def _csv(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:
-    names, lines = _csv_lines(file, reading.options)
-    read = typed_as_pandas if reading.like_pandas else typed
+    names, lines = _csv_lines(file, reading)
     cells = [list(column) for column in zip_longest(*lines, fillvalue="")] if lines else []
-    columns = [
-        untyped(column) if name in reading.as_text else read(column) for name, column in zip(names, cells, strict=False)
-    ]
+    columns = [_cells(name, column, reading) for name, column in zip(names, cells, strict=False)]
     columns += [[None] * len(lines)] * (len(names) - len(columns))
     yield from (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
 
 
-def _csv_lines(file: Path, options: Mapping[str, Any]) -> tuple[Sequence[str], list[list[str]]]:
+def _cells(name: str, column: Sequence[str], reading: Reading) -> list[Any]:
+    if reading.like_pandas:
+        return typed_as_pandas(column)
+    return texts(column) if name in reading.as_text else typed(column, as_numbers=name in reading.as_numbers)
+
+
+def _csv_lines(file: Path, reading: Reading) -> tuple[Sequence[str], list[list[str]]]:
     """The names of the columns, and the cells of every line as they are written."""
+    options = reading.options
     delimiter = options.get("delimiter") or options.get("sep") or ("\t" if file.suffix == ".tsv" else ",")
     csv.field_size_limit(sys.maxsize)  # a cell may hold a book
     try:
@@ -206,8 +217,12 @@ def _csv_lines(file: Path, options: Mapping[str, Any]) -> tuple[Sequence[str], l
     names = options.get("column_names") or options.get("names")
     if not names:
         names, lines = lines[0] if lines else [], lines[1:]
+        names = names_as_pandas(names) if reading.like_pandas else names
     elif "header" in options and options["header"] is not None:
         lines = lines[1:]
+    twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
+    if twice is not None:
+        raise DataError(f"{file}: two columns are called {twice!r} — give each column a name of its own")
     long = next((number for number, line in enumerate(lines, 1) if len(line) > len(names)), None)
     if long is not None:
         raise DataError(f"{file}: row {long} has more cells than there are columns ({len(names)})")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError
+from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import SandboxedEnvironment
 
 Row = Mapping[str, Any]
@@ -17,8 +17,19 @@ _UNFILLED = (
 )  # fmt: skip
 
 
+_NO_TEMPLATE = (*_UNFILLED, SyntaxError)
+
+
 class RenderError(ValueError):
     """A template that a row cannot fill."""
+
+
+class TemplateSlip(RenderError):
+    """A text with markup that is no template, whatever the row; `reason` is what Jinja says of it."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 def regex_replace(text: str, pattern: str, repl: str, count: int = 0) -> str:
@@ -50,7 +61,10 @@ def template(text: str) -> Render:
     """A function that fills a template from a row. What has no markup is itself."""
     if not is_template(text):
         return lambda row: text  # noqa: ARG005  # the shape of every template
-    compiled = _ENVIRONMENT.from_string(text)
+    try:
+        compiled = _ENVIRONMENT.from_string(text)
+    except _NO_TEMPLATE as error:
+        raise TemplateSlip(f"{_told(error)} (in the template {_short(text)})", _told(error)) from error
     root, new_context, usual = compiled.root_render_func, compiled.new_context, dict(compiled.globals)
 
     def render(row: Row) -> str:
@@ -62,6 +76,12 @@ def template(text: str) -> Render:
             raise RenderError(f"{what} (in the template {_short(text)})") from error
 
     return render
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, TemplateSyntaxError):
+        return f"{error.message} (line {error.lineno} of the template)"
+    return str(error) or type(error).__name__
 
 
 def _short(text: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from assay.errors import AssayError
+from assay.errors import AssayError, blame
 from assay.records import plain
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
@@ -18,7 +18,7 @@ def called(purpose: str, function: object, call: Callable[[], T], error: type[Va
         return call()
     except (RenderError, DataError, AssayError):
         raise
-    except (Exception, SystemExit) as raised:
+    except BaseException as raised:
         raise error(blamed(purpose, function, raised)) from raised
 
 
@@ -30,7 +30,7 @@ def guarded(purpose: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return plain(function(*arguments))
         except (RenderError, DataError, AssayError):
             raise
-        except (Exception, SystemExit) as raised:
+        except BaseException as raised:
             raise RenderError(blamed(purpose, function, raised)) from raised
 
     return call
@@ -42,7 +42,7 @@ def blamed(purpose: str, function: object, raised: BaseException) -> str:
     >>> blamed("doc_to_text", len, KeyError("gold"))
     "doc_to_text (len) raised KeyError: 'gold'"
     """
-    what = f"{type(raised).__name__}: {_words(raised)}".removesuffix(": ")
+    what = f"{blame(raised):.300}"
     ended = "tried to end the process with" if isinstance(raised, SystemExit) else "raised"
     return f"{purpose} ({_named(function)}) {ended} {what}"
 
@@ -51,10 +51,3 @@ def _named(function: object) -> str:
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     code = getattr(function, "__code__", None)
     return f"{name}, {Path(code.co_filename).name}:{code.co_firstlineno}" if code is not None else str(name)
-
-
-def _words(raised: BaseException) -> str:
-    try:
-        return f"{raised!s:.300}"
-    except Exception:  # noqa: BLE001  # it is a user's class
-        return ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from assay.errors import blame
 from assay.records import Failed, FilterScores, Likelihood, Request, Response, Rolling, Text
 from assay.scorers.instance import Instance
 from assay.scorers.metrics import Metric
@@ -202,9 +203,9 @@ def guarded(compute: Callable[..., Any], *arguments: Any, seconds: float = TIME_
         return compute(*arguments)
     except Unscored as error:
         return Failed(str(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # a document that cannot be scored is counted, and the run goes on
+    except BaseException as error:  # noqa: BLE001  # a document that cannot be scored is counted, and the run goes on
         fix = f" (pip install {error.name})" if isinstance(error, ModuleNotFoundError) else ""
-        return Failed(f"scoring: {type(error).__name__}: {error}{fix}")
+        return Failed(f"scoring: {blame(error)}{fix}")
     finally:
         if limited:
             signal.setitimer(signal.ITIMER_REAL, 0)

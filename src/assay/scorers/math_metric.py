@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from assay.scorers.clock import clock_stopped, in_main_thread
+from assay.scorers.math_parts import Parts, parts_of_answers, parts_of_target, same_words
 from assay.scorers.math_text import formulas, is_in_braces, joined_by, said_words, words_of
 from assay.scorers.metrics import Declared
 from assay.scorers.results import GENERATE
@@ -59,6 +60,8 @@ def _equal(right: str, given: str, digits: int, strict: bool) -> bool:
     words = words_of(right)
     if words is not None:
         return words in said_words(given)
+    if parts := parts_of_target(right):
+        return any(_same_parts(parts, each, digits, strict) for each in parts_of_answers(given))
     golds = _target(right)
     try:
         answers = _parsed(given)
@@ -66,6 +69,18 @@ def _equal(right: str, given: str, digits: int, strict: bool) -> bool:
         return False
     comparable = [pair for pair in product(golds, answers) if not _differ_in_kind(*pair)]
     return any(_same(gold.value, answer.value, digits, strict) for gold, answer in comparable)
+
+
+def _same_parts(target: Parts, answer: Parts, digits: int, strict: bool) -> bool:
+    """Whether an answer has the text of its target, or the same words with equal formulas between them."""
+    if target.text == answer.text:
+        return True
+    try:
+        return same_words(target, answer) and all(
+            _equal(one, other, digits, strict) for one, other in zip(target.formulas, answer.formulas, strict=True)
+        )
+    except _UnreadableTarget:
+        return False  # such a part equals its own text only
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +157,7 @@ def _is_more(value: Any) -> bool:
 def _same(gold: Any, answer: Any, digits: int, strict: bool) -> bool:
     from math_verify import verify
 
-    gold, answer = _as_decimal(gold, answer), _as_decimal(answer, gold)
+    gold, answer = _in_order(_as_decimal(gold, answer), answer), _as_decimal(answer, gold)
     try:
         if verify(gold, answer, digits, strict=strict, timeout_seconds=_seconds(), raise_on_error=True):
             return True
@@ -167,6 +182,14 @@ def _as_decimal(number: Any, other: Any) -> Any:
 
     is_wanted = isinstance(number, Integer) and isinstance(other, Float)
     return Float(number, precision=other._prec) if is_wanted else number
+
+
+def _in_order(gold: Any, answer: Any) -> Any:
+    """A list as a tuple where the answer is one: math-verify would take both for sets."""
+    from sympy import FiniteSet, Interval, Tuple
+
+    is_wanted = isinstance(gold, FiniteSet) and isinstance(answer, Interval | Tuple)
+    return Tuple(*getattr(gold, "_unsorted_args", gold.args)) if is_wanted else gold
 
 
 def _check(gold: Any) -> None:

@@ -31,6 +31,13 @@ _WORD = re.compile(
 )
 _ARTICLE = re.compile(r"(?<![\w\\])(?:[aA]|I)(?=\s+[\w$])")
 _TEXT = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+_MARKS = (
+    (_TEXT, r" \1"),
+    (re.compile(r"\\!|\$|(?<!\\)\\[()\[\]]|m?\\(?:angle|triangle) ?"), ""),
+    (re.compile(r"(?<!\\)\\[,;: ]|~|\\q?quad(?![A-Za-z])"), " "),
+    (re.compile(r"\\(?:overline|overrightarrow|widehat|hat|vec) ?\{([A-Za-z]+)\}"), r"\1"),
+    (re.compile(r" {2,}"), " "),
+)
 _LEAD = re.compile(r"\banswers?\b[^.\n]{0,100}?(?:\bis\b|\bare\b|[:=])(?!\s*:)", re.IGNORECASE)
 _END = re.compile(r"\n|[.?!](?=\s|$)")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*|\.\d+")
@@ -38,22 +45,29 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*|\.\d+")
 _REWRITTEN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"\\(?=%)|\\\$"), ""),
     (re.compile(r"\s*\b[Pp]er\s?cent(?:age)?\b"), "%"),
+    (re.compile(r"\\text\s*\{([^{}A-Za-z]*[()\[\]][^{}A-Za-z]*)\}"), r"\1"),
     (re.compile("∞"), r"\\infty "),
+    (re.compile("∈"), r"\\in "),
+    (re.compile(r"(?<=[)\]]) ?[U∪] ?(?=[(\[])"), r" \\cup "),
+    (re.compile(r"(?<![A-Za-z\\])((?:arc)?(?:sin|cos|tan)|cot|sec|csc|log|ln|exp)(?= ?\()"), r"\\\1"),
+    (re.compile(r"(?<=\d) ?[x×] ?(?=10 ?\^)"), r"\\cdot "),
+    (re.compile(r"(= ?-?\d[\d./]*) (?=[A-Za-z] ?=)"), r"\1, "),
     (re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])"), r"\\pi "),
     (re.compile(r"(?<![\w)}])\*\*|\*\*(?![\w({\\-])"), ""),
     (re.compile(r"\*\*"), "^"),
     (re.compile(r"\^?\{?\\text\{ ?(?:st|nd|rd|th) ?\}\}?"), ""),
     (re.compile(r"√\s*\(([^()]*)\)|√\s*(\d+|[a-z])"), r"\\sqrt{\1\2}"),
     (re.compile(r"(\d+)\.(\d*)\\overline\{(\d+)\}"), lambda found: _repeating(*found.groups())),
-    (re.compile(r"(?<![\w.\\}])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w.^])"), r"\1\\cdot 10^{\2}"),
+    (re.compile(r"(?<![\w.\\}])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w^]|\.\d)"), r"\1\\cdot 10^{\2}"),
     (re.compile(r"(?<![\d.,])\d{1,3}(?:(?: |\\,|\{,\})\d{3})+(?![\d/])"), lambda found: re.sub(r"\D", "", found[0])),
-    (re.compile(r"(?<![\w.,}/^])(\d+) (\d+) ?/ ?(\d+)(?![\w.])"), r"\1\\frac{\2}{\3}"),
+    (re.compile(r"(?<![\w.,}/^])(\d+) (\d+) ?/ ?(\d+)(?!\w|\.\d)"), r"\1\\frac{\2}{\3}"),
     (re.compile(r"(\\[A-Za-z]+ ?\d+ (?=\d))|(?<![\d._^{])(\d+(?:\.\d+)?) (?=\d)"), lambda found: found[1] or f"{found[2]}, "),
     (re.compile(r"(?<!\\)\{\{([^{},]*)\}\}"), r"{\1}"),
 )  # fmt: skip
-"""What math-verify misreads, in the order in which it is rewritten: percent and currency behind a backslash, signs, bold and powers
-by stars, 6th, decimals that repeat, 1e3, spaces between thousands, mixed numbers (2 3/4 is not 5/4), numbers side by side (2 3 is
-not 5), and braces within braces, which are no set."""
+"""What math-verify misreads, in the order in which it is rewritten: percent and currency behind a backslash, tuples marked as text,
+signs, functions without a backslash, 1.5 x 10^3, equations side by side (A=1 B=2 is not A=B=2), bold and powers by stars, 6th,
+decimals that repeat, 1e3, spaces between thousands, mixed numbers (2 3/4 is not 5/4), numbers side by side (2 3 is not 5), and
+braces within braces, which are no set."""
 
 
 def rewritten(text: str) -> str:
@@ -92,6 +106,30 @@ def said_words(text: str) -> set[str]:
     if leads := list(_LEAD.finditer(text)):
         parts.append(_END.split(text[leads[-1].end() :], maxsplit=1)[0])
     return set(map(_plain, parts))
+
+
+def answers_in(text: str) -> list[str]:
+    """The texts that may be the answer in a text, the most certain last: all of it, its box, and what follows "the answer is"."""
+    boxed = _boxed(text)
+    leads = list(_LEAD.finditer(boxed))
+    return [text, boxed, *(_END.split(boxed[lead.end() :].strip(), maxsplit=1)[0] for lead in leads[-1:])]
+
+
+def unmarked(text: str) -> str:
+    r"""A text without the marks of LaTeX that are not computed with.
+
+    >>> unmarked(r"$3$\,\text{hours}"), unmarked(r"\angle ABC = 30"), unmarked(r"\overline{AB} = 5")
+    ('3 hours', 'ABC = 30', 'AB = 5')
+    """
+    for pattern, replaced in _MARKS:
+        text = pattern.sub(replaced, text)
+    return text
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Where the words of a text are, from and to, articles too."""
+    words = (word.span() for word in _WORD.finditer(text) if word[0] not in _FUNCTIONS)
+    return sorted([*words, *(word.span() for word in _ARTICLE.finditer(text))])
 
 
 def _plain(text: str) -> str:

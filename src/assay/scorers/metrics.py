@@ -9,8 +9,10 @@ import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
+from assay.records import Failed
 from assay.scorers.reduce import Reductions
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, OUT_OF_RANGE, ROLLING, GenResult, LLResult, MCResult
 from assay.scorers.values import Repeated as Repeated
@@ -115,22 +117,39 @@ def gold_and_likelihoods(result: MCResult) -> tuple[Any, Sequence[float]]:
     return result.target, result.lls
 
 
+def _of_one_choice(compute: Callable[[MCResult], float]) -> Callable[[MCResult], Any]:
+    """A metric of the right choice, which fails its row where there are several of them."""
+
+    @wraps(compute)
+    def computed(result: MCResult) -> Any:
+        if result.has_several:
+            return Failed("scoring: the document has several right choices, and this metric is of one")
+        return compute(result)
+
+    return computed
+
+
+@_of_one_choice
 def logprob(result: MCResult) -> float:
     return float(result.lls[result.target])
 
 
+@_of_one_choice
 def bits_per_byte_of_gold(result: MCResult) -> float:
     return float(-_per_byte(result)[result.target]) / math.log(2)
 
 
+@_of_one_choice
 def choice_logprob(result: MCResult) -> float:
     return log_share(result.lls, result.target)
 
 
+@_of_one_choice
 def choice_prob_norm(result: MCResult) -> float:
-    return math.exp(choice_logprob_norm(result))
+    return math.exp(log_share(_per_byte(result), result.target))
 
 
+@_of_one_choice
 def choice_logprob_norm(result: MCResult) -> float:
     return log_share(_per_byte(result), result.target)
 

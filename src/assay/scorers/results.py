@@ -182,7 +182,13 @@ class Reading:
         if self.has_choices and sample.choices is not None and isinstance(gold, int):
             gold = sample.choices[gold]
         elif self.multiple_targets:
-            return list(gold) if isinstance(gold, list | tuple) else [gold]
+            several = list(gold) if isinstance(gold, list | tuple) else [gold]
+            is_text = isinstance(answer[0] if isinstance(answer, list) and answer else answer, str)
+            return (
+                several
+                if self.like_lm_eval or not is_text
+                else [str(n) if type(n) in (int, float) else n for n in several]
+            )
         one = answer[0] if isinstance(answer, list) and answer else answer
         if one is not None and type(gold) is not type(one):
             gold = type(one)(gold)

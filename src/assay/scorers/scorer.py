@@ -148,7 +148,7 @@ class Scorer:
         scores: dict[str, Any] = {}
         for metric in metrics:
             value = self._compute_metric(result, metric)
-            if type(value) is float:  # as most are
+            if type(value) is float and metric.name not in scores:  # as nearly always
                 scores[metric.name] = value
             else:
                 self._note(scores, metric.name, value)
@@ -245,7 +245,12 @@ class Scorer:
         return self._remembered(whole, lambda numbers: self._batch([results[number] for number in numbers]))
 
     def _batch(self, results: Sequence[Result]) -> Sequence[Any]:
-        given = list(self.score_batch(results))
+        made = self.score_batch(results)
+        if isinstance(made, Mapping | str | bytes):
+            raise TypeError(
+                f"score_batch returned {type(made).__name__!r}, and must return a list with a score for each document"
+            )
+        given = list(made)
         if len(given) != len(results):
             raise ValueError(f"score_batch gave {len(given)} scores for {len(results)} documents")
         return given

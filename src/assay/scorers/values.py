@@ -51,10 +51,10 @@ def best(values: Sequence[Any], *, higher_is_better: bool | None, metric: str) -
             key: best([each[key] for each in values], higher_is_better=higher_is_better, metric=metric)
             for key in values[0]
         }
-    if all(isinstance(each, list) for each in values) and len({len(each) for each in values}) == 1:
+    lists = [items for each in values if (items := _by_answer(each)) is not None]
+    if len(lists) == len(values) and len(set(map(len, lists))) == 1:
         return [
-            best(each, higher_is_better=higher_is_better, metric=metric)
-            for each in map(list, zip(*values, strict=True))
+            best(each, higher_is_better=higher_is_better, metric=metric) for each in map(list, zip(*lists, strict=True))
         ]
     numbers = [number(each) for each in values]
     odd = next((value for value, found in zip(values, numbers, strict=True) if found is None), values)
@@ -64,6 +64,13 @@ def best(values: Sequence[Any], *, higher_is_better: bool | None, metric: str) -
     comparable = [each for each in numbers if each is not None and not math.isnan(each)]
     chosen = min if higher_is_better is False else max
     return chosen(comparable) if comparable else math.nan
+
+
+def _by_answer(value: Any) -> list[Any] | None:
+    """What may be a value for each answer: a list, or numbers in a tuple or an array; other tuples are one value."""
+    items = listed(value)
+    is_list = isinstance(value, list) or (items is not None and all(number(each) is not None for each in items))
+    return items if is_list else None
 
 
 def usable(
@@ -151,6 +158,8 @@ def by_answer(value: Any, answers: Sequence[Any], name: str) -> Any:
     if len(value) != len(answers):
         what = f"a score for each of {len(answers)} answers was expected, and there are {len(value)}"
         return Failed(f"scoring: {name!r}: {what}")
+    if any(listed(each) is not None for each in value):
+        return Failed(f"scoring: {name!r}: a number was expected for each answer, and there are lists")
     return as_repeated(value)
 
 

@@ -13,7 +13,7 @@ from assay.aggregate.collected import AggregatorMetric, Tally
 from assay.aggregate.collected_table import make_aggregator
 from assay.aggregate.functions import Aggregation
 from assay.config.row_names import row_name_problem
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, blame, did_you_mean
 from assay.registry import parameter_problems
 from assay.scorers.unit import UnitMetricResult, finite
 from assay.tasks.graph_parts import GraphPostProcessor as GraphPostProcessor
@@ -88,7 +88,7 @@ class Collected:
             self._metric = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra)
             self._columns = _metadata_columns(entry, self._metric)
             self._tally = self._metric.tally()
-        except Exception as error:  # noqa: BLE001  # a metric may be anybody's code: told, and the others stand
+        except BaseException as error:  # noqa: BLE001  # a metric may be anybody's code: told, and the others stand
             self.error = _told(error)
 
     def take(self, number: int, record: Mapping[str, Any]) -> None:
@@ -102,7 +102,7 @@ class Collected:
         try:
             self._tally.add(_with_columns(_result(cell, self.entry.column), record, self._columns))
             self._taken.append(number)
-        except Exception as error:  # noqa: BLE001  # as above
+        except BaseException as error:  # noqa: BLE001  # as above
             self.error = _told(error)
 
     def value(self, columns: Sequence[str]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Collected:
             try:
                 found: dict[str, Any] = finite(self._tally.value())
                 return found
-            except Exception as error:  # noqa: BLE001  # as above
+            except BaseException as error:  # noqa: BLE001  # as above
                 self.error = _told(error)
         return {"error": self.error}
 
@@ -124,7 +124,8 @@ class Collected:
             return {}
         try:
             told = self._metric.evidence(self._tally)
-        except Exception:  # noqa: BLE001  # as above; a number without an error is still a number
+        except BaseException as error:  # noqa: BLE001  # as above; a number without an error is still a number
+            _told(error)
             return {}
         return {
             name: Found(*evidence, self._taken)
@@ -151,10 +152,10 @@ def _metadata_columns(entry: Entry, metric: AggregatorMetric) -> dict[str, str]:
     return {**{column: column for column in metric.columns}, **entry.metadata}
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     if isinstance(error, ConfigError):
         return "; ".join(f"{problem.what} — {problem.fix}" for problem in error.problems)
-    return f"{type(error).__name__}: {error}"
+    return blame(error)
 
 
 class Report(NamedTuple):

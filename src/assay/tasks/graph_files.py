@@ -16,7 +16,7 @@ import orjson
 from assay.aggregate.functions import Aggregation
 from assay.config.graph import SinkConfig
 from assay.config.graph_reading import GraphFile
-from assay.errors import ConfigError, Problem, did_you_mean
+from assay.errors import ConfigError, Problem, blame, did_you_mean
 from assay.records import Estimate, Outcome, ScoreKey
 from assay.runs.durable import put_in_place
 from assay.runs.samples import Kept
@@ -138,8 +138,8 @@ class GraphFiles:
                     rows |= {key: row for key, (row, _, _) in found.items()}
                     if data is self.records:
                         rows |= self._with_errors(found, each.made.evidence(), estimated)
-            except (Exception, SystemExit) as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, the rest stands
-                reason = f"{name} raised {type(error).__name__}: {error}"
+            except BaseException as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, the rest stands
+                reason = f"{name} raised {blame(error)}"
                 rows[ScoreKey(name, "none")] = Estimate(math.nan, None, len(self.records), reason)
         return rows
 

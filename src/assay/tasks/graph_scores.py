@@ -11,7 +11,7 @@ from assay.config.graph import LambdaNode
 from assay.config.graph_keys import produced
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
-from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey
+from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
 from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text
 from assay.scorers.loop import Document, grouped
 from assay.scorers.unit import UnitMetricResult
@@ -54,9 +54,9 @@ def aggregator_problems(
     `columns` are those of the records; None where only the code that writes them knows.
     """
     problems: list[Problem] = []
-    for number, each in enumerate(processors):
+    for at, each in enumerate(processors):
         if isinstance(each.made, MetricCollatorPostProcessor):
-            params = ("graph_post_process", number, "params")
+            params = ("graph_post_process", at, "params")
             problems += check_aggregators(
                 each.made.aggregator_metrics_map,
                 None if each.takes_previous else columns,
@@ -86,12 +86,12 @@ def row_problems(
         if name in units:
             yield Problem(at, f"two columns make the row {name!r}: the other one is written at {units[name]}", fix)
         units.setdefault(name, at)
-    for number, each in enumerate(processors if units else ()):
+    for place, each in enumerate(processors if units else ()):
         found = _numbers(each, settings)
         for label in row_labels(found or {}).values():
             if label in units:
                 what = f"two rows are named {label!r}: the other one is of the unit metric at {units[label]}"
-                yield Problem(file.place("graph_post_process", number), what, fix)
+                yield Problem(file.place("graph_post_process", place), what, fix)
 
 
 def _numbers(processor: Processor, settings: Settings) -> Mapping[str, Sequence[str]] | None:
@@ -128,10 +128,17 @@ def result_columns(file: GraphFile) -> list[str]:
 def unit_value(cell: object) -> float | None:
     """The score in a unit result; None where a value is none."""
     told = cell.to_dict() if isinstance(cell, UnitMetricResult) else cell
-    if not isinstance(told, Mapping) or not isinstance(told.get("correct"), bool | int | float):
+    if not isinstance(told, Mapping) or "correct" not in told:
         return None
-    score = told["correct"] if told.get("score") is None else told["score"]
-    return float(score) if isinstance(score, int | float) else None
+    correct, score = (number(told.get(key)) for key in ("correct", "score"))
+    if told.get("score") is not None:
+        return None if score is None else float(score)
+    return float(correct) if correct is not None and 0 <= correct <= 1 else None
+
+
+def is_unit_result(cell: object) -> bool:
+    """Whether a value is meant as a unit result."""
+    return isinstance(cell, UnitMetricResult) or (isinstance(cell, Mapping) and "correct" in cell)
 
 
 def _without_secrets(value: Any, name: str) -> Any:
@@ -190,18 +197,27 @@ class GraphScores:
             if score is None:
                 return Failed(f"scoring: the record has no result in {column!r}, but {record.get(column)!r:.60}")
             values[name] = score
-        return [FilterScores("none", [record], {**values, **self._further(record)})]
+        further, failed = self._further(record)
+        return [FilterScores("none", [record], {**values, **further}, failed=failed)]
 
-    def _further(self, record: Mapping[str, Any]) -> dict[str, float]:
-        """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured."""
+    def _further(self, record: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
+        """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured; and why
+        a unit result there is none. Other columns may be called so, and hold something else."""
         found: dict[str, float] = {}
-        for column in record:
-            if isinstance(column, str) and column.endswith(SUFFIX) and column.removesuffix(SUFFIX) not in self.scored:
-                score = unit_value(record[column])
-                if score is not None:
-                    found[column.removesuffix(SUFFIX)] = score
-                    self._directions.setdefault(column.removesuffix(SUFFIX), True)
-        return found
+        failed: dict[str, str] = {}
+        for column, cell in record.items():
+            name = str(column).removesuffix(SUFFIX)
+            if name == column or name in self.scored:
+                continue
+            score = unit_value(cell)
+            if score is not None:
+                found[name] = score
+            elif name in self._directions or is_unit_result(cell):
+                failed[name] = f"scoring: {column!r} has no score that is a number"
+            else:
+                continue
+            self._directions.setdefault(name, True)
+        return found, failed
 
     def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
         return AGGREGATIONS["mean"] if row.metric in self.scored or row.metric in self._directions else None

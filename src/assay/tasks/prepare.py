@@ -51,6 +51,7 @@ from assay.tasks.resolve import resolved
 from assay.tasks.scoring import placer, scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
+from assay.tasks.template_checks import check_templates
 
 LOOKED_AT = 3
 """Samples that are built before the run: a task of which none of them can be asked is broken."""
@@ -63,6 +64,7 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     if config.use_prompt is not None:
         place = task.fields.place("use_prompt", key=True)
         raise ConfigError([Problem(place, "use_prompt is not supported", "write doc_to_text and doc_to_target")])
+    check_templates(task, config)
     config = with_settings(config, settings)
     key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
     folder = task.fields.origin(key).folder if key is not None else None
@@ -94,7 +96,10 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
         strict=not settings.like_lm_eval,
     )
     first = _look_at_first(config, prompter, docs)
-    prompter.multiple_inputs, several = first.multiple_inputs, isinstance(first.target, list)
+    prompter.multiple_inputs = first.multiple_inputs
+    several = isinstance(first.target, list) and not (
+        settings.like_lm_eval and not first.target
+    )  # lm-eval: len([]) is 0
     check_targets(task, config, columns, settings, first.choices)
     scored = replace(scored, reading=scored.reading.but(multiple_targets=several or config.multiple_targets))
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"

@@ -6,6 +6,7 @@ and nothing at all are texts that tasks mean; a lone word is nearly always the n
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from assay.config.task import TaskConfig
@@ -13,17 +14,20 @@ from assay.errors import ConfigError, Place, Problem, nearest
 from assay.records import Sample
 from assay.samples.templates import RenderError, is_template
 from assay.scorers.results import Reading
+from assay.tasks.braces import LEAST, Slip, unfilled, unfilled_items
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PATH = re.compile(r"([A-Za-z_]\w*)(?:\.\w+|\[[^\]\s]+\])+")
-_BRACES = re.compile(r"(?<![\w\\{}])\{(\w+)\}(?!\})")
+_TERM = r"""(?:[A-Za-z_]\w*(?:\.\w+|\[[^\]\s]+\])*(?:\s*\|\s*\w+(?:\([^()]*\))?)*|"[^"]*"|'[^']*')"""
+_EXPRESSION = re.compile(rf"{_TERM}(?:\s*[+~]\s*{_TERM})*")
+_OF_EXPRESSION = re.compile(r"""(?:^|[+~])\s*([A-Za-z_]\w*)""")
+_FUNCTION = re.compile(r"([A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)+")
 CLOSE = 0.8
 """How like a column a text with other characters than those of a word must be to be a slip of it."""
 
 
-QUESTION_KEYS = ("doc_to_text", "doc_to_choice", "gen_prefix")
+QUESTION_KEYS = ("doc_to_text", "doc_to_choice", "gen_prefix", "description")
 
 
 def check_prompts(
@@ -36,9 +40,7 @@ def check_prompts(
     """Refuse questions, choices and prefixes that name a column which the documents do not have."""
     wrong: list[Problem] = []
     for path in _paths(task, config, keys, settings):
-        text = _written(task, config, path)
-        if path[-1] != "gen_prefix" or (isinstance(text, str) and _is_misspelt_prefix(text, columns)):
-            wrong += _problems(task, path, text, columns)
+        wrong += _problems(task, path, _written(task, config, path), columns)
     if wrong:
         raise ConfigError(wrong)
 
@@ -94,13 +96,42 @@ def _written(task: Task, config: TaskConfig, path: Sequence[str]) -> object:
 
 
 def _problems(task: Task, path: Sequence[str], text: object, columns: Collection[str]) -> Iterator[Problem]:
-    wrong = slip(text, columns) if isinstance(text, str) else None
-    if wrong is not None:
-        place = task.fields.place(*path) if path[0] in task.fields else Place(f"task {task.name!r}, {'.'.join(path)}")
+    place = task.fields.place(*path) if path[0] in task.fields else Place(f"task {task.name!r}, {'.'.join(path)}")
+    folder = task.fields.origin(path[0]).folder if path[0] in task.fields else None
+    for wrong in _slips(path[-1], text, columns, folder):
         yield Problem(place, f"{path[-1]}: {wrong[0]}", wrong[1])
 
 
-def slip(text: str, columns: Collection[str]) -> tuple[str, str] | None:
+def _slips(key: str, text: object, columns: Collection[str], folder: str | None) -> Iterator[Slip]:
+    """What is wrong with a field: names in single braces in any of them, other slips only where a column is expected."""
+    wrong: Slip | None = None
+    if isinstance(text, Mapping | list | tuple):
+        wrong = unfilled_items(list(text.values() if isinstance(text, Mapping) else text), columns)
+    elif isinstance(text, str):
+        wrong = _slip_of_text(key, text, columns, folder)
+    if wrong is not None:
+        yield wrong
+
+
+def _slip_of_text(key: str, text: str, columns: Collection[str], folder: str | None) -> Slip | None:
+    is_asked = key.startswith("doc_to_")
+    wrong = unfilled(text, columns, least=1 if is_asked else LEAST)
+    if wrong is None and (is_asked or (key == "gen_prefix" and _is_misspelt_prefix(text, columns))):
+        wrong = _forgotten_function(text, columns, folder) or slip(text, columns)
+    return wrong
+
+
+def _forgotten_function(text: str, columns: Collection[str], folder: str | None) -> Slip | None:
+    """`utils.text` without its `!function`: there is such a file beside that of the task."""
+    found = _FUNCTION.fullmatch(text.strip())
+    if found is None or folder is None or text in columns or found[1] in columns:
+        return None
+    if not Path(folder, f"{found[1]}.py").is_file():
+        return None
+    return f"{text!r} is a text, and no function", f"write !function {text.strip()}"
+
+
+def slip(text: str, columns: Collection[str]) -> Slip | None:
     """What is wrong with a text that should name a column, and how to fix it; None where it may be meant.
 
     >>> slip("questoin", ["question", "answer"])[0]
@@ -108,20 +139,28 @@ def slip(text: str, columns: Collection[str]) -> tuple[str, str] | None:
     >>> slip("Answer the question.", ["question"]), slip("", ["question"]), slip("question", ["question"])
     (None, None, None)
     """
-    if not text.strip() or text in columns or is_template(text):
+    bare = text.strip()
+    if not bare or text in columns or is_template(text):
         return None
-    braces = next((name for name in _BRACES.findall(text) if name in columns), None)
-    if braces is not None:
-        return f"{{{braces}}} is not filled in", f"write {{{{{braces}}}}}"
-    path = _PATH.fullmatch(text)
-    if path is not None and path[1] in columns:
-        return f"{text!r} is a text, and no column", f'write "{{{{{text}}}}}"'
-    near = nearest(text.strip(), columns, count=1)
-    if _WORD.fullmatch(text.strip()) is None and not _is_close(text, columns):
+    names = _OF_EXPRESSION.findall(bare) if _EXPRESSION.fullmatch(bare) else []
+    if names and bare not in columns and not _WORD.fullmatch(bare) and all(name in columns for name in names):
+        return f"{text!r} is a text, and no column", f"write {_quoted('{{' + bare + '}}')}"
+    near = [column for column in columns if _folded(column) == _folded(bare)] or nearest(bare, columns, count=1)
+    is_same = bool(near) and _folded(near[0]) == _folded(bare)
+    if _WORD.fullmatch(bare) is None and not is_same and not _is_close(text, columns):
         return None
     what = f"the documents have no column {text!r}; they have: {_some(columns)}"
     meant = f"did you mean {near[0]!r}? " if near else ""
     return what, f"{meant}If the text itself is meant, write \"{{{{ '{text}' }}}}\""
+
+
+def _folded(name: str) -> str:
+    """A name as it is compared: `Question Text`, `question-text` and `question_text` are one."""
+    return re.sub(r"[\s_-]+", "_", name.strip().casefold())
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if '"' in text else f'"{text}"'
 
 
 def _is_close(text: str, columns: Collection[str]) -> bool:

@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateSyntaxError
-
 from assay.catalog.catalog import Catalog
 from assay.catalog.functions import check_function, functions_in, module_file
 from assay.catalog.installed import broken_plugins
@@ -21,7 +19,6 @@ from assay.samples.data import READERS, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
-from assay.samples.templates import is_template, template
 from assay.scorers.scorer import Scorer
 from assay.tasks.aggregates import doubled
 from assay.tasks.graph_checks import SeeDotted, check_graph
@@ -30,9 +27,7 @@ from assay.tasks.resolve import resolved
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
-
-TEMPLATES = ("description", "doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix")
-FORMAT_TEXTS = ("instruction", "question_prefix", "answer_instruction", "answer_prompt", "gen_prefix")
+from assay.tasks.template_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
 
 FindMetric = Callable[[str], Callable[..., Any] | None]
 
@@ -76,10 +71,9 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
     functions = list(functions_in(dict(task.fields)))
     broken = [problem for problem in map(check_function, functions) if problem is not None]
     yield from broken
-    yield from _check_templates(task.fields, (), task.fields)
+    yield from written_slips(task.fields)
     shots = task.fields.get("fewshot_config")
     if isinstance(shots, Mapping):
-        yield from _check_templates(shots, ("fewshot_config",), task.fields)
         sampler = shots.get("sampler", "default")
         if isinstance(sampler, str) and sampler not in SAMPLERS:
             place = task.fields.place("fewshot_config", "sampler")
@@ -92,26 +86,10 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
         yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list of its own", serious=False)
 
 
-def _check_templates(values: Mapping[str, object], path: tuple[str, ...], fields: Fields) -> Iterator[Problem]:
-    for key in TEMPLATES:
-        text = values.get(key)
-        wrong = template_error(text) if isinstance(text, str) and is_template(text) else None
-        if wrong:
-            yield Problem(fields.place(*path, key), f"{key} is not a valid template: {wrong}", "correct the template")
-
-
-@cache
-def template_error(text: str) -> str | None:
-    """What keeps a text from being a template."""
-    try:
-        template(text)
-    except TemplateSyntaxError as error:
-        return f"{error.message} (line {error.lineno} of the template)"
-    return None
-
-
 def _check_formats(fields: Fields, formats: Mapping[str, FormatConfig]) -> Iterator[Problem]:
     """Every format of a task's table, also those that nobody asks for now."""
+    if table_of(fields) is None:
+        yield from format_slips(fields)
     for name in table_of(fields) or {}:
         try:
             yield from _check_format(from_table(fields, name, formats), fields.place("formats", name))
