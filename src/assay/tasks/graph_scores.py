@@ -86,12 +86,12 @@ def row_problems(
         if name in units:
             yield Problem(at, f"two columns make the row {name!r}: the other one is written at {units[name]}", fix)
         units.setdefault(name, at)
-    for place, each in enumerate(processors if units else ()):
+    for nth, each in enumerate(processors if units else ()):
         found = _numbers(each, settings)
         for label in row_labels(found or {}).values():
             if label in units:
                 what = f"two rows are named {label!r}: the other one is of the unit metric at {units[label]}"
-                yield Problem(file.place("graph_post_process", place), what, fix)
+                yield Problem(file.place("graph_post_process", nth), what, fix)
 
 
 def _numbers(processor: Processor, settings: Settings) -> Mapping[str, Sequence[str]] | None:
