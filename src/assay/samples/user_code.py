@@ -8,6 +8,7 @@ from assay.errors import AssayError
 from assay.records import plain
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
+from assay.writable import HALF, is_writable, written
 
 T = TypeVar("T")
 
@@ -27,11 +28,14 @@ def guarded(purpose: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*arguments: Any) -> Any:
         try:
-            return plain(function(*arguments))
+            found = plain(function(*arguments))
         except (RenderError, DataError, AssayError):
             raise
         except (Exception, SystemExit) as raised:
             raise RenderError(blamed(purpose, function, raised)) from raised
+        if not is_writable(found):
+            raise RenderError(f"{purpose} ({_named(function)}) returned {HALF}")
+        return found
 
     return call
 
@@ -55,6 +59,6 @@ def _named(function: object) -> str:
 
 def _words(raised: BaseException) -> str:
     try:
-        return f"{raised!s:.300}"
+        return written(f"{raised!s:.300}")
     except Exception:  # noqa: BLE001  # it is a user's class
         return ""
