@@ -450,3 +450,34 @@ def test_half_a_character_in_a_report_is_written_as_its_number(tmp_path: Path) -
     assert "Raises" in str(found["results"])
     [report] = (tmp_path / "run").rglob("Half_*.json")
     assert json.loads(report.read_bytes()) == [{"n": 1, "é": "x\ud800"}]
+
+
+DOCS = "def docs(rows):\n    return [{**row, %r: 'x\\ud800'} if row['n'] == 1 else row for row in rows]\n"
+CUSTOM = "[{name: f, filter: [{function: custom, filter_fn: !function u.f}]}]"
+ELSEWHERE = {
+    "a question of process_docs": ({**GENERATE, "process_docs": "!function u.docs"}, DOCS % "q", "broken"),
+    "an answer of process_docs": ({**GENERATE, "process_docs": "!function u.docs"}, DOCS % "a", "broken"),
+    "another column of process_docs": ({**GENERATE, "process_docs": "!function u.docs"}, DOCS % "z", "broken"),
+    "a template": ({**GENERATE, "doc_to_text": "\"{{q}}{{'\\\\ud800' if n == 1 else ''}}\""}, "", "failed"),
+    "a template of targets": ({**GENERATE, "doc_to_target": "\"{{a}}{{'\\\\ud800' if n == 1 else ''}}\""}, "", "failed"),
+    "a filter": (
+        {**GENERATE, "filter_list": CUSTOM},
+        "def f(resps, docs):\n    return [['x\\ud800' if doc['n'] == 1 else 'x'] for doc in docs]\n",
+        "failed",
+    ),
+    "what a filter raises": (
+        {**GENERATE, "filter_list": CUSTOM}, "def f(resps, docs):\n    raise ValueError('\\ud800')\n", "all failed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ELSEWHERE)
+def test_half_a_character_from_elsewhere_harms_its_task_alone(how: str, tmp_path: Path, write: Write) -> None:
+    fields, helper, outcome = ELSEWHERE[how]
+    folder = write({"t.yaml": yaml(fields), "fine.yaml": FINE, "d.jsonl": ROWS, "u.py": helper})
+    found = both(folder, log_samples=True, output_path=str(tmp_path / "run"))
+    assert is_fine(found)
+    if outcome == "broken":
+        assert "half a character" in found["assay"]["broken"]["t"]
+    else:
+        assert found["assay"]["tasks"]["t"]["failed"] == (1 if outcome == "failed" else 6)

@@ -14,6 +14,7 @@ from assay.scorers.results import Reading, Result
 from assay.scorers.scorer import Document as Document
 from assay.scorers.scorer import ProcessResultsScorer, Scorer, Unscored, shown
 from assay.scorers.values import Repeated, Rules, usable
+from assay.writable import HALF, is_writable, written
 
 TIME_LIMIT = 10.0
 """Seconds that the filters and metrics of one document may take: patterns of users can run without end."""
@@ -184,7 +185,8 @@ class Scoring:
         if isinstance(answers, Failed):
             return [answers] * len(documents)
         parts = iter(answers)
-        return [[next(parts) for _ in document.responses] for document in documents]
+        several = [[next(parts) for _ in document.responses] for document in documents]
+        return [each if is_writable(each) else Failed(f"scoring: a filter returned {HALF}") for each in several]
 
 
 def raw(request: Any, response: Response) -> Any:
@@ -201,10 +203,10 @@ def guarded(compute: Callable[..., Any], *arguments: Any, seconds: float = TIME_
     try:
         return compute(*arguments)
     except Unscored as error:
-        return Failed(str(error))
+        return Failed(written(str(error)))
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a document that cannot be scored is counted, and the run goes on
         fix = f" (pip install {error.name})" if isinstance(error, ModuleNotFoundError) else ""
-        return Failed(f"scoring: {type(error).__name__}: {error}{fix}")
+        return Failed(written(f"scoring: {type(error).__name__}: {error}{fix}"))
     finally:
         if limited:
             signal.setitimer(signal.ITIMER_REAL, 0)
