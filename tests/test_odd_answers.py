@@ -426,3 +426,103 @@ def test_a_refusal_that_is_nested_too_deeply_is_told() -> None:
             assert isinstance(ask("openai-chat", url, Generate("q", PLAIN)), Failed)
         except Trouble:
             return
+
+
+# answers that look empty
+
+
+def streamed(*events: Any) -> Any:
+    data = b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
+    return 200, {"Content-Type": "text/event-stream"}, data
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", {}, 0, False, None, "x", [{}], [""], [{"type": "text", "text": None}], [{"type": "text"}],
+     [{"type": "text", "text": []}], [{"type": "thinking"}], [{"type": ["text"], "text": "x"}],
+     [{"type": "text", "text": "x"}, {}]],
+    ids=repr,
+)  # fmt: skip
+def test_content_of_anthropic_that_is_none_is_no_empty_answer(content: Any) -> None:
+    with loopback(lambda _: {**CLAUDE, "content": content}) as (url, _), pytest.raises(Trouble, match="protocol"):
+        ask("anthropic", url, Generate("q", PLAIN))
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ([], ""),
+        ([{"type": "text", "text": ""}], ""),
+        ([{"type": "thinking", "thinking": "", "signature": "s"}, {"type": "text", "text": "x"}], "x"),
+        ([{"type": "redacted_thinking", "data": "d"}, {"type": "text", "text": "x"}], "x"),
+        ([{"type": "tool_use", "id": "1", "name": "f", "input": {}}, {"text": "x"}], "x"),
+    ],
+)
+def test_content_of_anthropic_may_be_empty_or_of_other_kinds(content: Any, text: str) -> None:
+    with loopback(lambda _: {**CLAUDE, "content": content}) as (url, _):
+        assert ask("anthropic", url, Generate("q", PLAIN)).text == text
+
+
+END = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [{}, {"type": "text_delta"}, {"type": "text_delta", "text": None}, {"type": "text_delta", "text": 0}, {"text": {}},
+     {"type": "thinking_delta", "thinking": False}, {"type": "input_json_delta"}, {"other": "x"}, [], "", None],
+    ids=repr,
+)  # fmt: skip
+def test_a_piece_of_anthropic_without_text_is_no_empty_piece(delta: Any) -> None:
+    answer = streamed({"type": "content_block_delta", "delta": delta}, END)
+    with loopback(lambda _: answer) as (url, _), pytest.raises(Trouble, match="protocol"):
+        ask("anthropic", url, Generate("q", PLAIN), stream=True)
+
+
+def test_pieces_of_anthropic_without_text_of_their_own_are_passed_over() -> None:
+    pieces = [
+        {"type": "thinking_delta", "thinking": "hm"}, {"type": "signature_delta", "signature": "s"},
+        {"type": "text_delta", "text": ""}, {"type": "text_delta", "text": "x"},
+        {"type": "citations_delta", "citation": {}}, {"type": "input_json_delta", "partial_json": ""},
+    ]  # fmt: skip
+    answer = streamed(*({"type": "content_block_delta", "delta": piece} for piece in pieces), END)
+    with loopback(lambda _: answer) as (url, _):
+        said = ask("anthropic", url, Generate("q", PLAIN), stream=True)
+    assert (said.text, said.reasoning) == ("x", "hm")
+
+
+@pytest.mark.parametrize("name", ["openai", "openai-chat"])
+@pytest.mark.parametrize(
+    "event",
+    [*({"choices": odd} for odd in (False, 0, "", {}, "x", 5)),
+     *({"choices": [{"index": 0, "delta": {"content": odd}}]} for odd in (False, 0, [], {}, 5, ["x"])),
+     *({"choices": [{"index": 0, "text": odd}]} for odd in (False, 0, [], {})),
+     *({"choices": [{"index": 0, "delta": odd}]} for odd in (False, 0, [], ""))],
+    ids=repr,
+)  # fmt: skip
+def test_a_piece_of_a_stream_that_is_none_is_no_empty_piece(event: Any, name: str) -> None:
+    end = {"choices": [{"index": 0, "delta": {}, "text": "", "finish_reason": "stop"}]}
+    with loopback(lambda _: streamed(event, end)) as (url, _), pytest.raises(Trouble, match="protocol"):
+        ask(name, url, Generate("q", PLAIN), stream=True)
+
+
+@pytest.mark.parametrize("name", ["openai", "openai-chat"])
+def test_pieces_of_a_stream_may_be_null_or_absent(name: str) -> None:
+    events = [
+        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}]}, {"choices": None}, {"choices": []},
+        {"choices": [{"index": 0, "delta": None, "text": "a"}]}, {"choices": [{"index": 0, "delta": {"content": "b"}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, {"choices": [], "usage": USED}, {"usage": None},
+    ]  # fmt: skip
+    with loopback(lambda _: streamed(*events)) as (url, _):
+        assert ask(name, url, Generate("q", PLAIN), stream=True).text == "ab"
+
+
+def test_a_malformed_answer_fails_its_document(tmp_path: Path) -> None:
+    write_task(tmp_path, [{"q": "fine", "gold": "x"}, {"q": "odd", "gold": "x"}], TASK)
+
+    def answer(arrived: Arrived) -> Any:
+        return {**CLAUDE, "content": ""} if b'"odd"' in arrived.body else CLAUDE
+
+    with loopback(answer) as (url, _):
+        found = run(tmp_path, url, "anthropic")
+    assert found["assay"]["tasks"]["t"]["failed"] == 1
+    assert found["results"]["t"]["exact_match,none"] == 1.0

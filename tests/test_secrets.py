@@ -14,7 +14,7 @@ from assay.exchange.inspect_file import member
 from assay.exchange.trackers import settings
 from assay.report.run_scores import RunScores
 from assay.report.write import report_text
-from assay.runs.redact import redacted
+from assay.runs.redact import redacted, redacted_command, redacted_text
 from exchange_world import HERE, INSPECT, as_json
 from run_world import Asked, everything, run
 
@@ -148,3 +148,55 @@ def test_a_run_that_holds_a_secret_does_not_hand_it_on(tasks: Path, tmp_path: Pa
     assert traces(tmp_path / "made") == []
     assert RunScores.of(tmp_path / "run").model.endswith("(api_key=***)")
     assert settings(json.loads((tmp_path / "run/results.json").read_text()))["model_args.api_key"] == "***"
+
+
+WRITTEN = {
+    "quotes around blanks and commas": "api_key='abc CANARY1, CANARY2'",
+    "other quotes": 'api_key="ab CANARY"',
+    "a comma in quotes": "api_key='ab,CANARY'",
+    "an ampersand": "api_key=ab&CANARY",
+    "a semicolon": "api_key=ab;CANARY",
+    "a bracket": "api_key=ab}CANARY",
+    "a bracket and blanks": "api_key=ab]CANARY1, CANARY2",
+    "a list": "api_key=[CANARY1, CANARY2]",
+    "text behind quotes": "api_key='ab'CANARY",
+    "quotes within": "api_key=ab'c CANARY'",
+    "an escaped quote": "api_key='ab\\'c CANARY'",
+    "quotes without an end": "api_key='ab CANARY1, CANARY2",
+    "a mapping": "more={'api_key': 'ab CANARY', 'n': 1}",
+    "JSON": '{"api_key": "ab \\"c\\" CANARY", "n": 1}',
+    "JSON within JSON": '{\\"api_key\\": \\"ab CANARY\\"}',
+    "a scheme": "auth=Bearer CANARY",
+    "an apostrophe before": "don't send api_key='ab CANARY', please",
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
+def test_a_key_is_hidden_up_to_where_its_value_ends(text: str) -> None:
+    for whole in (text, f"model=m,{text}", f"{text},n=1"):
+        assert "CANARY" not in redacted_text(whole) and "***" in redacted_text(whole)
+        assert redacted_text(redacted_text(whole)) == redacted_text(whole)
+        assert "CANARY" not in str(redacted_command(["assay", "run", "-a", whole, "-t", "x"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("model=m,api_key='a, b',n=1", "model=m,api_key='***',n=1"),
+        ("model=m,api_key=a&b;c,n=1", "model=m,api_key=***,n=1"),
+        ('{"api_key": "a b", "n": 1}', '{"api_key": "***", "n": 1}'),
+        ("x={'token': a},n=1", "x={'token': ***},n=1"),
+        ('-a "model=m,api_key=a" -t x', '-a "model=m,api_key=***" -t x'),
+        ("api_key=,model=m", "api_key=,model=m"),
+    ],
+)
+def test_what_follows_a_key_is_shown(text: str, shown: str) -> None:
+    assert redacted_text(text) == shown
+
+
+def test_a_word_of_the_shell_is_one_argument() -> None:
+    assert redacted_command(["--api_key=ab CANARY, x=CANARY", "-t", "x"]) == ["--api_key=***", "-t", "x"]
+    assert redacted_command(["-a", "api_key=ab CANARY,n=1"]) == ["-a", "api_key=***,n=1"]
+    cut = ["-a", "api_key='ab", "CANARY1", "CANARY2',n=1", "m=2"]
+    assert redacted_command(cut) == ["-a", "api_key=***", "***", "***", "m=2"]
+    assert redacted_command(["--model_args", "n=1", "--tasks", "a,b"]) == ["--model_args", "n=1", "--tasks", "a,b"]

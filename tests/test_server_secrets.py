@@ -16,6 +16,7 @@ import assay
 from assay.errors import ConfigError
 from assay.exchange.formats import export
 from assay.models.load import load_model
+from assay.models.secrets import hidden_texts
 from assay.records import Failed, Generate, Loglikelihood, Request
 from assay.report.write import report_text
 from serving import Arrived, loopback
@@ -299,3 +300,61 @@ def test_headers_among_the_parameters_of_a_generation_are_written_nowhere(tmp_pa
     assert "0.5" in str(found["samples"])
     held = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert [path for path in held if b"canary" in path.read_bytes() + unpacked(path)] == []
+
+
+@pytest.mark.parametrize("key", ["'abc CANARY1, CANARY2'", "ab&CANARY1", "ab;CANARY2", "'ab,CANARY5'", '"ab CANARY6"'])
+def test_a_key_with_signs_in_it_is_in_no_file_of_its_run(key: str, tmp_path: Path) -> None:
+    write_task(tmp_path / "given", [{"q": "a", "gold": "x"}], TASK)
+    with loopback(silent) as (url, arrived):
+        told = f"model=m,base_url={url},api_key={key}"
+        options = ["-t", "t", "--include_path", tmp_path / "given", "--no_defaults", "-o", tmp_path / "run"]
+        ended = command("run", "--model", "openai", "--model_args", told, *options, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "CANARY" in arrived[-1].headers["Authorization"]
+    ended = command("pack", tmp_path / "run", "-o", tmp_path / "packed.zip", cwd=tmp_path)
+    (tmp_path / "report.html").write_text(report_text([tmp_path / "run"], "html"))
+    held = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert tmp_path / "run/manifest.json" in held and tmp_path / "packed.zip" in held
+    assert [path for path in held if b"CANARY" in path.read_bytes() + unpacked(path)] == []
+
+
+ESCAPED = ['CANARYh1 "q"', 'CANARYk"1\\2', "CANARY\\\\x", "CANARY'1\"2"]
+
+
+def as_json(headers: Any) -> str:
+    return json.dumps(dict(headers))
+
+
+def as_json_in_json(headers: Any) -> Any:
+    return {"error": {"message": json.dumps(dict(headers))}}
+
+
+def as_json_twice(headers: Any) -> Any:
+    return {"error": {"message": json.dumps({"sent": json.dumps(dict(headers))})}}
+
+
+def as_mapping(headers: Any) -> Any:
+    return {"error": {"message": dict(headers)}}
+
+
+@pytest.mark.parametrize("show", [as_json, as_json_in_json, as_json_twice, as_mapping])
+@pytest.mark.parametrize("status", [400, 401])
+@pytest.mark.parametrize("value", ESCAPED)
+def test_a_secret_that_a_server_shows_as_json_is_blotted_out(
+    value: str, status: int, show: Callable[[Any], Any]
+) -> None:
+    def answer(arrived: Arrived) -> Any:
+        shown = show({key: each for key, each in arrived.headers.items() if key in ("Authorization", "X-A")})
+        return status, {}, shown.encode() if isinstance(shown, str) else shown
+
+    with loopback(answer) as (url, arrived):
+        by_header = ask("openai", url, Generate("q", PLAIN), header={"X-A": value})
+        by_key = ask("openai", url, Generate("q", PLAIN), api_key=value)
+    assert arrived[0].headers["X-A"] == value and arrived[1].headers["Authorization"] == f"Bearer {value}"
+    for said in (by_header, by_key):
+        assert f"HTTP {status}" in said.reason and "***" in said.reason
+        assert "CANARY" not in said.reason
+
+
+def test_forms_of_a_secret_are_hidden_in_other_alphabets_too() -> None:
+    assert {"schlüssel", "schl\\u00fcssel"} <= set(hidden_texts(["schlüssel"], []))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import assay
@@ -342,3 +343,141 @@ def test_a_node_that_raises_or_ends_the_process_fails_its_record_alone(body: str
     assert is_fine(found)
     [account] = [each for name, each in found["assay"]["tasks"].items() if name != "fine"]
     assert account["failed"] == 1
+
+
+# half a character
+
+HALVES = {
+    "doc_to_text": (GENERATE, "doc['q']", "return 'x\\ud800'"),
+    "doc_to_target": (GENERATE, "doc['a']", "return 'x\\ud800'"),
+    "doc_to_target, a list": (GENERATE, "doc['a']", "return ['x', 'y\\udfff']"),
+    "doc_to_choice": (CHOICE, "doc['c']", "return ['x', '\\ud800']"),
+    "doc_to_text, raised": (GENERATE, "doc['q']", "raise ValueError('\\ud800')"),
+}
+
+
+@pytest.mark.parametrize("how", HALVES)
+def test_half_a_character_that_a_field_returns_fails_its_document_alone(how: str, tmp_path: Path, write: Write) -> None:
+    fields, healthy, body = HALVES[how]
+    key = how.partition(",")[0]
+    helper = HELPER % (body, healthy)
+    folder = write({
+        "t.yaml": yaml({**fields, key: "!function u.some"}), "fine.yaml": FINE, "d.jsonl": ROWS, "u.py": helper,
+    })  # fmt: skip
+    found = both(folder, log_samples=True, output_path=str(tmp_path / "run"))
+    assert is_fine(found)
+    assert found["assay"]["tasks"]["t"]["failed"] == 2
+    reasons = (tmp_path / "run").rglob("*.parquet")
+    told = str([row for path in reasons for row in pq.read_table(path).to_pylist()])
+    assert "half a character" in told or "raised ValueError" in told
+
+
+def test_half_a_character_in_every_example_breaks_its_task_alone(tmp_path: Path, write: Write) -> None:
+    more = {
+        "num_fewshot": "1",
+        "fewshot_split": "test",
+        "fewshot_config": "{doc_to_text: !function u.bad, sampler: first_n}",
+    }
+    helper = HELPER % ("return 'x\\ud800'", "doc['q']")
+    folder = write({"t.yaml": yaml({**GENERATE, **more}), "fine.yaml": FINE, "d.jsonl": ROWS, "u.py": helper})
+    found = both(folder, log_samples=True, output_path=str(tmp_path / "run"))
+    assert is_fine(found)
+    assert "half a character" in found["assay"]["broken"]["t"]
+
+
+def half_answer(prompt: str, *_: Any) -> str:
+    return "x\ud800" if prompt == "q1" else "é"
+
+
+def half_error(prompt: str, *_: Any) -> str:
+    if prompt == "q1":
+        raise ValueError("\ud800")
+    return "é"
+
+
+@pytest.mark.parametrize("answer", [half_answer, half_error])
+def test_half_a_character_of_a_model_fails_its_document_alone(
+    answer: Callable[..., str], tmp_path: Path, write: Write
+) -> None:
+    folder = write({"fine.yaml": FINE, "d.jsonl": ROWS.replace('"a": "x"', '"a": "é"')})
+    found = assay.simple_evaluate(
+        Scripted(generate=answer), tasks=["fine"], include_path=str(folder), include_defaults=False, log_samples=True,
+        output_path=str(tmp_path / "run"),
+    )  # fmt: skip
+    assert found["assay"]["tasks"]["fine"]["failed"] == 1
+    assert found["results"]["fine"]["exact_match,none"] == 1.0
+
+
+def test_half_a_character_in_a_prompt_of_a_graph_fails_its_record_alone(tmp_path: Path) -> None:
+    graph = """
+    data_config: {source: {type: disk, file_path: records.jsonl, file_format: jsonl}}
+    graph_config:
+      nodes:
+        odd: {node_type: lambda, lambda: steps.odd, output_keys: [y]}
+        ask: {node_type: llm, model: {name: m}, prompt: [{user: "{y}"}], output_keys: answer}
+      edges: [{from: START, to: odd}, {from: odd, to: ask}, {from: ask, to: END}]
+    """
+    steps = "def odd(config, state):\n    return {**state, 'y': 'x\\ud800' if state['x'] == 1 else 'x'}\n"
+    folder = write_graph(tmp_path, [{"x": n} for n in range(3)], graph, steps=steps)
+    found = assay.simple_evaluate(
+        Scripted(generate=lambda *_: "x", chat_template=lambda messages, _: json.dumps(messages, ensure_ascii=False)),
+        tasks=[str(folder)],
+        output_path=str(tmp_path / "run"),
+    )
+    [account] = found["assay"]["tasks"].values()
+    assert account["failed"] == 1
+
+
+def test_half_a_character_in_a_report_is_written_as_its_number(tmp_path: Path) -> None:
+    steps = """
+    from sygra.core.graph.graph_postprocessor import GraphPostProcessor
+    def step(config, state):
+        return {**state, "y": 1}
+    class Half(GraphPostProcessor):
+        def process(self, data, metadata):
+            return [{"n": len(data), "é": "x\\ud800"}]
+    class Raises(GraphPostProcessor):
+        def process(self, data, metadata):
+            raise ValueError("\\ud800")
+    """
+    post = "graph_post_process: [{processor: steps.Half}, {processor: steps.Raises}]\n"
+    folder = write_graph(tmp_path, [{"q": "a"}], GRAPH.format(transforms="") + post, steps=steps)
+    found = assay.simple_evaluate(
+        Scripted(generate=lambda *_: "x", chat_template=lambda messages, _: json.dumps(messages, ensure_ascii=False)),
+        tasks=[str(folder)],
+        output_path=str(tmp_path / "run"),
+    )
+    assert "Raises" in str(found["results"])
+    [report] = (tmp_path / "run").rglob("Half_*.json")
+    assert json.loads(report.read_bytes()) == [{"n": 1, "é": "x\ud800"}]
+
+
+DOCS = "def docs(rows):\n    return [{**row, %r: 'x\\ud800'} if row['n'] == 1 else row for row in rows]\n"
+CUSTOM = "[{name: f, filter: [{function: custom, filter_fn: !function u.f}]}]"
+ELSEWHERE = {
+    "a question of process_docs": ({**GENERATE, "process_docs": "!function u.docs"}, DOCS % "q", "broken"),
+    "an answer of process_docs": ({**GENERATE, "process_docs": "!function u.docs"}, DOCS % "a", "broken"),
+    "another column of process_docs": ({**GENERATE, "process_docs": "!function u.docs"}, DOCS % "z", "broken"),
+    "a template": ({**GENERATE, "doc_to_text": "\"{{q}}{{'\\\\ud800' if n == 1 else ''}}\""}, "", "failed"),
+    "a template of targets": ({**GENERATE, "doc_to_target": "\"{{a}}{{'\\\\ud800' if n == 1 else ''}}\""}, "", "failed"),
+    "a filter": (
+        {**GENERATE, "filter_list": CUSTOM},
+        "def f(resps, docs):\n    return [['x\\ud800' if doc['n'] == 1 else 'x'] for doc in docs]\n",
+        "failed",
+    ),
+    "what a filter raises": (
+        {**GENERATE, "filter_list": CUSTOM}, "def f(resps, docs):\n    raise ValueError('\\ud800')\n", "all failed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ELSEWHERE)
+def test_half_a_character_from_elsewhere_harms_its_task_alone(how: str, tmp_path: Path, write: Write) -> None:
+    fields, helper, outcome = ELSEWHERE[how]
+    folder = write({"t.yaml": yaml(fields), "fine.yaml": FINE, "d.jsonl": ROWS, "u.py": helper})
+    found = both(folder, log_samples=True, output_path=str(tmp_path / "run"))
+    assert is_fine(found)
+    if outcome == "broken":
+        assert "half a character" in found["assay"]["broken"]["t"]
+    else:
+        assert found["assay"]["tasks"]["t"]["failed"] == (1 if outcome == "failed" else 6)

@@ -96,7 +96,7 @@ def blame(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         raise error
     try:
-        message = str(error)
+        message = str(error).encode("utf-8", "backslashreplace").decode()  # half a character cannot be written
     except BaseException:  # noqa: BLE001  # a user's class may word its errors badly
         message = ""
     return f"{type(error).__name__}: {message}".removesuffix(": ")

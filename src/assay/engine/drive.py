@@ -15,6 +15,7 @@ from assay.engine.keys import Keys, nth_key
 from assay.engine.lanes import Asked, Lane, RemoteLane, lane
 from assay.models.protocol import AnyModel, Remote
 from assay.records import Asking, Call, Failed, Generate, Likelihood, Request, Response, Text
+from assay.writable import HALF, is_writable, written
 
 NOTICE_SECONDS = 0.1
 TICK_SECONDS = 1.0
@@ -216,11 +217,12 @@ class Engine:
                 plan.responses[slot] = Failed(f"no model of this run has the role {request.role!r}")
                 plan.missing -= 1
                 continue
-            keys, earlier = self._lanes[request.role].keys, None
-            if isinstance(request, Generate) and keys.is_sampled(request):
-                request, key, earlier = _drawn(request, plan, keys)
-            else:
-                key = keys.key(request)
+            try:
+                request, key, earlier = _keyed(request, plan, self._lanes[request.role].keys)
+            except UnicodeEncodeError:
+                plan.responses[slot] = Failed(f"the prompt has {HALF}")
+                plan.missing -= 1
+                continue
             others = self._waiting.get(key)
             if others is not None:
                 others.append((plan, slot))
@@ -283,6 +285,13 @@ def _nobody(_: Ended) -> None:
     """Takes what ends before the engine runs: nothing does."""
 
 
+def _keyed(request: Request, plan: _Plan, keys: Keys) -> tuple[Request, bytes, bytes | None]:
+    """A request as it is asked, its key, and the one that an earlier version may have stored its answer under."""
+    if isinstance(request, Generate) and keys.is_sampled(request):
+        return _drawn(request, plan, keys)
+    return request, keys.key(request), None
+
+
 def _drawn(request: Generate, plan: _Plan, keys: Keys) -> tuple[Generate, bytes, bytes | None]:
     """A sampled request with the name of its draw, its key, and the key of its answer in a run of version 0.1.0.
 
@@ -308,6 +317,15 @@ def _checked(request: Request, response: Response) -> Response:
         value = response.value
         if not isinstance(value, float | int) or value != value or value == float("inf") or isinstance(value, bool):
             return Failed(f"the model gave the log-likelihood {value!r}")
-    elif isinstance(response, Text) and not isinstance(response.text, str):
-        return Failed(f"the model gave {response.text!r} instead of text")
+    elif isinstance(response, Failed):
+        return response if response.reason.isascii() else response._replace(reason=written(response.reason))
+    elif isinstance(response, Text):
+        return _checked_text(response)
     return response
+
+
+def _checked_text(response: Text) -> Response:
+    if not isinstance(response.text, str):
+        return Failed(f"the model gave {response.text!r} instead of text")
+    is_simple = response.text.isascii() and not response.reasoning and not response.calls  # as most are
+    return response if is_simple or is_writable(response) else Failed(f"the model gave {HALF}")

@@ -19,6 +19,15 @@ FINISHES = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
 }
+PARTS: Mapping[str | None, tuple[str, ...]] = {
+    None: ("text", "thinking", "partial_json"),
+    "text": ("text",),
+    "text_delta": ("text",),
+    "thinking": ("thinking",),
+    "thinking_delta": ("thinking",),
+    "input_json_delta": ("partial_json",),
+}
+"""By the kind of a block, or of a piece of one, where its text is: one of these must be there."""
 PASSING = ("overloaded_error", "api_error", "rate_limit_error", "timeout_error")
 
 
@@ -76,8 +85,10 @@ class Anthropic(Served):
 
 
 def _fill(draft: Draft, answer: Mapping[str, Any]) -> None:
+    if not isinstance(answer["content"], list):
+        raise TypeError(f"content must be a list of blocks, got {type(answer['content']).__name__}")
     for block in answer["content"]:
-        draft.add(block.get("text"), block.get("thinking"))
+        _add(draft, block)
     _finish(draft, answer["stop_reason"])
     draft.usage = _usage(answer.get("usage"), Usage())
 
@@ -88,7 +99,7 @@ def _take(draft: Draft, event: Mapping[str, Any]) -> None:
         case "message_start":
             draft.usage = _usage(event["message"].get("usage"), Usage())
         case "content_block_delta":
-            draft.add(event["delta"].get("text"), event["delta"].get("thinking"))
+            _add(draft, event["delta"])
         case "message_delta":
             _finish(draft, event["delta"].get("stop_reason"))
             draft.usage = _usage(event.get("usage"), draft.usage or Usage())
@@ -100,6 +111,15 @@ def _take(draft: Draft, event: Mapping[str, Any]) -> None:
             raise Refused(message)
         case "message" | None:
             _fill(draft, event)
+
+
+def _add(draft: Draft, block: Mapping[str, Any]) -> None:
+    """Take a block or a piece of one. What it is of, it must have; blocks of other kinds than these have no text."""
+    kind = block.get("type")
+    wanted = PARTS.get(kind) if isinstance(kind, str | None) else ()
+    if wanted is not None and not any(isinstance(block.get(name), str) for name in wanted):
+        raise TypeError(f"a block of the content has no text ({' or '.join(wanted) or 'type'})")
+    draft.add(block.get("text"), block.get("thinking"))
 
 
 def _finish(draft: Draft, given: Any) -> None:

@@ -265,14 +265,18 @@ def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
     if event.get("error"):
         raise Trouble(f"the server stopped: {said(json.dumps(event['error']))}")
     stopped: set[int] = set()
-    for choice in event.get("choices") or ():
-        number, delta = choice.get("index") or 0, choice.get("delta") or choice
+    for choice in _choices(event):
+        number, delta = choice.get("index") or 0, choice.get("delta")
+        if delta is not None and not isinstance(delta, dict):
+            raise TypeError(f"delta must be a mapping, got {type(delta).__name__}")
+        delta = delta or choice
         if not 0 <= number < len(drafts):
             raise IndexError(f"an answer {number} was not asked for")
         if delta.get("refusal"):
             raise Refused(f"the model refuses: {delta['refusal']}"[:300])
         draft = drafts[number]
-        if draft.add(delta.get("content") or delta.get("text"), _thought(delta)):
+        content = delta.get("content")
+        if draft.add(content if content is not None else delta.get("text"), _thought(delta)):
             stopped.add(number)
         draft.finish = "stop" if number in stopped else finish_of(choice.get("finish_reason")) or draft.finish
     if event.get("usage"):
@@ -282,7 +286,15 @@ def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
 
 def _is_whole(event: Any) -> bool:
     """Whether an answer came at once although a stream was asked for."""
-    return any("message" in choice for choice in event.get("choices") or ())
+    return any("message" in choice for choice in _choices(event))
+
+
+def _choices(event: Any) -> Sequence[Any]:
+    """The pieces in an event of a stream; the one that tells the usage has none."""
+    found = event.get("choices")
+    if found is not None and not isinstance(found, list):
+        raise TypeError(f"choices must be a list, got {type(found).__name__}")
+    return found or ()
 
 
 def _thought(message: Mapping[str, Any]) -> str | None:

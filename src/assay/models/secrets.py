@@ -1,5 +1,6 @@
 """Keys of servers: from the environment, from a file, or as they are."""
 
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -45,7 +46,14 @@ def hidden_texts(keys: Iterable[str | None], values: Iterable[str]) -> list[str]
         ends = [part.partition("=")[2] for part in parts]
         forms = [value, *(part for part in parts[1:] if len(part) >= 2 * LEAST), *ends, *map(unquote_plus, ends)]
         found |= {form for form in forms if len(form) >= LEAST}
+    for _ in range(2):  # a server may show what it was sent as JSON, and that within a text that is shown so again
+        found |= {written for text in found for written in _escaped(text)}
     return sorted(found, key=lambda text: (-len(text), text))
+
+
+def _escaped(text: str) -> tuple[str, ...]:
+    """A text as it is written between quotes: in JSON, with and without letters of other alphabets, and in Python."""
+    return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]
 
 
 def refuse_malformed(arguments: Mapping[str, Any]) -> None:

@@ -10,7 +10,10 @@ from assay.records import Generate, Request, arguments
 HIDDEN = "***"
 _SECRET = r"(?:api[_-]?key|apikey|key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?|bearer)"
 _NAME = re.compile(rf"(?:^|[_\-.]){_SECRET}s?$", re.IGNORECASE)
-_PAIR = re.compile(rf"((?:^|[\s,;&?{{\"'_\-.]){_SECRET}s?[\"']?\s*[=:]\s*[\"']?)([^\s,;&\"'}}]+)", re.IGNORECASE)
+_PAIR = re.compile(rf"(?:^|[\s,;&?{{(\[\"'_\-.]){_SECRET}s?\\*[\"']?\s*[=:]\s*(?:(?:bearer|basic)\s+)?", re.IGNORECASE)
+_NEXT = re.compile(r"[,\s]+(?:\\*[\"']?[A-Za-z_][\w.\-]*\\*[\"']?\s*[=:]|$)")
+"""What follows a value on a command line: the next name, or nothing."""
+_ESCAPED_QUOTE = re.compile(r"\\+[\"']")
 _HEADERS = re.compile(r"(?:^|[_\-.\s])(?:headers?|cookies?)$|[a-z](?:Headers?|Cookies?)$", re.IGNORECASE)
 """Names below which every value is a secret: a key may be sent in a header of any name."""
 _HEADERS_IN_TEXT = re.compile(
@@ -20,6 +23,7 @@ _URL = re.compile(r"([A-Za-z][\w+.\-]*://)((?<=[\"']http://)[^\s\"']*|(?<=[\"']h
 """An address: one in quotes ends there, one without at a comma, too."""
 _ADDRESSES = ("url", "base_url", "api_base", "endpoint")
 _PAIRS = {"{": "}", "[": "]", "(": ")"}
+_CLOSING, _QUOTES = "}])", ("'", '"')
 _KNOWN = re.compile(r"\b(?:sk|hf|ghp|gho|xox[abp])[-_][A-Za-z0-9_\-]{8,}")
 _BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
 
@@ -40,23 +44,81 @@ def redacted_text(text: str) -> str:
     return _redacted_text(text)[0]
 
 
-def _redacted_text(text: str) -> tuple[str, bool]:
-    """The same, and whether it ends within the headers."""
-    text, is_open = _without_headers(text)
+def _redacted_text(text: str, *, command: bool = False) -> tuple[str, str]:
+    """The same, and what would end the secret that has no end in it: a quote, or brackets."""
+    text, open_headers = _without_headers(text)
     text = _URL.sub(lambda found: found[1] + _bare_address(found[2]), text)
+    text, open_pair = _without_values(text, command)
     text = _BEARER.sub(rf"\1{HIDDEN}", text)
-    text = _PAIR.sub(rf"\1{HIDDEN}", text)
-    return _KNOWN.sub(HIDDEN, text), is_open
+    return _KNOWN.sub(HIDDEN, text), open_headers or open_pair
 
 
-def _without_headers(text: str) -> tuple[str, bool]:
-    """A text with `***` for whatever is given as headers, and whether that has no end in it."""
-    done, at, is_open = "", 0, False
+def _without_headers(text: str) -> tuple[str, str]:
+    """A text with `***` for whatever is given as headers, and what would end those that have no end in it."""
+    done, at, missing = "", 0, ""
     while (found := _HEADERS_IN_TEXT.search(text, at)) is not None:
         end, is_open = _end_of_value(text, found.end())
+        first = text[found.end() : found.end() + 1]
+        missing = "" if not is_open else first if first in _QUOTES else _CLOSING
         done += text[at : found.end()] + HIDDEN
         at = end
-    return done + text[at:], is_open
+    return done + text[at:], missing
+
+
+def _without_values(text: str, command: bool) -> tuple[str, str]:
+    """A text with `***` for every value with the name of a secret, and what would end the one that has no end in it."""
+    done, at, missing, around = "", 0, "", list[str]()
+    while (found := _PAIR.search(text, at)) is not None:
+        start = found.end()
+        _enter(text[at:start], around)
+        end, missing = _end_of_argument(text, start, around[-1] if around else "", command)
+        quote = _ESCAPED_QUOTE.match(text, start)
+        mark = quote[0] if quote is not None else text[start : start + 1]
+        is_quoted = mark[-1:] in _QUOTES and end - start >= 2 * len(mark) and text.endswith(mark, start, end)
+        done += text[at:start] + (f"{mark}{HIDDEN}{mark}" if is_quoted else HIDDEN) * (end > start)
+        at = end
+    return done + text[at:], missing
+
+
+def _enter(text: str, waiting: list[str]) -> None:
+    """Read on: `waiting` are the quotes and brackets that would end what is open. An apostrophe within a word is no quote."""
+    before = " "
+    for letter in text:
+        if waiting and letter == waiting[-1]:
+            waiting.pop()
+        elif waiting and waiting[-1] in _QUOTES:
+            pass
+        elif letter in _PAIRS:
+            waiting.append(_PAIRS[letter])
+        elif letter in _QUOTES and (before.isspace() or before in ",=:{[("):
+            waiting.append(letter)
+        before = letter
+
+
+def _end_of_argument(text: str, start: int, around: str, command: bool) -> tuple[int, str]:
+    """Where a value ends that begins there, as `config.arguments` reads it: at a comma or blank outside quotes and brackets.
+
+    `around` is what ends the text it is in, if that is quoted or in brackets. The second is what would end it, where
+    nothing does.
+    """
+    if (escaped := _ESCAPED_QUOTE.match(text, start)) is not None:
+        end = text.find(escaped[0], escaped.end())
+        return (end + len(escaped[0]), "") if end >= 0 else (len(text), escaped[0][-1])
+    at, depth = start, 0
+    while at < len(text):
+        letter = text[at]
+        if letter in _QUOTES and (letter != around or at == start):
+            at, is_open = _end_of_value(text, at)
+            if is_open:
+                return at, letter
+            continue
+        if letter == around and (depth <= 0 or letter in _QUOTES):
+            return at, ""
+        if depth == 0 and (letter == "," or letter.isspace()) and (not command or _NEXT.match(text, at)):
+            return at, ""
+        depth += (letter in _PAIRS) - (letter in _CLOSING)
+        at += 1
+    return at, _CLOSING if depth > 0 else ""
 
 
 def _end_of_value(text: str, start: int) -> tuple[int, bool]:
@@ -146,16 +208,17 @@ def _called(key: str, within: str) -> str:
 
 def redacted_command(arguments: Sequence[str]) -> list[str]:
     """A command line without secrets: also where a flag and its value stand apart."""
-    hidden, is_open, made = False, False, list[str]()
+    hidden, missing, made = False, "", list[str]()
     for argument in arguments:
-        if is_open and not argument.startswith("--"):  # headers that the shell cut at their blanks
+        if missing and not argument.startswith("--"):  # headers or a key that the shell cut at their blanks
             made.append(HIDDEN)
-            is_open = not argument.endswith(("}", "]", ")"))
+            is_end = missing in argument if missing in _QUOTES else argument.endswith(tuple(missing))
+            missing = "" if is_end else missing
             continue
-        text, is_open = _redacted_text(argument)
+        flag, equals, _ = argument.partition("=")
+        name = flag.lstrip("-")
+        is_secret = flag.startswith("--") and bool(_NAME.search(name)) and name not in NOT_SECRET
+        text, missing = (f"{flag}={HIDDEN}", "") if is_secret and equals else _redacted_text(argument, command=True)
         made.append(HIDDEN if hidden else text)
-        name = argument.lstrip("-")
-        hidden = (
-            argument.startswith("--") and "=" not in argument and bool(_NAME.search(name)) and name not in NOT_SECRET
-        )
+        hidden = is_secret and not equals
     return made

@@ -14,6 +14,7 @@ import orjson
 
 from assay.records import plain
 from assay.samples.csv_cells import MISSING, names_as_pandas, texts, typed, typed_as_pandas
+from assay.writable import HALF, is_writable
 
 Row = Mapping[str, Any]
 
@@ -31,6 +32,9 @@ def as_rows(made: Any, told: str) -> Sequence[Row]:
         odd = next((row for row in rows if not isinstance(row, Mapping)), None)
         if odd is not None:
             raise DataError(f"{told} a list with {odd!r:.60} in it, and every row must be a mapping")
+        half = next((number for number, row in enumerate(rows) if not is_writable(row)), None)
+        if half is not None:
+            raise DataError(f"{told} {HALF} in the row {half}")
     return plain_rows(rows)  # type: ignore[no-any-return]
 
 

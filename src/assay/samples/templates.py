@@ -8,6 +8,8 @@ from typing import Any
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import SandboxedEnvironment
 
+from assay.writable import HALF, is_writable
+
 Row = Mapping[str, Any]
 Render = Callable[[Row], str]
 
@@ -70,10 +72,13 @@ def template(text: str) -> Render:
     def render(row: Row) -> str:
         try:
             # shared: Jinja would merge the same globals into every row, at three times the cost of the rendering
-            return "".join(root(new_context({**usual, **row}, shared=True)))
+            made = "".join(root(new_context({**usual, **row}, shared=True)))
         except _UNFILLED as error:
             what = str(error) or type(error).__name__
             raise RenderError(f"{what} (in the template {_short(text)})") from error
+        if not is_writable(made):
+            raise RenderError(f"the template {_short(text)} gave {HALF}")
+        return made
 
     return render
 

@@ -8,6 +8,7 @@ from assay.errors import AssayError, blame
 from assay.records import plain
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
+from assay.writable import HALF, is_writable
 
 T = TypeVar("T")
 
@@ -27,11 +28,14 @@ def guarded(purpose: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*arguments: Any) -> Any:
         try:
-            return plain(function(*arguments))
+            found = plain(function(*arguments))
         except (RenderError, DataError, AssayError):
             raise
         except BaseException as raised:
             raise RenderError(blamed(purpose, function, raised)) from raised
+        if not is_writable(found):
+            raise RenderError(f"{purpose} ({_named(function)}) returned {HALF}")
+        return found
 
     return call
 

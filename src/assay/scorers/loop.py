@@ -15,6 +15,7 @@ from assay.scorers.results import Reading, Result
 from assay.scorers.scorer import Document as Document
 from assay.scorers.scorer import ProcessResultsScorer, Scorer, Unscored, shown
 from assay.scorers.values import Repeated, Rules, usable
+from assay.writable import HALF, is_writable, written
 
 TIME_LIMIT = 10.0
 """Seconds that the filters and metrics of one document may take: patterns of users can run without end."""
@@ -185,7 +186,8 @@ class Scoring:
         if isinstance(answers, Failed):
             return [answers] * len(documents)
         parts = iter(answers)
-        return [[next(parts) for _ in document.responses] for document in documents]
+        several = [[next(parts) for _ in document.responses] for document in documents]
+        return [each if is_writable(each) else Failed(f"scoring: a filter returned {HALF}") for each in several]
 
 
 def raw(request: Any, response: Response) -> Any:
@@ -202,7 +204,7 @@ def guarded(compute: Callable[..., Any], *arguments: Any, seconds: float = TIME_
     try:
         return compute(*arguments)
     except Unscored as error:
-        return Failed(str(error))
+        return Failed(written(str(error)))
     except BaseException as error:  # noqa: BLE001  # a document that cannot be scored is counted, and the run goes on
         fix = f" (pip install {error.name})" if isinstance(error, ModuleNotFoundError) else ""
         return Failed(f"scoring: {blame(error)}{fix}")

@@ -25,6 +25,7 @@ from assay.samples.spill import Spilled
 from assay.samples.user_code import called
 from assay.tasks.collate import Counts, Found, MetricCollatorPostProcessor
 from assay.tasks.settings import Helpers
+from assay.writable import written
 
 MANY = 25_000
 """Records up to which the output is one JSON list, where nobody says."""
@@ -194,7 +195,7 @@ class GraphFiles:
             return
         for name, report in self.reports.items():
             part = self._part(name)
-            part.write_text(json.dumps(report, indent=4, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+            part.write_bytes(written(json.dumps(report, indent=4, ensure_ascii=False, default=str) + "\n").encode())
             renamed = self.label + self.name[len(self.label) :].replace("output", name, 1)
             put_in_place(part, self.folder / f"{renamed.rpartition('.')[0]}.json")
         self.abandon()
