@@ -94,10 +94,10 @@ def python() -> Path:
 
 
 def _lines(output: Path) -> list[bytes]:
-    """The whole lines of the journal."""
+    """The whole lines of the journal behind its header."""
     path = output / "responses.jsonl"
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return [line for line in lines if line.endswith(b"\n")]
+    return [line for line in lines[1:] if line.endswith(b"\n")]
 
 
 def _result(output: Path) -> dict[str, bytes]:

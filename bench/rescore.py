@@ -54,8 +54,8 @@ def _come_to(output: Path) -> dict[str, bytes]:
     text = re.sub(times, b"", (output / "results.json").read_bytes())
     samples = {path.name: path.read_bytes() for path in output.glob("samples/*")}
     with pa.input_stream(str(output / "responses.jsonl.zst"), compression="zstd") as packed:
-        lines = sorted(packed.read().splitlines())
-    return {"results.json": text, **samples, "journal": b"\n".join(lines)}
+        _, *lines = packed.read().splitlines()  # the header has times in it
+    return {"results.json": text, **samples, "journal": b"\n".join(sorted(lines))}
 
 
 def main(arguments: Sequence[str]) -> None:

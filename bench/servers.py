@@ -263,7 +263,7 @@ def _account(out: Path) -> dict[str, Any]:
 
 def _answered(out: Path) -> int:
     lines = (out / "responses.jsonl").read_bytes().splitlines()
-    return len({json.loads(line)["k"] for line in lines if b'"text"' in line})
+    return len({json.loads(line)["k"] for line in lines[1:] if b'"text"' in line})  # behind the header
 
 
 def _said(python: Path, *words: str, stdin: str | None = None) -> str:

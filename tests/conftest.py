@@ -20,6 +20,7 @@ collect_ignore = ["runs_0_1", "differences"]
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv("ASSAY_CACHE_DIR", str(folder))
+    monkeypatch.setenv("ASSAY_RUNS_DIR", str(tmp_path / "runs"))
     return folder
 
 

@@ -96,7 +96,10 @@ def run(asked: Asked, folder: Path, output: Path | None = None, **options: objec
 
 
 def journal(output: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (output / "responses.jsonl").read_text().splitlines()]
+    """The lines of the journal behind its header."""
+    header, *lines = [json.loads(line) for line in (output / "responses.jsonl").read_text().splitlines()]
+    assert header["format"] == 2
+    return lines
 
 
 def keys(output: Path) -> list[str]:
@@ -125,14 +128,14 @@ def outcome(output: Path) -> dict[str, bytes]:
     for key in TIMES:
         text = re.sub(rf'^  "{key}": [^\n]*$', f'  "{key}": masked', text, flags=re.MULTILINE)
     counts = "".join(re.findall(r'"requests": \{[^}]*\}', text))  # compared apart, to tell a count from a number
-    lines = sorted((output / "responses.jsonl").read_bytes().splitlines())
+    _, *lines = (output / "responses.jsonl").read_bytes().splitlines()  # the header has times in it
     written = {str(p.relative_to(output)): p.read_bytes() for p in sorted(output.glob("samples*/*.parquet"))}
     logged = {p.name: p.read_bytes() for p in sorted(output.glob("samples_*.jsonl"))}
     rest = text.replace(counts, "")
     return {
         "results.json": rest.encode(),
         "counts in results.json": counts.encode(),
-        "responses.jsonl": b"\n".join(lines),
+        "responses.jsonl": b"\n".join(sorted(lines)),
         **written,
         **logged,
     }

@@ -137,5 +137,5 @@ def test_a_folder_that_cannot_be_one_is_told(tmp_path: Path) -> None:
 def test_a_resumed_run_does_not_need_the_cache(tmp_path: Path) -> None:
     run(tmp_path, Counting())
     run(tmp_path, Counting(), output_path=str(tmp_path / "run"))
-    lines = [json.loads(line) for line in (tmp_path / "run/responses.jsonl").read_text().splitlines()]
+    _, *lines = [json.loads(line) for line in (tmp_path / "run/responses.jsonl").read_text().splitlines()]
     assert len(lines) == 10

@@ -60,7 +60,7 @@ def test_only_what_is_not_journaled_is_asked(known: int, tasks: Path, output: Pa
     whole = Asked()
     run(whole, tasks, output)
     uninterrupted, lines = outcome(output), (output / "responses.jsonl").read_bytes().splitlines(keepends=True)
-    cut(output, b"".join(lines[:known]))
+    cut(output, b"".join(lines[: known + 1]))  # and the header
     asked = Asked()
     run(asked, tasks, output)
     assert len(asked.calls) == REQUESTS - known
@@ -109,7 +109,7 @@ def test_a_damaged_line_is_refused_or_asked_again_and_never_a_wrong_number(
 ) -> None:
     run(Asked(), tasks, output, tasks=["sums"])
     lines = (output / "responses.jsonl").read_bytes().splitlines()
-    cut(output, b"\n".join([lines[0], damage(lines[1]), *lines[2:]]) + b"\n")
+    cut(output, b"\n".join([*lines[:2], damage(lines[2]), *lines[3:]]) + b"\n")
     asked = Asked()
     try:
         content = run(asked, tasks, output, tasks=["sums"])
@@ -124,20 +124,58 @@ def test_a_damaged_line_is_refused_or_asked_again_and_never_a_wrong_number(
 def test_a_line_that_was_glued_to_the_next_costs_these_two_at_most(tasks: Path, output: Path) -> None:
     run(Asked(), tasks, output, tasks=["sums"])
     lines = (output / "responses.jsonl").read_bytes().splitlines()
-    cut(output, b"\n".join([lines[0], lines[1][:-9] + lines[2], *lines[3:]]) + b"\n")
+    cut(output, b"\n".join([*lines[:2], lines[2][:-9] + lines[3], *lines[4:]]) + b"\n")
     asked = Asked()
     content = run(asked, tasks, output, tasks=["sums"])
     assert [prompt for prompt, _ in asked.calls] == list(SUMS)[1:3]
     assert content["results"]["sums"]["exact_match,none"] == pytest.approx(EXACT_MATCH, abs=1e-12)
 
 
-def test_a_damaged_manifest_is_refused_and_costs_no_response(tasks: Path, output: Path) -> None:
+MANIFESTS = {"torn": '{"format": 1, "spec', "empty": "", "a list": "[]", "nothing": "{}", "gone": None}
+
+
+@pytest.mark.parametrize("left", MANIFESTS.values(), ids=MANIFESTS)
+def test_a_lost_or_damaged_manifest_is_taken_from_the_journal(
+    left: str | None, tasks: Path, output: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     run(Asked(), tasks, output)
-    (output / "manifest.json").write_text('{"format": 1, "spec')
+    before, spec = outcome(output), manifest(output)["spec"]
+    (output / "manifest.json").unlink() if left is None else (output / "manifest.json").write_text(left)
+    asked = Asked()
+    run(asked, tasks, output)
+    assert asked.calls == []
+    assert differing(output, before) == []
+    assert (manifest(output)["spec"], manifest(output)["status"]) == (spec, "complete")
+    assert "it is taken from the journal" in caplog.text
+
+
+def test_another_run_is_refused_where_only_the_journal_tells_which_run_it_was(tasks: Path, output: Path) -> None:
+    run(Asked(), tasks, output)
+    (output / "manifest.json").unlink()
     before, asked = everything(output), Asked()
-    with pytest.raises(AssayError, match=str(output)):
-        run(asked, tasks, output)
+    with pytest.raises(AssayError, match="holds another run"):
+        run(asked, tasks, output, num_fewshot=1)
     assert (asked.calls, everything(output)) == ([], before)
+
+
+def test_damaged_lines_are_counted_and_asked_again(tasks: Path, output: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run(Asked(), tasks, output)
+    before, lines = outcome(output), (output / "responses.jsonl").read_bytes().splitlines(keepends=True)
+    lines[3], lines[5] = lines[3].replace(b'"r":', b'"r": '), b"\0" * 20 + b"\n"
+    (output / "responses.jsonl").write_bytes(b"".join(lines))
+    asked = Asked()
+    run(asked, tasks, output)
+    assert len(asked.calls) == 2
+    assert "responses.jsonl: 2 damaged lines were ignored; requests without an answer are asked again" in caplog.text
+    assert manifest(output)["damaged_lines"] == 2
+    assert differing(output, before) == ["responses.jsonl"]  # the damaged lines are still there
+
+
+def test_a_run_of_a_newer_format_is_refused_by_name(tasks: Path, output: Path) -> None:
+    run(Asked(), tasks, output)
+    (output / "manifest.json").write_text(json.dumps({**manifest(output), "format": 3}))
+    with pytest.raises(AssayError, match="it has format 3, and this version of assay reads 1 to 2"):
+        run(Asked(), tasks, output)
 
 
 def test_a_long_journal_is_compressed_and_goes_on(write: Write, output: Path) -> None:
@@ -349,7 +387,7 @@ def test_every_response_is_journaled_before_the_next_is_waited_for(tasks: Path, 
 def interrupt(output: Path, cwd: Path) -> tuple[int, str]:
     """Ctrl-C once something is journaled: the exit code, and what was said."""
     process = start(*command(output), cwd=cwd)
-    wait(lambda: process.poll() is not None or len(journaled(output)) > 0)
+    wait(lambda: process.poll() is not None or len(journaled(output)) > 1)  # more than the header
     process.send_signal(signal.SIGINT)
     said = "".join(process.communicate())
     return process.returncode, said

@@ -27,6 +27,7 @@ COMMANDS = {
     "show": "what a task or group is made of, and where each setting comes from",
     "validate": "check task and group files without a model, a network or a GPU",
     "new": "write a starter file for a task or group",
+    "runs": "list, show and remove runs",
     "cache": "what a cache of responses holds, and taking things out of it",
     "fetch": "download the data sets of tasks into a folder, for machines without a network",
     "schema": "print the JSON Schema of task or group files, for editors",

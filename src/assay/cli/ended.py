@@ -4,17 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.cli.output import say, tell
+from assay.cli.output import say, say_tables, tell
 from assay.cli.run import EXIT
-from assay.report.table import footing, heading, results_table
+from assay.report.table import footing, heading
 
 
 def say_results(results: Mapping[str, Any], folder: Path) -> int:
     say(heading(results))
-    say(results_table(results))
-    groups = results_table(results, groups=True)
-    if groups:
-        say("\n" + groups)
+    say_tables(results)
     for line in footing(results):
         tell(line)
     say(f"\nrun: {folder.resolve()}")

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from assay.records import Function
 
@@ -80,3 +81,13 @@ def say_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
     head = "  ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True)).rstrip()
     sys.stdout.write("\n".join([f"{bold}{head}{end}", *lines]) + "\n")
+
+
+def say_tables(results: Mapping[str, Any], depth: int | None = None) -> None:
+    """Print the table of tasks and, where there are groups with numbers, theirs."""
+    from assay.report.table import results_table
+
+    say(results_table(results, depth=depth))
+    groups = results_table(results, groups=True, depth=depth)
+    if groups:
+        say("\n" + groups)

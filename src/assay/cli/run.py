@@ -11,8 +11,9 @@ from typing import Any
 
 from assay.cli.checkpoints import CANNOT, run_checkpoints
 from assay.cli.graphs import define_graphs, with_graph_flags
-from assay.cli.output import say, tell
+from assay.cli.output import say, say_tables, tell
 from assay.cli.progress import Progress
+from assay.cli.runs import runs_dir
 from assay.cli.write_out import write_out
 from assay.config.arguments import parse_arguments, parse_value
 from assay.config.run import RunConfig
@@ -23,7 +24,7 @@ from assay.evaluation.checkpoints import checkpoint_runs
 from assay.evaluation.models import OF_MODEL
 from assay.evaluation.options import run_config, task_manager
 from assay.models.load import backend, parameters
-from assay.report.table import footing, heading, results_table
+from assay.report.table import footing, heading
 from assay.runs.redact import redacted_command
 
 EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
@@ -84,7 +85,10 @@ def _define_prompts(add: Callable[..., object]) -> None:
 
 
 def _define_files(add: Callable[..., object]) -> None:
-    add("--output_path", "-o", metavar="DIR", help="the folder of the run; the same command goes on where it stopped")
+    add("--output_path", "-o", metavar="DIR", help="the folder of the run (default: a new one in --runs_dir); the same"
+        " command resumes an unfinished run")  # fmt: skip
+    add("--runs_dir", metavar="DIR", help="where runs without -o go (default: $ASSAY_RUNS_DIR, else runs/)")
+    add("--no_output", action="store_true", help="write no files; the table is all there is")
     add("--force", **SWITCH, help="move another run in that folder aside")
     add("--log_samples", "-s", **SWITCH, help="write samples_<task>.jsonl as lm-eval does, too")
     add("--include_path", action="append", metavar="DIR", help="a folder with further tasks; repeatable, or a:b")
@@ -115,9 +119,7 @@ def _define_numbers(add: Callable[..., object]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     config = replace(run_config(_given(options)), records_at_once=options.records_at_once)
-    if config.output_path is None and (config.log_samples or config.predict_only) and not config.dry_run:
-        what = f"{'log_samples' if config.log_samples else 'predict_only'} has nowhere to write"
-        raise ConfigError([Problem(Place("output_path"), what, "give --output_path DIR")])
+    config = _with_folder(config, no_output=options.no_output)
     command = redacted_command(["assay", *sys.argv[1:]])
     _tell_ineffective(options, config)
     several = checkpoint_runs(config)
@@ -133,10 +135,23 @@ def run(options: argparse.Namespace) -> int:
             return EXIT["complete"]
         results = _evaluated(work)
     except KeyboardInterrupt:
-        tell("\nstopped" + (f"; go on with: {shlex.join(command)}" if config.output_path else ""))
+        kept = config.output_path or config.runs_dir
+        tell("\nstopped" + (f"; go on with: {shlex.join(command)}" if kept else ""))
         return INTERRUPTED
     _show(results, config, options.depth)
+    if work.folder is not None:
+        say(f"\nrun: {work.folder.path.resolve()}")
     return _code(results)
+
+
+def _with_folder(config: RunConfig, *, no_output: bool) -> RunConfig:
+    """The configuration with a place for the run, unless none is wanted."""
+    if not no_output:
+        return config if config.output_path is not None else replace(config, runs_dir=str(runs_dir(config.runs_dir)))
+    for name in ("output_path", "runs_dir", "log_samples", "predict_only"):
+        if getattr(config, name) and not config.dry_run:
+            raise ConfigError([Problem(Place(name), f"--no_output excludes --{name}", "leave one of them out")])
+    return config
 
 
 def _prepared(config: RunConfig, command: Sequence[str]) -> Run:
@@ -167,16 +182,11 @@ def _worst(codes: Sequence[int]) -> int:
 
 def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> None:
     say(heading(results))
-    say(results_table(results, depth=depth))
-    groups = results_table(results, groups=True, depth=depth)
-    if groups:
-        say("\n" + groups)
+    say_tables(results, depth)
     if config.show_config:
         say(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
     for line in footing(results):
         tell(line)
-    if config.output_path is not None:
-        say(f"\nrun: {Path(config.output_path).resolve()}")
 
 
 def _tell_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
@@ -193,7 +203,7 @@ def _given(options: argparse.Namespace) -> dict[str, object]:
     """The options that were given: by flag, else by file."""
     with_graph_flags(options)
     flags = {key: value for key, value in vars(options).items() if value is not None}
-    for key in ("config", "command", "run", "no_defaults", "depth", "records_at_once", *NOWHERE):
+    for key in ("config", "command", "run", "no_defaults", "no_output", "depth", "records_at_once", *NOWHERE):
         flags.pop(key, None)
     given: dict[str, object] = {**_from_file(options.config), **flags}
     for key in ("model_args", "gen_kwargs"):

@@ -4,11 +4,11 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 
-from assay.cli.output import counted, say, tell
+from assay.cli.output import counted, say, say_tables, tell
 from assay.cli.run import EXIT
 from assay.evaluation.changes import NAME, Number
 from assay.evaluation.score import Scored, Wanted, score
-from assay.report.table import footing, markdown, results_table
+from assay.report.table import footing, markdown
 from assay.runs.redact import redacted_command
 
 SHOWN = 10
@@ -69,10 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(scored: Scored) -> None:
-    say(results_table(scored.results))
-    groups = results_table(scored.results, groups=True)
-    if groups:
-        say("\n" + groups)
+    say_tables(scored.results)
     say("\n" + _numbers(scored.numbers))
     for line in _samples(scored):
         say(line)

@@ -63,6 +63,9 @@ class RunConfig:
     include_defaults: bool = option("Know the bundled tasks, lm_eval's and those of plug-ins.", True)
     data_dir: str | None = option("A folder where data sets are looked for first.", None)
     output_path: str | None = option("The folder of the run.", None)
+    runs_dir: str | None = option(
+        "Where a run goes without `output_path`: into a folder of its own below this one.", None
+    )
     run_name: str | None = option("Stands before the names of the files that graphs write.", None)
     force: bool = option("Move another run in that folder aside.", False)
     log_samples: bool = option("Write the samples in lm-eval's layout, too.", False)

@@ -17,7 +17,6 @@ from assay.models.protocol import AnyModel, Remote
 from assay.records import Asking, Call, Failed, Generate, Likelihood, Request, Response, Text
 from assay.writable import HALF, is_writable, written
 
-SYNC_SECONDS = 1.0
 NOTICE_SECONDS = 0.1
 TICK_SECONDS = 1.0
 CALLS = "(calls)"
@@ -117,7 +116,7 @@ class Engine:
         self._calls = self._lanes[CALLS] = Calls(self._moved)
         self._waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
         self._end: Callable[[Ended], None] = _nobody
-        self._synced = self._noticed = time.monotonic()
+        self._noticed = time.monotonic()
 
     @property
     def waiting_since(self) -> float | None:
@@ -255,10 +254,6 @@ class Engine:
         """Write responses down, then hand each to the plans that wait for it."""
         checked = [(key, _checked(request, response)) for key, request, response in landed]
         self._memory.add(checked, role)
-        now = time.monotonic()
-        if now - self._synced > SYNC_SECONDS:
-            self._memory.sync()
-            self._synced = now
         for key, response in checked:
             plans = self._waiting.pop(key)
             if isinstance(response, Failed):
@@ -267,6 +262,7 @@ class Engine:
             if role in self._remote_models or _is_counted(response):
                 self._charge(plans[0][0].task, role, response)
             self._deliver(response, plans)
+        now = time.monotonic()
         if self._notice is not None and now - self._noticed > NOTICE_SECONDS:
             self._noticed = now
             self._notice()

@@ -30,13 +30,23 @@ from assay.evaluation.models import (
 )
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.outcome import outcome
-from assay.evaluation.record import config_section, facts, helper_digests, remembered, run_section, spec, task_facts
+from assay.evaluation.record import (
+    config_section,
+    facts,
+    helper_digests,
+    model_name,
+    remembered,
+    run_section,
+    spec,
+    task_facts,
+)
 from assay.evaluation.scoring import memories, processes
 from assay.models.load import check_generation
 from assay.models.protocol import AnyModel, Remote
 from assay.runs.cache import Cache, Cached
 from assay.runs.folder import RunFolder, Writer, open_run
 from assay.runs.journal import Journal
+from assay.runs.placing import folder_for
 from assay.runs.results import troubles
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
@@ -166,7 +176,7 @@ class Run:
             if isinstance(model, Remote):
                 run_async(introduce(model))
         self._tell_remarks()
-        if self.config.output_path is None:
+        if self.config.output_path is None and self.config.runs_dir is None:
             with closing(Journal(None)) as journal:
                 return self._work(models, journal)
         known = {run.runnable.task.name: task_facts(run.runnable) for run in self.tasks}
@@ -174,12 +184,20 @@ class Run:
         again = {**remembered(self.config, self.manager), "tasks": known, **({"helper_files": code} if code else {})}
         noted = {**facts(self.config, models), **again, **self.facts}
         made = spec(self.config, models, [run.runnable for run in self.tasks], self.helper_files)
-        self.folder = open_run(Path(self.config.output_path), made, noted, force=self.config.force)
+        self.folder = open_run(self._place(made, models), made, noted, force=self.config.force)
         with self.folder, memories(self._scorers(), self.folder.path):
             results = self._work(models, self.folder.journal)
             written = {key: value for key, value in results.items() if key != "samples"}
             self.folder.finish(written, results["assay"]["status"], dataclasses.asdict(self.counts))
         return results
+
+    def _place(self, spec: Mapping[str, Any], models: Mapping[str, AnyModel]) -> Path:
+        """The folder of this run: the one that was named, else one of its own."""
+        if self.config.output_path is not None:
+            return Path(self.config.output_path)
+        assert self.config.runs_dir is not None, "there is a folder"
+        model = model_name(self.config, models[UNDER_TEST])
+        return folder_for(Path(self.config.runs_dir), spec, model, [str(each) for each in self.config.tasks])
 
     def _scorers(self) -> list[Scorer]:
         return list({id(scorer): scorer for run in self.tasks for scorer in run.runnable.scorers()}.values())

@@ -23,10 +23,11 @@ from assay.samples.rows import digest_file
 from assay.tasks import TaskManager
 from assay.tasks.runnable import Runnable
 
-NOT_SPEC = ("output_path", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks", "model_args", "include_path",
-            "data_dir", "use_cache", "verbosity", "batch_size", "max_batch_size", "device", "max_failed", "include_defaults",
-            "cache_requests", "rewrite_requests_cache", "delete_requests_cache", "check_integrity", "model", "model_role",
-            "max_cost", "max_time", "max_failures", "run_name", "models_file", "model_named", "records_at_once")  # fmt: skip
+NOT_SPEC = ("output_path", "runs_dir", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks",
+            "model_args", "include_path", "data_dir", "use_cache", "verbosity", "batch_size", "max_batch_size",
+            "device", "max_failed", "include_defaults", "cache_requests", "rewrite_requests_cache",
+            "delete_requests_cache", "check_integrity", "model", "model_role", "max_cost", "max_time",
+            "max_failures", "run_name", "models_file", "model_named", "records_at_once")  # fmt: skip
 """Options that results do not depend on, or that are told by what they led to."""
 
 
@@ -125,10 +126,15 @@ def config_section(config: RunConfig, model: AnyModel) -> dict[str, Any]:
     }
 
 
+def model_name(config: RunConfig, model: AnyModel) -> str:
+    """What the model is called: its weights or its name at a server, else its backend."""
+    told = parse_arguments(config.model_args, "model_args")
+    return next((str(told[key]) for key in ("pretrained", "model", "path") if told.get(key)), model.name)
+
+
 def run_section(config: RunConfig, model: AnyModel, started: float) -> dict[str, Any]:
     """What else lm-eval tells of a run, under its names. Times differ from run to run; nothing else does."""
-    told = parse_arguments(config.model_args, "model_args")
-    named = next((str(told[key]) for key in ("pretrained", "model", "path") if told.get(key)), model.name)
+    named = model_name(config, model)
     system, ended = config.system_instruction, time.time()
     git = git_state()
     return {

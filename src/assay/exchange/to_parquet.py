@@ -8,6 +8,7 @@ import orjson
 
 from assay.exchange.opened import Opened
 from assay.records import arguments
+from assay.runs.durable import put_in_place
 from assay.runs.samples import Kept
 
 TEXT, NUMBER, COUNT = "string", "float64", "int64"
@@ -109,7 +110,7 @@ def _write(path: Path, columns: Mapping[str, str], rows: Iterator[Sequence[Any]]
                 pa.array(column, field.type) for column, field in zip(zip(*batch, strict=True), schema, strict=True)
             ]
             writer.write_table(pa.table(arrays, schema=schema))
-    part.replace(path)
+    put_in_place(part, path)
     return path
 
 

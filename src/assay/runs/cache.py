@@ -16,6 +16,7 @@ FILE = "responses.sqlite"
 PATIENCE = 60.0
 """Seconds that a write waits for another process."""
 TOGETHER = 256
+FLUSH_SECONDS = 1.0
 DAY = 86_400
 _TABLE = """create table if not exists responses
 (key blob primary key, model text not null, response blob not null, written real not null, used real not null) without rowid"""
@@ -49,6 +50,7 @@ class Cache:
             fix = "name a folder that can be written, on a disk of this machine"
             raise CacheError([Problem(Place(str(folder)), f"the cache cannot be opened: {error}", fix)]) from None
         self._new: list[tuple[bytes, str, bytes, float, float]] = []
+        self._flushed = time.monotonic()
         self._used: list[tuple[float, bytes]] = []
         self.damaged = 0
         """Responses that could not be read, and were taken out."""
@@ -69,11 +71,12 @@ class Cache:
     def add(self, model: str, answered: Sequence[tuple[bytes, Response]]) -> None:
         now = time.time()
         self._new += [(k, model, to_line(r), now, now) for k, r in answered if not isinstance(r, Failed)]
-        if len(self._new) + len(self._used) >= TOGETHER:
+        if len(self._new) + len(self._used) >= TOGETHER or time.monotonic() - self._flushed > FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
         """Write what has gathered; what another process wrote first stays."""
+        self._flushed = time.monotonic()
         if self._new or self._used:
             self._file.execute("begin immediate")
             self._file.executemany("insert or ignore into responses values (?, ?, ?, ?, ?)", self._new)

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import platform
 import shutil
@@ -19,8 +20,9 @@ import orjson
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.runs import journal, lease
-from assay.runs.journal import Journal
-from assay.runs.layout import wrong_manifest, wrong_results
+from assay.runs.durable import put_in_place
+from assay.runs.journal import Journal, read_header
+from assay.runs.layout import FORMAT, newer_format, wrong_manifest, wrong_results
 from assay.runs.lease import Lease
 from assay.runs.parquet import SampleWriter, file_name
 from assay.runs.samples import Kept, lm_eval_records
@@ -31,6 +33,10 @@ MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
 
 class RunError(AssayError):
     """A run's folder cannot be used as asked."""
+
+
+class NewerRun(RunError):
+    """A run was written by a later version of assay."""
 
 
 def no_run(path: Path, what: str = "the folder holds no run") -> Problem:
@@ -173,7 +179,7 @@ class LineWriter:
                 self._part(number).unlink()
 
     def place(self) -> None:
-        self._part("whole").replace(self.path)
+        put_in_place(self._part("whole"), self.path)
 
     def abandon(self) -> None:
         for part in self._parts.values():
@@ -202,9 +208,17 @@ def _as_texts(value: Any) -> Any:
     return [_as_texts(each) for each in value] if isinstance(value, list | tuple) else str(value)
 
 
+def as_written(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec as it is read back from a manifest."""
+    found: dict[str, Any] = orjson.loads(
+        orjson.dumps(spec, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS)
+    )
+    return found
+
+
 def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, force: bool) -> RunFolder:
     """The folder of a run: new, or the same run to be gone on with. Another run's folder is refused, or moved aside."""
-    spec = json.loads(orjson.dumps(spec, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS))
+    spec = as_written(spec)
     try:
         path.mkdir(parents=True, exist_ok=True)
         known = _known(path, force)
@@ -215,23 +229,31 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
             path.rename(_aside(path))
             path.mkdir(parents=True)
             known = None
-        elif known is None and any(not _is_ours(entry) for entry in path.iterdir()):
+        elif known is None and not _has_journal(path) and any(not _is_ours(entry) for entry in path.iterdir()):
             raise RunError(
                 [Problem(Place(str(path)), "the folder holds other things and no run", "choose a new folder")]
             )
         held = Lease(path)
         manifest = known or {
-            "format": 1,
+            "format": FORMAT,
             "created": time.time(),
             **facts,
             "spec": spec,
             "spec_digest": digest(orjson.dumps(spec)),
         }
         write_json(path / MANIFEST, {**manifest, "status": "running"})
-        return RunFolder(path, spec, held, Journal(path / journal.NAME), manifest, resumed=known is not None)
+        kept = Journal(path / journal.NAME, manifest)
+        if kept.damaged:
+            manifest["damaged_lines"] = manifest.get("damaged_lines", 0) + kept.damaged
+        return RunFolder(path, spec, held, kept, manifest, resumed=known is not None)
     except OSError as error:
         what = f"the folder of the run cannot be written: {error.strerror or error}"
         raise RunError([Problem(Place(str(path)), what, "choose another --output_path")]) from error
+
+
+def _has_journal(path: Path) -> bool:
+    """Whether answers are there: their keys hold the model and the request, so no other run can take them for its own."""
+    return any((path / name).is_file() for name in (journal.NAME, f"{journal.NAME}.zst"))
 
 
 def _aside(path: Path) -> Path:
@@ -271,13 +293,28 @@ def _short(value: Any) -> str:
 
 
 def _known(path: Path, force: bool) -> dict[str, Any] | None:
-    """The manifest that a folder has already; one that is damaged is as good as another run's where that is moved aside."""
+    """The manifest that a folder has already. One that is lost or damaged is taken from the header of the journal; without
+    that, a damaged one is as good as another run's where that is moved aside."""
     try:
-        return read_manifest(path) or None
+        found = read_manifest(path)
+    except NewerRun:
+        if not force:
+            raise
+        return {"spec": None}
     except RunError:
-        if force:
-            return {"spec": None}
-        raise
+        found = _from_header(path)
+        if not found and not force:
+            raise
+        return found or {"spec": None}
+    return found or _from_header(path) or None
+
+
+def _from_header(path: Path) -> dict[str, Any]:
+    found = read_header(path / journal.NAME)
+    if found is None or wrong_manifest(found):
+        return {}
+    logging.getLogger("assay").warning("%s: lost or damaged; it is taken from the journal", path / MANIFEST)
+    return dict(found)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -293,6 +330,8 @@ def read_results(folder: Path) -> dict[str, Any]:
 def _read(path: Path, wrong: Callable[[Any], str]) -> dict[str, Any]:
     try:
         found = orjson.loads(path.read_bytes())
+        if newer := newer_format(found):
+            raise NewerRun([Problem(Place(str(path)), newer, "update assay")])
         what = wrong(found)
     except (FileNotFoundError, NotADirectoryError):
         return {}
@@ -312,7 +351,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     part = path.with_name(f".{path.name}.part")
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     part.write_bytes(orjson.dumps(value, default=str, option=options) + b"\n")
-    part.replace(path)
+    put_in_place(part, path)
 
 
 def environment() -> dict[str, Any]:

@@ -1,68 +1,104 @@
 """Every response, written down as it comes: one line of JSON, appended and never changed.
 
-A key finds its line again. What was answered is not asked again: not in this run, not after it was killed. A line that
-cannot have been written so counts for nothing: its request is asked again.
+A key finds its line again. What was answered is not asked again: not in this run, not after it was killed.
+
+Format 2: the first line is a header with the run's manifest; every line ends in the CRC32 of what comes before it. A damaged
+line counts for nothing and is counted. Format 1 (version 0.1) has neither header nor checksums, and is read as it is.
 """
 
 import logging
 import math
 import os
 import tempfile
+import threading
+import zlib
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
+from assay.errors import AssayError, Place, Problem
 from assay.records import MOST_TOKENS, Failed, Likelihood, Response, Text, Usage
+from assay.runs.durable import put_in_place, sync_folder
+from assay.runs.frames import has_frames, read_frames, write_frames
+from assay.runs.key_index import KeyIndex
+from assay.runs.layout import FORMAT, newer_format
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
 """From this size on, the journal of a finished run is kept compressed."""
+SYNC_SECONDS = 1.0
+"""What was written is on the disk after so long, whether or not another response comes."""
 UNREADABLE = "no response is written like this"
 _NUMBERS, _PARTS = frozenset((int, float)), len(Usage._fields)
+KEY_BYTES = 16
 _READ = 4096
 _BLOCK = 1 << 20
+_SEAL = len(b',"c":"00000000"}\n')
+
+
+class JournalError(AssayError):
+    """A journal cannot be used."""
+
+
+class Line(NamedTuple):
+    """A line of a journal and what it holds; nothing where it, or the frame with so many `lost` lines, is damaged."""
+
+    text: bytes
+    entry: Mapping[str, Any] | None
+    lost: int = 0
 
 
 class Journal:
     """Responses by key, in a file. Without a path it is a file without a name, gone with the process.
 
-    Failures are written down, too, and asked again the next time: only answers are found by their key.
+    Failures are written down, too, and asked again the next time: only answers are found by their key. `manifest` goes into
+    the header of a new journal. `damaged` is how many lines were there and could not be read.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._offsets: dict[bytes, int] = {}
+    def __init__(self, path: Path | None, manifest: Mapping[str, Any] | None = None) -> None:
+        self._index = KeyIndex()
         self._path = path
+        self.damaged = 0
         if path is None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # lives as long as the run
             self._handle = self._file.fileno()
             self._end = 0
         else:
-            _unpack(path)
+            self.damaged = _unpack(path)
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
             self._end = self._load()
-        self._earlier = set(self._offsets)
+        self._earlier = _Earlier(self._index)
+        self._clock = _Clock(self._handle) if path is not None else None
+        if path is not None and self._end == 0:
+            self._write(header(manifest or {}))
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self._index)
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._offsets
+        return self._index.get(key) is not None
 
     def get(self, key: bytes) -> Response | None:
         """The response that was given to this key, if one was."""
-        offset = self._offsets.get(key)
-        return None if offset is None else _read(orjson.loads(self._line(offset)))
+        offset = self._index.get(key)
+        if offset is None:
+            return None
+        entry = orjson.loads(self._line(offset))
+        return _read(entry) if entry["k"] == key.hex() else None
 
     def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:
         """Write responses down, all in one write: from then on they survive the end of this process."""
         who = b"" if role == "model" else b',"m":%s' % orjson.dumps(role)
         lines, offset = [], self._end
         for key, response in answered:
-            line = b'{"k":"%s",%s%s}\n' % (key.hex().encode(), to_line(response), who)
+            line = sealed(b'{"k":"%s",%s%s' % (key.hex().encode(), to_line(response), who))
             if not isinstance(response, Failed):
-                self._offsets[key] = offset
+                self._index.put(key, offset)
             lines.append(line)
             offset += len(line)
         self._write(b"".join(lines))
@@ -72,19 +108,23 @@ class Journal:
         while written < len(data):
             written += os.pwrite(self._handle, data[written:], self._end + written)
         self._end += len(data)
+        if self._clock is not None:
+            self._clock.wrote()
 
-    def add_lines(self, several: Iterable[bytes]) -> None:
-        """Take over another journal, as it is written; answers that are here already stay. Failures come into a new one only."""
+    def add_lines(self, several: Iterable[Line]) -> None:
+        """Take over another journal; answers that are here already stay. Failures come into a new one only."""
         block: list[bytes] = []
         size = 0
         for line in several:
-            key = _answered(line)
-            if key is not None and key not in self._offsets:
-                self._offsets[key] = self._end + size
-            elif key is not None or self._earlier or not _is_failure(line):
+            self.damaged += line.lost
+            key = _answered(line.entry)
+            if key is not None and key not in self:
+                self._index.put(key, self._end + size)
+            elif key is not None or self._earlier or not _is_failure(line.entry):
                 continue
-            block.append(line)
-            size += len(line)
+            text = line.text if is_intact(line.text) else sealed(line.text.rstrip()[:-1])
+            block.append(text)
+            size += len(text)
             if size > _BLOCK:
                 self._write(b"".join(block))
                 block, size = [], 0
@@ -92,16 +132,14 @@ class Journal:
 
     def paid(self) -> Iterator[tuple[str, Response]]:
         """The responses that earlier processes of this run were given, with the role that gave them, where they cost something."""
-        for key in self._earlier:
-            entry = orjson.loads(self._line(self._offsets[key]))
+        for offset in self._earlier.offsets:
+            entry = orjson.loads(self._line(offset))
             if "u" in entry:
                 yield entry.get("m", "model"), _read(entry)
 
     def claim(self, key: bytes) -> bool:
         """Whether a response was there when the journal was opened, and is asked about for the first time."""
-        found = key in self._earlier
-        self._earlier.discard(key)
-        return found
+        return self._earlier.claim(self._index.get(key))
 
     def sync(self) -> None:
         """See to it that what was written survives the end of this machine, too."""
@@ -111,16 +149,15 @@ class Journal:
         """Make a long journal short: it is only read again when the run is."""
         if self._path is None or self._end < LONG:
             return
-        import pyarrow as pa
-
         part = self._path.with_name(f".{NAME}.zst.part")
-        with pa.CompressedOutputStream(str(part), "zstd") as packed, self._path.open("rb") as plain:
-            while block := plain.read(1 << 20):
-                packed.write(block)
-        part.replace(_packed(self._path))
+        with part.open("wb") as packed, self._path.open("rb") as plain:
+            write_frames(plain, packed)
+        put_in_place(part, _packed(self._path))
         self._path.unlink()
 
     def close(self) -> None:
+        if self._clock is not None:
+            self._clock.stop()
         os.close(self._handle) if not hasattr(self, "_file") else self._file.close()
 
     def _line(self, offset: int) -> bytes:
@@ -133,75 +170,187 @@ class Journal:
         return data.partition(b"\n")[0]
 
     def _load(self) -> int:
-        """Find every whole line. A torn last one, of a process that was killed, is cut off; a damaged one counts for nothing."""
-        offset = damaged = 0
-        with open(os.dup(self._handle), "rb") as lines:  # noqa: PTH123  # by its handle
-            for line in lines:
-                if not line.endswith(b"\n"):
-                    break
-                key = _answered(line)
+        """Find every whole line. A torn last one, of a process that was killed, is cut off; damaged ones are counted."""
+        offset = 0
+        with open(os.dup(self._handle), "rb") as file:  # noqa: PTH123  # by its handle
+            for line in _entries((line for line in file if line.endswith(b"\n")), self._path):
+                self.damaged += line.lost
+                key = _answered(line.entry)
                 if key is not None:
-                    self._offsets[key] = offset
-                elif not _is_failure(line):
-                    damaged += 1
-                offset += len(line)
-        if damaged:
-            what = "1 damaged line was" if damaged == 1 else f"{damaged} damaged lines were"
+                    self._index.put(key, offset)
+                offset += len(line.text)
+        os.ftruncate(self._handle, offset)
+        if self.damaged:
+            what = "1 damaged line was" if self.damaged == 1 else f"{self.damaged} damaged lines were"
             logging.getLogger("assay").warning(
                 "%s: %s ignored; requests without an answer are asked again", self._path, what
             )
-        os.ftruncate(self._handle, offset)
         return offset
 
 
-def _answered(line: bytes) -> bytes | None:
-    """The key of a line that holds an answer which can be read in all its parts."""
+class _Earlier:
+    """The responses that were there when a journal was opened, each of which is claimed once."""
+
+    def __init__(self, index: KeyIndex) -> None:
+        self.offsets = array("Q", sorted(index.offsets()))
+        self._is_claimed = bytearray(len(self.offsets))
+
+    def __bool__(self) -> bool:
+        return bool(self.offsets)
+
+    def claim(self, offset: int | None) -> bool:
+        if offset is None or not self.offsets or offset > self.offsets[-1]:
+            return False
+        number = bisect_left(self.offsets, offset)
+        was, self._is_claimed[number] = self._is_claimed[number], 1
+        return not was
+
+
+class _Clock(threading.Thread):
+    """Syncs a file every second while something is written to it."""
+
+    def __init__(self, handle: int) -> None:
+        super().__init__(name="journal", daemon=True)
+        self._handle, self._stopped, self._is_dirty = handle, threading.Event(), False
+        self._error: OSError | None = None
+
+    def wrote(self) -> None:
+        """Something was written; raises what syncing met."""
+        if self._error is not None:
+            raise self._error
+        self._is_dirty = True
+        if not self.is_alive() and not self._stopped.is_set():
+            self.start()
+
+    def run(self) -> None:
+        while not self._stopped.wait(SYNC_SECONDS):
+            if self._is_dirty and self._error is None:
+                self._is_dirty = False
+                try:
+                    os.fsync(self._handle)
+                except OSError as error:
+                    self._error = error
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self.is_alive():
+            self.join()
+
+
+def header(manifest: Mapping[str, Any]) -> bytes:
+    """The first line of a journal."""
+    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+    return sealed(b'{"format":%d,"manifest":%s' % (FORMAT, orjson.dumps(manifest, default=str, option=options)))
+
+
+def read_header(path: Path) -> Mapping[str, Any] | None:
+    """The manifest that a run began with, from its journal, compressed or not; None where it has none."""
+    first = next(iter(lines(path)), None)
+    found = first.entry.get("manifest") if first is not None and first.entry is not None else None
+    return found if isinstance(found, dict) and found else None
+
+
+def sealed(inside: bytes) -> bytes:
+    """A line of an object without its end, with its checksum."""
+    return b'%s,"c":"%08x"}\n' % (inside, zlib.crc32(inside))
+
+
+def is_intact(line: bytes) -> bool:
+    """Whether a line has a checksum, and it is right."""
+    return line[-_SEAL:] == b',"c":"%08x"}\n' % zlib.crc32(line[:-_SEAL])
+
+
+def lines(path: Path) -> Iterator[Line]:
+    """The whole lines of a journal, compressed or not."""
+    if path.exists():
+        with path.open("rb") as plain:
+            yield from _entries((line for line in plain if line.endswith(b"\n")), path)
+    elif _packed(path).exists():
+        yield from _entries(_packed_lines(_packed(path)), path)
+
+
+def _entries(texts: Iterable[bytes | int], path: Path | None) -> Iterator[Line]:
+    """What lines hold. A checksum must be right where there is one, and there must be one where the header promises it."""
+    iterator = iter(texts)
+    first = list(islice(iterator, 2))  # the header may be the one that is damaged
+    has_seals = any(isinstance(each, bytes) and is_intact(each) for each in first)
+    for number, text in enumerate(chain(first, iterator)):
+        if isinstance(text, int):
+            yield Line(b"", None, text)
+            continue
+        entry = _entry(text, has_seals)
+        if number == 0 and entry is not None and (newer := newer_format(entry)):
+            raise JournalError([Problem(Place(str(path)), newer, "update assay")])
+        yield Line(text, entry, lost=int(entry is None))
+
+
+def _entry(line: bytes, has_seals: bool) -> Mapping[str, Any] | None:
+    is_sealed = is_intact(line)
+    if has_seals and not is_sealed:
+        return None
     try:
         entry = orjson.loads(line)
-        is_ours = isinstance(entry.get("m", "model"), str)
-        return None if not is_ours or isinstance(_read(entry), Failed) else bytes.fromhex(entry["k"])
+    except ValueError:
+        return None
+    if not isinstance(entry, dict) or ("c" in entry and not is_sealed):
+        return None
+    return entry if "format" in entry or _key(entry) is not None else None
+
+
+def _key(entry: Mapping[str, Any]) -> bytes | None:
+    """The key of an entry that holds a response of any kind."""
+    try:
+        _read(entry)
+        key = bytes.fromhex(entry["k"])
+        return key if len(key) == KEY_BYTES and isinstance(entry.get("m", "model"), str) else None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None
 
 
-def _is_failure(line: bytes) -> bool:
-    try:
-        return isinstance(_response(orjson.loads(line)["r"]), Failed)
-    except (ValueError, KeyError, TypeError):
-        return False
+def _answered(entry: Mapping[str, Any] | None) -> bytes | None:
+    """The key of an entry that holds an answer."""
+    return None if entry is None or "format" in entry or _is_failure(entry) else _key(entry)
 
 
-def lines(path: Path) -> Iterator[bytes]:
-    """The whole lines of a journal, compressed or not."""
-    if path.exists():
-        with path.open("rb") as plain:
-            yield from (line for line in plain if line.endswith(b"\n"))
-    elif _packed(path).exists():
-        import pyarrow as pa
-
-        with pa.input_stream(str(_packed(path)), compression="zstd") as packed:
-            rest = b""
-            while block := packed.read(_BLOCK):
-                *whole, rest = (rest + block).split(b"\n")
-                yield from (line + b"\n" for line in whole)
+def _is_failure(entry: Mapping[str, Any] | None) -> bool:
+    return entry is not None and "r" in entry and isinstance(_response(entry["r"]), Failed)
 
 
 def _packed(path: Path) -> Path:
     return path.with_name(f"{path.name}.zst")
 
 
-def _unpack(path: Path) -> None:
-    """Put a compressed journal back as it was."""
-    if path.exists() or not _packed(path).exists():
+def _packed_lines(path: Path) -> Iterator[bytes | int]:
+    if has_frames(path):
+        yield from read_frames(path)
         return
     import pyarrow as pa
 
-    part = path.with_name(f".{NAME}.part")
-    with pa.input_stream(str(_packed(path)), compression="zstd") as packed, part.open("wb") as plain:
-        while block := packed.read(1 << 20):
-            plain.write(block)
-    part.replace(path)
+    rest = b""
+    try:
+        with pa.input_stream(str(path), compression="zstd") as packed:
+            while block := packed.read(_BLOCK):
+                *whole, rest = (rest + block).split(b"\n")
+                yield from (line + b"\n" for line in whole)
+    except OSError:  # of a stream without frames nothing behind the damage can be read
+        yield 1
+
+
+def _unpack(path: Path) -> int:
+    """Put a compressed journal back as it was; the number of lines that are lost."""
+    if path.exists() or not _packed(path).exists():
+        return 0
+    part, lost = path.with_name(f".{NAME}.part"), 0
+    with part.open("wb") as plain:
+        for line in _packed_lines(_packed(path)):
+            if isinstance(line, int):
+                lost += line
+            else:
+                plain.write(line)
+    put_in_place(part, path)
     _packed(path).unlink()
+    sync_folder(path.parent)
+    return lost
 
 
 def to_line(response: Response) -> bytes:

@@ -12,8 +12,8 @@ import orjson
 
 Check = Callable[[Any], str]
 """What is wrong with a value, with the way to it (`.tasks.t.n must be a number, not a mapping`); nothing where it is right."""
-FORMAT = 1
-"""The layout that is known here."""
+FORMAT = 2
+"""The latest layout that is known here. What changed: docs/decisions/0018-format.md."""
 DEEPEST = 60
 """Levels of a file: readers go down by calling themselves."""
 LATEST = 253_402_300_799
@@ -23,9 +23,15 @@ KINDS = {dict: "a mapping", list: "a list", str: "a text", bool: "true or false"
 
 def wrong_manifest(value: Any) -> str:
     """What is wrong with what stands in a manifest.json; nothing where it is right."""
-    wrong = _wrong(value, MANIFEST_LAYOUT)
-    is_other = wrong and isinstance(value, dict) and value.get("format") != FORMAT
-    return f"the folder holds a run of another version of assay ({wrong})" if is_other else wrong
+    return _wrong(value, MANIFEST_LAYOUT)
+
+
+def newer_format(value: Any) -> str:
+    """That a manifest or a journal's header was written by a later version; nothing where it was not."""
+    written = value.get("format") if isinstance(value, dict) else None
+    if not isinstance(written, int) or isinstance(written, bool) or written <= FORMAT:
+        return ""
+    return f"it has format {written}, and this version of assay reads 1 to {FORMAT}"
 
 
 def wrong_results(value: Any) -> str:

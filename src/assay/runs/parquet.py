@@ -10,6 +10,7 @@ import orjson
 
 from assay.config.source import digest
 from assay.records import Loglikelihood, Request, Rolling
+from assay.runs.durable import put_in_place
 from assay.runs.redact import written_arguments
 from assay.runs.samples import Kept, arguments
 
@@ -111,7 +112,7 @@ class SampleWriter:
 
     def place(self) -> None:
         """Give the file its name."""
-        self._part.replace(self.path)
+        put_in_place(self._part, self.path)
 
     def abandon(self) -> None:
         if self._writer is not None and self._writer.is_open:

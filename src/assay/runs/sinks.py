@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from assay.runs.durable import put_in_place
+
 Records = Iterable[Mapping[str, Any]]
 ROWS = 2000
 """Rows of a Parquet file that are held at a time."""
@@ -18,7 +20,7 @@ def write_sink(path: Path, kind: str, records: Records, encoding: str = "utf-8")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     WRITERS[kind](part, records, encoding)
-    part.replace(path)
+    put_in_place(part, path)
 
 
 def _json(path: Path, records: Records, encoding: str) -> None:

@@ -18,6 +18,7 @@ from assay.config.graph import SinkConfig
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Problem, blame, did_you_mean
 from assay.records import Estimate, Outcome, ScoreKey
+from assay.runs.durable import put_in_place
 from assay.runs.samples import Kept
 from assay.runs.sinks import write_sink
 from assay.samples.spill import Spilled
@@ -186,7 +187,7 @@ class GraphFiles:
                 for number, line in enumerate(self.records.lines()):
                     out.write((b",\n" if number else b"\n") + line)
                 out.write(b"\n]\n")
-        part.replace(folder / self.name)
+        put_in_place(part, folder / self.name)
 
     def place_reports(self) -> None:
         """Give what post-processors made its names, and leave the records where they came from."""
@@ -196,7 +197,7 @@ class GraphFiles:
             part = self._part(name)
             part.write_bytes(written(json.dumps(report, indent=4, ensure_ascii=False, default=str) + "\n").encode())
             renamed = self.label + self.name[len(self.label) :].replace("output", name, 1)
-            part.replace(self.folder / f"{renamed.rpartition('.')[0]}.json")
+            put_in_place(part, self.folder / f"{renamed.rpartition('.')[0]}.json")
         self.abandon()
         self._part("records").unlink(missing_ok=True)
 

@@ -1,0 +1,26 @@
+"""Files that survive a power cut: synced before they get their name, and the folder after."""
+
+import os
+from pathlib import Path
+
+
+def sync(path: Path) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(path: Path) -> None:
+    """The same for a folder, where the system can do that."""
+    if os.name == "posix":
+        sync(path)
+
+
+def put_in_place(part: Path, path: Path) -> None:
+    """Give a file that is written its name: after a power cut there is the old file or the whole new one."""
+    sync(part)
+    part.replace(path)
+    sync_folder(path.parent)

@@ -1,0 +1,207 @@
+"""The journal: what was written is found again, and what was damaged is noticed."""
+
+import random
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.records import Failed, Likelihood, Response, Text, Usage
+from assay.runs import journal as journals
+from assay.runs.frames import read_frames, write_frames
+from assay.runs.journal import Journal, JournalError, lines, read_header
+from assay.runs.key_index import KeyIndex
+
+LINES = 60
+
+
+def written(path: Path, count: int = LINES) -> dict[bytes, Response]:
+    """A journal of texts and likelihoods."""
+    draw = random.Random(7)
+    responses: dict[bytes, Response] = {}
+    for number in range(count):
+        text = "".join(draw.choices('abc 123\n"\\é', k=draw.randint(0, 80)))
+        usage = Usage(number, 2, 0.25) if number % 3 == 0 else None
+        made: Response = (
+            Text(text, "stop", usage=usage) if number % 2 else Likelihood(-number / 7, bool(number % 4), usage)
+        )
+        responses[draw.randbytes(16)] = made
+    kept = Journal(path, {"spec": {"tasks": ["a"]}, "created": 17.0})
+    kept.add(responses.items())
+    kept.close()
+    return responses
+
+
+def read(path: Path, keys: dict[bytes, Response]) -> tuple[dict[bytes, Response | None], int]:
+    kept = Journal(path)
+    found = {key: kept.get(key) for key in keys}
+    kept.close()
+    return found, kept.damaged
+
+
+def packed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(journals, "LONG", 1)
+    kept = Journal(path)
+    kept.compress()
+    kept.close()
+    assert not path.exists()
+    return path.with_name(path.name + ".zst")
+
+
+def test_what_was_written_is_found_again(tmp_path: Path) -> None:
+    expected = written(tmp_path / "responses.jsonl")
+    assert read(tmp_path / "responses.jsonl", expected) == (expected, 0)
+
+
+def test_every_line_ends_in_the_crc32_of_what_comes_before_it(tmp_path: Path) -> None:
+    written(tmp_path / "responses.jsonl")
+    texts = (tmp_path / "responses.jsonl").read_bytes().splitlines()
+    assert len(texts) == LINES + 1
+    for line in texts:
+        inside, _, seal = line.rpartition(b',"c":')
+        assert seal == b'"%08x"}' % zlib.crc32(inside)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_flipped_bit_anywhere_is_noticed_and_never_another_answer(
+    compressed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "responses.jsonl"
+    expected = written(path)
+    file = packed(path, monkeypatch) if compressed else path
+    data, draw = file.read_bytes(), random.Random(3)
+    for position in draw.sample(range(len(data)), min(1000, len(data) - 1)):
+        flipped = bytearray(data)
+        flipped[position] ^= 1 << draw.randrange(8)
+        path.unlink(missing_ok=True)
+        file.write_bytes(flipped)
+        found, damaged = read(path, expected)
+        assert damaged > 0 or position == len(data) - 1, position  # the last line without its end is cut off as torn
+        assert all(answer in (None, expected[key]) for key, answer in found.items()), position
+
+
+def test_damage_in_a_compressed_journal_costs_one_frame(tmp_path: Path) -> None:
+    texts = [b'{"k":"%032x"}\n' % number for number in range(200_000)]
+    with (tmp_path / "frames").open("wb") as file:
+        write_frames(texts, file)
+    data = bytearray((tmp_path / "frames").read_bytes())
+    data[len(data) // 2] ^= 4
+    (tmp_path / "frames").write_bytes(data)
+    found = list(read_frames(tmp_path / "frames"))
+    [lost] = [each for each in found if isinstance(each, int)]
+    assert len(found) - 1 + lost == len(texts)
+    assert 0 < lost < 40_000
+    assert set(found) - {lost} <= set(texts)
+
+
+def test_libzstd_reads_a_compressed_journal_as_an_ordinary_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "responses.jsonl"
+    written(path)
+    plain = path.read_bytes()
+    with pa.input_stream(str(packed(path, monkeypatch)), compression="zstd") as stream:
+        assert stream.read() == plain
+
+
+@pytest.mark.parametrize("line", [1, 5, LINES])
+def test_a_line_without_a_checksum_behind_a_header_is_damaged(line: int, tmp_path: Path) -> None:
+    path = tmp_path / "responses.jsonl"
+    expected = written(path)
+    texts = path.read_bytes().splitlines()
+    texts[line] = texts[line].rpartition(b',"c":')[0] + b"}"
+    path.write_bytes(b"\n".join(texts) + b"\n")
+    found, damaged = read(path, expected)
+    assert damaged == 1
+    assert [key for key, answer in found.items() if answer is None] == [list(expected)[line - 1]]
+
+
+def test_a_journal_of_version_0_1_is_read_and_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "responses.jsonl"
+    expected = written(path)
+    _, *texts = path.read_bytes().splitlines()
+    path.write_bytes(b"".join(each.rpartition(b',"c":')[0] + b"}\n" for each in texts))
+    kept = Journal(path, {"spec": {}})
+    kept.add([(b"n" * 16, Text("new"))])
+    kept.close()
+    found, damaged = read(path, {**expected, b"n" * 16: Text("new")})
+    assert (found, damaged) == ({**expected, b"n" * 16: Text("new")}, 0)
+    assert read_header(path) is None
+
+
+def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "responses.jsonl"
+    written(path)
+    path.write_bytes(path.read_bytes().replace(b'{"format":2', b'{"format":3', 1))
+    newer = path.read_bytes().splitlines(keepends=True)
+    inside = newer[0].rpartition(b',"c":')[0]
+    path.write_bytes(b"".join([journals.sealed(inside), *newer[1:]]))
+    with pytest.raises(JournalError, match="it has format 3, and this version of assay reads 1 to 2"):
+        Journal(path)
+
+
+def test_the_header_holds_the_manifest_compressed_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "responses.jsonl"
+    written(path)
+    assert read_header(path) == {"spec": {"tasks": ["a"]}, "created": 17.0}
+    packed(path, monkeypatch)
+    assert read_header(path) == {"spec": {"tasks": ["a"]}, "created": 17.0}
+
+
+def test_failures_are_written_down_and_not_found_by_their_key(tmp_path: Path) -> None:
+    path = tmp_path / "responses.jsonl"
+    kept = Journal(path)
+    kept.add([(b"a" * 16, Failed("no"))])
+    kept.close()
+    assert [line.entry["r"] for line in lines(path) if line.entry and "r" in line.entry] == [{"failed": "no"}]
+    assert read(path, {b"a" * 16: Failed("no")}) == ({b"a" * 16: None}, 0)
+
+
+def test_what_was_there_before_is_claimed_once_each(tmp_path: Path) -> None:
+    path = tmp_path / "responses.jsonl"
+    expected = written(path, 5)
+    kept = Journal(path)
+    kept.add([(b"n" * 16, Text("new"))])
+    assert [kept.claim(key) for key in (*expected, *expected, b"n" * 16, b"x" * 16)] == [True] * 5 + [False] * 7
+    kept.close()
+
+
+def test_what_was_written_reaches_the_disk_without_another_response(tmp_path: Path) -> None:
+    """The last response is followed by silence, and is synced all the same."""
+    script = (
+        "import sys, time; from pathlib import Path; from assay.runs import journal as j; from assay.records import Text\n"
+        "import os; real = os.fsync; synced = []\n"
+        "os.fsync = lambda handle: (synced.append(time.monotonic()), real(handle))[1]\n"
+        "kept = j.Journal(Path(sys.argv[1])); kept.add([(b'a' * 16, Text('x'))]); began = time.monotonic()\n"
+        "while not synced and time.monotonic() - began < 20: time.sleep(0.05)\n"
+        "print(len(synced)); kept.close()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "j")], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert int(ended.stdout) >= 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2**40)), max_size=300), st.sampled_from([2, 8, 1000]))
+def test_an_index_is_a_dict_of_keys_to_the_latest_offset(entries: list[tuple[int, int]], recent: int) -> None:
+    from assay.runs import key_index
+
+    before, key_index.RECENT = key_index.RECENT, recent
+    try:
+        index, expected = KeyIndex(), {}
+        for number, offset in entries:
+            key = zlib.crc32(b"%d" % number).to_bytes(4) + number.to_bytes(12)
+            index.put(key, offset)
+            expected[key] = offset
+        assert {key: index.get(key) for key in expected} == expected
+        assert index.get(b"\xff" * 16) is None
+        assert len(index) == len(expected)
+        assert sorted(index.offsets()) == sorted(expected.values())
+    finally:
+        key_index.RECENT = before
