@@ -5,7 +5,7 @@ Everything a user needs can be imported from here; a name is loaded at its first
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.1"
+__version__ = "0.2.0.dev0"
 
 _HOME = {
     "AssayError": "assay.errors",
