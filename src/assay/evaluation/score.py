@@ -21,6 +21,7 @@ from assay.evaluation.graphs import graph_files
 from assay.evaluation.outcome import outcome
 from assay.evaluation.record import again
 from assay.runs.folder import MANIFEST, RESULTS, environment, write_json
+from assay.runs.layout import FORMAT
 from assay.runs.parquet import SampleWriter
 from assay.runs.redact import redacted
 from assay.runs.results import plain
@@ -198,7 +199,7 @@ def _manifest(answers: Answers, wanted: Wanted, status: str) -> dict[str, Any]:
     files = {file: digest(Path(file).read_bytes()) for file in wanted.files}
     of = answers.manifest.get("spec_digest") if isinstance(answers, StoredRun) else None
     return {
-        "format": 1,
+        "format": FORMAT,
         "created": time.time(),
         **wanted.facts,
         "scored": {**{key: list(value) for key, value in asked.items() if value}, **({"with": files} if files else {})},

@@ -21,8 +21,6 @@ from assay.runs.stored import SampleFile, sample_file
 RUNNING = "running"
 DRAWN = ("name", "parameters", "url", "auth_token")
 """Of a node's model: who it is, and how answers are drawn."""
-FORMAT = 1
-"""The newest layout of a run's folder that is known here."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +37,6 @@ class RunScores:
         manifest = read_manifest(folder)
         if not manifest:
             raise RunError([no_run(folder)])
-        known = manifest.get("format")
-        if not isinstance(known, int) or known > FORMAT:
-            what = f"the run is of another version of assay (format {known!r}, and {FORMAT} is known here)"
-            raise RunError([Problem(Place(str(folder)), what, "use the assay that wrote it, or a newer one")])
         results = read_results(folder)
         if not results.get("results") or manifest.get("status") == RUNNING:
             what = f"the run has not come to its end (status: {manifest.get('status', 'unknown')})"
