@@ -29,7 +29,7 @@ POOLED = "groups' standard errors"
 OWN, ZERO, LABEL, IDS, SHUFFLED, INDICES, PART, CELLS = (
     "examples from the evaluated split", "`num_fewshot: 0`", "a right answer that is no choice",
     "numbers of documents under `samples`", "helper code that draws random numbers",
-    "`fewshot_config.fewshot_indices`", "examples under `samples`", "numbers in csv data",
+    "`fewshot_config.fewshot_indices`", "examples under `samples`", "csv data",
 )  # fmt: skip
 REFERENCES, PREDICTED = "several references of a user's metric", "what `--predict_only` counts and scores"
 

@@ -328,7 +328,6 @@ def test_what_is_wrong_in_a_call_is_told_and_never_a_traceback(tmp_path: Path, r
         (("t", "--limit", "nan"), "limit"),
         (("t", "--max_failed", "7"), "max_failed"),
         (("t", "--data_dir", "nowhere"), "no folder nowhere"),
-        (("t", "--log_samples"), "--output_path"),
         (("t", "--model", "openai"), "needs the argument 'model'"),
         (("empty",), "no task"),
     ):

@@ -12,7 +12,7 @@ from assay.config.arguments import parse_arguments
 from assay.errors import AssayError
 from assay.runs.origin import SIGNATURE
 
-PATHS = frozenset(("include_path", "data_dir", "models_file", "output_path", "use_cache"))
+PATHS = frozenset(("include_path", "data_dir", "models_file", "output_path", "runs_dir", "use_cache"))
 CONSENT = frozenset(("confirm_run_unsafe_code", "trust_remote_code"))
 """Options by which a user allows code to run: one user's consent is not another's."""
 UNUSED = frozenset(("model_role", "force", "write_out", "show_config", "dry_run", "verbosity"))
@@ -36,7 +36,9 @@ def without_paths(options: Mapping[str, Any], names: Iterable[str]) -> Kept:
     """
     dropped = PATHS | CONSENT | UNUSED | ARGUMENTS | {"tasks"}
     kept = {key: value for key, value in options.items() if key not in dropped}
-    left_out = [each for key in sorted(PATHS - {"output_path", "use_cache"}) for each in _texts(options.get(key))]
+    left_out = [
+        each for key in sorted(PATHS - {"output_path", "runs_dir", "use_cache"}) for each in _texts(options.get(key))
+    ]
     for key in sorted(ARGUMENTS & options.keys()):
         given = _arguments(options[key])
         kept[key] = {name: value for name, value in given.items() if not any(map(_is_path, _texts(value)))}
