@@ -95,10 +95,12 @@ class Journal:
         """Write responses down, all in one write: from then on they survive the end of this process."""
         who = b"" if role == "model" else b',"m":%s' % orjson.dumps(role)
         lines, offset = [], self._end
+        crc32, put = zlib.crc32, self._index.put
         for key, response in answered:
-            line = sealed(b'{"k":"%s",%s%s' % (key.hex().encode(), to_line(response), who))
+            inside = b'{"k":"%s",%s%s' % (key.hex().encode(), to_line(response), who)
+            line = b'%s,"c":"%08x"}\n' % (inside, crc32(inside))  # `sealed`, without a call for every response
             if not isinstance(response, Failed):
-                self._index.put(key, offset)
+                put(key, offset)
             lines.append(line)
             offset += len(line)
         self._write(b"".join(lines))

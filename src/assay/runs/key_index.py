@@ -3,7 +3,7 @@
 from array import array
 from bisect import bisect_left
 
-RECENT = 8_192
+RECENT = 32_768
 """Entries that are held in a dict, at eight times the memory, before they are sorted in among the others."""
 _BUCKETS = 1 << 16
 
