@@ -5,7 +5,6 @@ be installed. Warm-up and compilation are outside the times; tokenisation is ins
 """
 
 import argparse
-import asyncio
 import datetime
 import gc
 import random
@@ -50,17 +49,9 @@ def matrix_rate(size: int = 8192) -> float:
 
 def ask(model, requests):
     """Our answers in the order of the requests, seconds, and tokens asked and computed."""
-
-    async def collect():
-        answers = [None] * len(requests)
-        async for several in model.answer(requests):
-            for number, response in several:
-                answers[number] = response
-        return answers
-
     torch.cuda.synchronize()
     start = time.perf_counter()
-    answers = asyncio.run(collect())
+    answers = architectures.answers(model, requests)
     torch.cuda.synchronize()
     seconds = time.perf_counter() - start
     failed = [each for each in answers if isinstance(each, Failed)]

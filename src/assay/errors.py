@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from assay.writable import written
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
@@ -96,7 +98,7 @@ def blame(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         raise error
     try:
-        message = str(error).encode("utf-8", "backslashreplace").decode()  # half a character cannot be written
+        message = written(str(error))
     except BaseException:  # noqa: BLE001  # a user's class may word its errors badly
         message = ""
     return f"{type(error).__name__}: {message}".removesuffix(": ")
