@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import assay
@@ -373,6 +373,8 @@ LINE = {
     ),
     st.binary(max_size=30),
 )
+@example([], b',"c":"00000000"}')
+@example([], b'{,"c":"15d54739"}')
 def test_whatever_stands_in_a_journal_is_a_response_or_nothing(changes: list[Any], junk: bytes) -> None:
     import tempfile
 

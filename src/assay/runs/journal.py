@@ -275,7 +275,7 @@ def _entries(texts: Iterable[bytes | int], path: Path | None) -> Iterator[Line]:
     """What lines hold. A checksum must be right where there is one, and there must be one where the header promises it."""
     iterator = iter(texts)
     first = list(islice(iterator, 2))  # the header may be the one that is damaged
-    has_seals = any(isinstance(each, bytes) and is_intact(each) for each in first)
+    has_seals = any(isinstance(each, bytes) and _entry(each, has_seals=True) is not None for each in first)
     for number, text in enumerate(chain(first, iterator)):
         if isinstance(text, int):
             yield Line(b"", None, text)
