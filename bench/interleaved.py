@@ -1,14 +1,16 @@
 """CPU of this tree against another commit, run in turns so that a busy machine slows both alike.
 
-usage: python bench/interleaved.py COMMIT [--rounds 7] [--tasks synth_mmlu,synth_gsm8k,…]
+usage: python bench/interleaved.py COMMIT [--rounds 7] [--tasks synth_mmlu,synth_gsm8k,…] [--instructions]
 
 Every round runs the other commit, this tree and the other commit again: the second pair is the A/A spread. Ratios are of the
-least CPU time of each side; the packages come from the environment that runs this file.
+least CPU time of each side; the packages come from the environment that runs this file. `--instructions` counts instructions
+with valgrind instead (imports and the model included): 30 times slower, and hardly disturbed by what else the machine does.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 
 
 def export(commit: str, folder: Path) -> Path:
@@ -28,14 +31,24 @@ def export(commit: str, folder: Path) -> Path:
     return folder
 
 
-def measure(tree: Path, data: Path, task: str, out: Path) -> float:
-    """CPU seconds of one evaluation, journal and samples included."""
+def measure(tree: Path, data: Path, task: str, out: Path, *, count: bool) -> float:
+    """CPU seconds of one evaluation, journal and samples included; or the billions of instructions of the whole process."""
     shutil.rmtree(out, ignore_errors=True)
-    environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}:{tree}", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{tree / 'src'}:{tree}",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+    }
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-m", "bench.assay_run", str(data), task, str(out)]
-    said = subprocess.run(command, cwd=tree, env=environment, check=True, capture_output=True, text=True).stdout
-    return float(json.loads(said.strip().splitlines()[-1])["evaluate_cpu_s"])
+    if not count:
+        printed = subprocess.run(command, cwd=tree, env=environment, check=True, capture_output=True, text=True).stdout
+        return float(json.loads(printed.strip().splitlines()[-1])["evaluate_cpu_s"])
+    subprocess.run([sys.executable, "-m", "compileall", "-q", "src", "bench"], cwd=tree, check=True)
+    counted = [*VALGRIND, *command]
+    printed = subprocess.run(counted, cwd=tree, env=environment, check=True, capture_output=True, text=True).stderr
+    return int(re.findall(r"I\s+refs:\s+([\d,]+)", printed)[-1].replace(",", "")) / 1e9
 
 
 def main() -> None:
@@ -43,7 +56,9 @@ def main() -> None:
     parser.add_argument("commit")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tasks", default="synth_mmlu,synth_gsm8k,synth_gsm8k_r8,synth_wiki")
+    parser.add_argument("--instructions", action="store_true")
     given = parser.parse_args()
+    unit = "billion instructions" if given.instructions else "s"
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         other = export(given.commit, folder / "other")
@@ -58,12 +73,12 @@ def main() -> None:
         for task in given.tasks.split(","):
             first, ours, second = [], [], []
             for _ in range(given.rounds):
-                first.append(measure(other, data, task, folder / "run"))
-                ours.append(measure(this, data, task, folder / "run"))
-                second.append(measure(other, data, task, folder / "run"))
+                first.append(measure(other, data, task, folder / "run", count=given.instructions))
+                ours.append(measure(this, data, task, folder / "run", count=given.instructions))
+                second.append(measure(other, data, task, folder / "run", count=given.instructions))
             before = min(first + second)
             spread = abs(min(first) - min(second)) / before
-            figures = f"{given.commit} {before:.3f} s, this {min(ours):.3f} s: ratio {min(ours) / before:.3f}"
+            figures = f"{given.commit} {before:.3f} {unit}, this {min(ours):.3f} {unit}: ratio {min(ours) / before:.3f}"
             print(f"{task}: {figures}, A/A spread {spread:.1%}", flush=True)
 
 
