@@ -25,13 +25,13 @@ HERE = Path(__file__).parent
 Made = Mapping[str, Any]
 
 STDERR = "standard errors"
-POOLED = "groups' standard errors"
+POOLED = "standard errors of groups"
 OWN, ZERO, LABEL, IDS, SHUFFLED, INDICES, PART, CELLS = (
-    "examples from the evaluated split", "`num_fewshot: 0`", "a right answer that is no choice",
-    "numbers of documents under `samples`", "helper code that draws random numbers",
-    "`fewshot_config.fewshot_indices`", "examples under `samples`", "csv data",
+    "few-shot examples from the evaluated split", "`num_fewshot: 0`", "target not among the choices",
+    "document numbers with `--samples`", "random numbers in helper code",
+    "`fewshot_config.fewshot_indices`", "few-shot examples with `--samples`", "csv data",
 )  # fmt: skip
-REFERENCES, PREDICTED = "several references of a user's metric", "what `--predict_only` counts and scores"
+REFERENCES, PREDICTED = "multiple references with a custom metric", "`--predict_only`"
 
 GOLDEN: dict[str, dict[str, str]] = {path.stem: {} for path in sorted((HERE / "golden/expected").iterdir())} | {
     "cb": {"cb/f1_stderr,none": STDERR},
@@ -135,22 +135,20 @@ def test_where_lm_eval_errs_ours_differ_unless_compat_is_asked_for(
 
 
 def test_every_difference_stands_in_the_table_of_the_docs() -> None:
-    table = (
-        (HERE.parent / "docs/lm-eval.md").read_text().partition("## What is mended in the run")[2].partition("\n## ")[0]
-    )
+    table = (HERE.parent / "docs/lm-eval.md").read_text().partition("## Differences in a run")[2].partition("\n## ")[0]
     listed = {line.split("|")[1].strip() for line in table.splitlines() if re.match(r"\| (?!subject|--)", line)}
     found = {reason for runs in (GOLDEN, SYNTHETIC, DIFFERENCES) for rows in runs.values() for reason in rows.values()}
     elsewhere = {
         "numbers in json data",
-        "a word that names no column, templates inside a list, a `!function` in quotes",
+        "unknown column names, templates inside a list, a quoted `!function`",
         "`doc_to_image`, `doc_to_audio`",
-        "a row with nothing where a text should come from",
-        "a group's weights",
-        "a group's metric that members lack",
-        "two filters, or two metrics, of one name",
+        "null where a text is expected",
+        "group weights",
+        "group metric missing from members",
+        "two filters or metrics with the same name",
         "`hf`: `--apply_chat_template NAME`",
-        "`hf`: what begins a text, for perplexities of whole texts",
-        "`hf`: `top_k`, `repetition_penalty` … of a model's `generation_config.json`",
+        "`hf`: BOS token in rolling perplexities",
+        "`hf`: `top_k`, `repetition_penalty` … in `generation_config.json`",
     }  # shown in test_prompt_slips.py, test_media.py, test_estimates.py, test_aggregators.py, test_row_names.py, test_hf_*.py
     assert found | elsewhere == listed
 
