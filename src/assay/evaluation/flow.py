@@ -43,6 +43,7 @@ from assay.evaluation.record import (
 from assay.evaluation.scoring import memories, processes
 from assay.models.load import check_generation
 from assay.models.protocol import AnyModel, Remote
+from assay.records import Message, Prompt
 from assay.runs.cache import Cache, Cached
 from assay.runs.folder import RunFolder, Writer, open_run
 from assay.runs.journal import Journal
@@ -261,7 +262,7 @@ class Run:
             fits=self._fits if config.over_length == "drop_shots" else None,
         )
 
-    def _template(self, messages: list[dict[str, str]], opened: bool) -> str:
+    def _template(self, messages: tuple[Message, ...], opened: bool) -> Prompt:
         return self.ready_model().chat_template(messages, opened)
 
     def _fits(self, texts: Sequence[str], generated: int) -> bool:

@@ -3,6 +3,7 @@
 import math
 from typing import Any, Literal
 
+from assay.models.conversations import sent_messages
 from assay.models.http import Refused
 from assay.models.protocol import Can
 from assay.models.served import GREETING, Connection, Served
@@ -45,12 +46,11 @@ class RewardHTTP(Served):
 
     def _body(self, request: Loglikelihood) -> dict[str, Any]:
         if self._way == "score":
+            if not isinstance(request.context, str):
+                raise Refused("/score takes two texts, and no conversation: use way=pooling")
             return {"text_1": request.context, "text_2": request.continuation}
-        asked, answered = (
-            {"role": "user", "content": request.context},
-            {"role": "assistant", "content": request.continuation},
-        )
-        return {"messages": [asked, answered]}
+        answered = {"role": "assistant", "content": request.continuation}
+        return {"messages": [*sent_messages(request.context), answered]}
 
     async def _said(self) -> str:
         with self._told_plainly():

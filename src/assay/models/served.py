@@ -1,26 +1,37 @@
 """What all models behind servers share. A protocol says how a request becomes a body, and an answer a response."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlsplit
-
-import orjson
 
 from assay.config.option import Remark, option
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
 from assay.models.http import Http, Refused, without_user
 from assay.models.prices import Price, price_of
-from assay.models.protocol import Can, Message, Samples
+from assay.models.protocol import Can, Samples
 from assay.models.reasoning import END, START
 from assay.models.secrets import hidden_texts, secret
 from assay.models.tokens import stops_of as stops_of
 from assay.models.usage import counted
-from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, Failed, Generate, Request, Response, Text, Trouble, limit_of
+from assay.records import (
+    DEFAULT_MAX_GEN_TOKS,
+    LIMITS,
+    Failed,
+    Generate,
+    Loglikelihood,
+    Message,
+    Prompt,
+    Request,
+    Response,
+    Text,
+    Trouble,
+    arguments,
+    limit_of,
+)  # fmt: skip
 
 ANSWERS = ("header", "max_length", "max_gen_toks", "seed", "reasoning", "think_start_token", "think_end_token")
 """What of a connection answers depend on: with another of these, another key."""
@@ -170,7 +181,8 @@ class Served:
         """The most a request may cost: as if a token had two bytes, and all that may be written were."""
         if self.price is None:
             return 0.0
-        length = sum(len(part.encode("utf-8", "replace")) for part in request if isinstance(part, str))
+        texts = arguments(request)[: 2 if isinstance(request, Loglikelihood) else 1]
+        length = sum(len(text.encode("utf-8", "replace")) for text in texts)
         return self.price.most(length, self.written(request))
 
     def written(self, request: Request) -> int:
@@ -225,9 +237,9 @@ class Served:
             raise Refused(said.reason)
         return (said.text or said.reasoning or "") if isinstance(said, Text) else str(said)
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:  # noqa: ARG002  # servers open it
-        """A conversation travels as JSON: the server has the template."""
-        return json.dumps(messages, ensure_ascii=False)
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> Prompt:  # noqa: ARG002  # servers open it
+        """A conversation is sent as it is: the server has the template."""
+        return messages
 
     def count_tokens(self, text: str) -> int | None:  # noqa: ARG002  # only the server knows
         return None
@@ -250,28 +262,10 @@ class Served:
         return self.connection.stream if self.connection.stream is not None else limit is None or limit > LONG
 
 
-def messages_of(prompt: str, chat: bool = False) -> list[Message]:
-    """The messages of a conversation that `chat_template` wrote; a text is what the user says, whatever it looks like."""
-    if chat:
-        with suppress(ValueError):  # written as text, by the template of another model that is compared with this one
-            found = _parsed(prompt)
-            if isinstance(found, list):
-                return found
-    return [{"role": "user", "content": prompt}]
-
-
 def seed_of(request: Generate, seed: int) -> int:
     """The seed that a server is sent: the one given, counted on by repeats; for every draw of a run another one."""
     drawn = int.from_bytes(blake2b(request.draw, digest_size=4).digest()) >> 1 if request.draw else 0
     return (seed + request.repeat + drawn) % SEEDS if drawn else seed + request.repeat
-
-
-def _parsed(text: str) -> Any:
-    """What a text of JSON says; what the quick reader refuses, numbers beyond all bounds say, Python's own reads."""
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        return json.loads(text)
 
 
 def temperature_of(params: Mapping[str, object]) -> Any:

@@ -202,7 +202,8 @@ def _described(requests: Sequence[Request]) -> list[Any]:
     described: list[Any] = []
     for request in requests:
         if isinstance(request, Loglikelihood):
-            own = [] if request.context is first or request.context == first else [request.context]
+            context = arguments(request)[0]
+            own = [] if context is first or context == first else [context]
             described.append([*own, request.continuation])
         else:
             told = [*arguments(request), None] if isinstance(request, Rolling) else list(written_arguments(request))
