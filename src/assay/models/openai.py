@@ -199,9 +199,8 @@ class OpenAI(OpenAIServer):
         self.max_length = way.max_length = self.max_length or (words.max_length if words is not None else None)
         self.can = Can(chat=words is not None, rolling=likelihoods != "generated", samples=self.samples)
 
-    @property
-    def identity(self) -> str:
-        return f"{super().identity} {self._words.identity if self._words is not None else ''}"
+    def _identified(self, address: str | None, said: str | None) -> str:
+        return f"{super()._identified(address, said)} {self._words.identity if self._words is not None else ''}"
 
     async def __aenter__(self) -> "OpenAI":
         await super().__aenter__()

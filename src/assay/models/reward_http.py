@@ -29,9 +29,8 @@ class RewardHTTP(Served):
         self._way = way
         self.can = Can(generate=False, loglikelihood=True, rolling=False, chat=False)
 
-    @property
-    def identity(self) -> str:
-        return f"{super().identity} {self._way}"
+    def _identified(self, address: str | None, said: str | None) -> str:
+        return f"{super()._identified(address, said)} {self._way}"
 
     async def generate(self, request: Generate) -> Response:  # noqa: ARG002  # it does not
         return Failed(f"{self.name} gives numbers, and no text")
@@ -52,7 +51,7 @@ class RewardHTTP(Served):
         answered = {"role": "assistant", "content": request.continuation}
         return {"messages": [*sent_messages(request.context), answered]}
 
-    async def _said(self) -> str:
+    async def _said(self, prompt: str = "", limit: int = 0) -> str:  # noqa: ARG002  # it says a number
         with self._told_plainly():
             found = await self.respond(Loglikelihood(GREETING, "dog"))
         return str(found.value) if isinstance(found, Likelihood) else str(found)

@@ -37,7 +37,12 @@ ANSWERS = ("header", "max_length", "max_gen_toks", "seed", "reasoning", "think_s
 """What of a connection answers depend on: with another of these, another key."""
 VARIES = "it says now this, now that"
 """Of a model that does not say the same twice: its name is all that is known of it."""
+PROBE = "Go on with this story. The quick brown fox jumps over the lazy dog, and then"
+"""What a model is asked before a run: what it says tells it from others of its name."""
+PROBE_TOKENS = 32
 GREETING = "The quick brown fox jumps over the lazy"
+"""What version 0.1 asked instead, for eight tokens: the keys of its folders depend on the answer."""
+GREETING_TOKENS = 8
 OWN = ("until", "do_sample", "temperature", *LIMITS)
 SEEDS = 2**31
 """Seeds are below this: no server takes fewer."""
@@ -114,6 +119,7 @@ class Served:
         verify = told.ca_cert_path or told.verify_certificate
         self.http = Http(self.urls, headers, told.timeout, told.num_concurrent, hidden, verify)
         self._greeted: str | None = None
+        self._recorded: str | None = None
 
     # what a protocol says
 
@@ -134,15 +140,43 @@ class Served:
 
     @property
     def identity(self) -> str:
-        """The address, the name, what it was told, and what it said to a greeting: with another of these, others answer."""
-        urls = " ".join(url.partition("?")[0] for url in self.urls)
+        """The name, what it was told, and what it said to the probe: with another of these, others answer. The address is in it
+        only where the model does not say the same twice; else a server that moved is the same model."""
+        if self._recorded is not None:
+            return self._recorded
+        return self._identified(" ".join(self.addresses) if self._greeted == VARIES else None, self._greeted)
+
+    def _identified(self, address: str | None, said: str | None) -> str:
+        """The identity of a model that says this; version 0.1 always had the address in it."""
         told = sorted((name, repr(value)) for name, value in self._telling.items() if value not in (None, False))
-        return f"{self.name} {urls} {self.model} {digest(f'{self._greeted} {told}'.encode())}"
+        named = f"{self.name} {self.model}" if address is None else f"{self.name} {address} {self.model}"
+        return f"{named} {digest(f'{said} {told}'.encode())}"
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it is, without what may be secret."""
+        return [url.partition("?")[0] for url in self.urls]
+
+    @property
+    def probed(self) -> dict[str, str]:
+        """What it was asked before the run, and what it said: stored, so that it is known again."""
+        return {"asked": PROBE, "said": self._greeted or ""}
+
+    async def recognise(self, recorded: str) -> None:
+        """Find out whether a run of version 0.1 recorded this model, perhaps at another address: its identity is then the
+        recorded one, under which its answers are found."""
+        first, second = await self._said_twice(self.urls[:1], GREETING, GREETING_TOKENS)
+        is_steady = first == second
+        before, after = self._identified("\0", first if is_steady else VARIES).split("\0")
+        address = recorded.removeprefix(before).removesuffix(after)
+        is_same = f"{before}{address}{after}" == recorded and (is_steady or address.split() == self.addresses)
+        is_same = is_same and all(each.startswith(("http://", "https://")) for each in address.split())
+        self._recorded = recorded if is_same else None
 
     @property
     def _place(self) -> str:
         """The first address as messages show it."""
-        return self.urls[0].partition("?")[0]
+        return self.addresses[0]
 
     async def __aenter__(self) -> "Served":
         await self.http.__aenter__()
@@ -212,27 +246,32 @@ class Served:
 
     async def greet(self) -> None:
         """Ask something before anything counts, each server twice: what it says is part of who it is, if it stands by it."""
+        said = await self._said_twice(self.urls, PROBE, PROBE_TOKENS)
+        steady = all(first == second for first, second in zip(said[::2], said[1::2], strict=True))
+        if steady and len(set(said)) > 1:
+            what = "the servers of base_url do not say the same: they are not one model"
+            raise ConfigError([Problem(Place("model_args.base_url"), what, "list servers of one model")])
+        self._greeted, self._recorded = said[0] if steady else VARIES, None
+
+    async def _said_twice(self, urls: Sequence[str], prompt: str, limit: int) -> list[str]:
+        """What servers say to a prompt, each asked twice."""
         whole, said = self.http, list[str]()
         try:
-            for url in self.urls:
+            for url in urls:
                 self.http = replace(whole, urls=[url])
                 async with self:
-                    said += [await self._said(), await self._said()]
+                    said += [await self._said(prompt, limit), await self._said(prompt, limit)]
         except Refused as refused:
             fix = f"is {self.model!r} the model's name at {self._place}, and is the key right?"
             raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
         finally:
             self.http = whole
-        steady = all(first == second for first, second in zip(said[::2], said[1::2], strict=True))
-        if steady and len(set(said)) > 1:
-            what = "the servers of base_url do not say the same: they are not one model"
-            raise ConfigError([Problem(Place("model_args.base_url"), what, "list servers of one model")])
-        self._greeted = said[0] if steady else VARIES
+        return said
 
-    async def _said(self) -> str:
-        """What it says to a greeting, word for word."""
+    async def _said(self, prompt: str = PROBE, limit: int = PROBE_TOKENS) -> str:
+        """What it says to the probe, word for word."""
         with self._told_plainly():
-            said = await self.generate(Generate(GREETING, {"max_gen_toks": 8, "do_sample": False, "until": []}))
+            said = await self.generate(Generate(prompt, {"max_gen_toks": limit, "do_sample": False, "until": []}))
         if isinstance(said, Failed):
             raise Refused(said.reason)
         return (said.text or said.reasoning or "") if isinstance(said, Text) else str(said)
