@@ -1,7 +1,9 @@
 """A model behind a server is known by its name and by what it says to a probe, not by its address."""
 
+import asyncio
 import json
 from collections.abc import Iterator
+from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 import assay
 from assay.errors import AssayError
+from assay.models.load import load_model
 from old_runs import EXPECTED, FOLDERS, copied, numbers
 from serving import TALKING, Arrived, Servers, fetched, loopback
 from small_runs import write_task
@@ -166,6 +169,45 @@ def test_addresses_are_recorded_without_what_is_secret(tmp_path: Path) -> None:
 
 
 # folders of version 0.1, whose keys hold the address
+
+
+TOLD = [("think_end_token", "'</think>'"), ("think_start_token", "'<think>'")]
+OLD = {
+    "openai-chat": (TOLD, ""),
+    "anthropic": (TOLD, ""),
+    "openai": ([("likelihoods", "'echo'"), *TOLD], " "),
+    "reward-http": (TOLD, " pooling"),
+}
+"""By backend, the arguments that version 0.1 put into an identity, and what stood at its end."""
+
+
+def identity_of_0_1(name: str, addresses: str, said: str, model: str = "m") -> str:
+    told, end = OLD[name]
+    return f"{name} {addresses} {model} {blake2b(f'{said} {told}'.encode(), digest_size=16).hexdigest()}{end}"
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_an_identity_of_version_0_1_is_recognised_but_for_its_address(name: str, servers: Servers) -> None:
+    """To its greeting this server says "hello"; the reward of "dog" after 39 letters is -36."""
+    model: Any = load_model(name, {"model": "m", "base_url": servers(script=TALKING)})
+    said, there = ("-36.0" if name == "reward-http" else "hello"), "https://there.example/v1 http://and.here:1/v1"
+    asyncio.run(model.greet())
+    own = model.identity
+    others = [
+        identity_of_0_1(name, there, "bye"),
+        identity_of_0_1(name, there, said, "other"),
+        identity_of_0_1(name, "not-an-address", said),
+        f"{identity_of_0_1(name, there, said)}!",
+        "embedded 9d9ecbe9aa61494aaa9c46e126276404",
+    ]
+    for other in others:
+        asyncio.run(model.recognise(other))
+        assert model.identity == own, other
+    recorded = identity_of_0_1(name, there, said)
+    asyncio.run(model.recognise(recorded))
+    assert model.identity == recorded
+    asyncio.run(model.greet())
+    assert model.identity == own, "in the next run it is itself again"
 
 
 def resumed(run_folder: Path, world: Path, url: str) -> dict[str, Any]:

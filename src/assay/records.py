@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import is_
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsFloat
@@ -271,7 +272,12 @@ def tool_call_of(told: Mapping[str, Any]) -> ToolCall:
 
 def prompt_text(prompt: Prompt) -> str:
     """A prompt as one text; a conversation as JSON, which is what keys are made of and what lm-eval's code is shown."""
-    return prompt if isinstance(prompt, str) else json.dumps(messages_to_plain(prompt), ensure_ascii=False)
+    return prompt if isinstance(prompt, str) else _written(prompt)
+
+
+@lru_cache(maxsize=64)  # the choices and the repeats of one document come one after another
+def _written(messages: tuple[Message, ...]) -> str:
+    return json.dumps(messages_to_plain(messages), ensure_ascii=False)
 
 
 class Generate(NamedTuple):

@@ -64,13 +64,15 @@ def _noted(manifest: Mapping[str, Any], role: str) -> dict[str, Any]:
 def _other_model(folder: Path, role: str, noted: Mapping[str, Any], model: Served) -> Problem:
     now = f"{model.name} {model.model} at {', '.join(model.addresses)}"
     args = noted.get("args") or {}
-    before = f"{noted.get('name')} {args.get('model', '')} at {', '.join(noted.get('addresses') or [args.get('base_url', '?')])}"
+    given = args.get("base_url") or "?"
+    places = noted.get("addresses") or ([given] if isinstance(given, str) else given)
+    before = f"{noted.get('name')} {args.get('model', '')} at {', '.join(map(str, places))}"
     said, says = (noted.get("probe") or {}).get("said"), model.probed["said"]
     told = f"; it said {said!r:.100}, and now {says!r:.100}" if said not in (None, says) else ""
     told = "; to the greeting of version 0.1 it says something else than it did" if said is None else told
     varies = (
         " (a model that does not say the same twice is known by its address only)" if VARIES in (said, says) else ""
     )
-    what = f"the run was begun with another {role}: {before} there, {now} here{told}{varies}"
+    what = f"the folder holds another run, of another {role}: {before} there, {now} here{told}{varies}"
     fix = "start the server with the model of the run; or choose another --output_path, or --force to move the old run aside"
     return Problem(Place(str(folder)), what, fix)
