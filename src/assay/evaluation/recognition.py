@@ -32,9 +32,11 @@ def introduced(models: Mapping[str, AnyModel], folder: str | None, *, force: boo
         noted = _noted(before, role)
         if not isinstance(model, Served) or noted.get("identity") in (None, model.identity):
             continue
-        recorded = str(noted["identity"])
+        recorded, said = str(noted["identity"]), (noted.get("probe") or {}).get("said")
         if before.get("format") == WITH_ADDRESSES:
-            run_async(before_the_run(partial(model.recognise, recorded)))
+            run_async(before_the_run(partial(model.recognise_old, recorded)))
+        elif isinstance(said, str):
+            run_async(before_the_run(partial(model.recognise, recorded, said)))
         if model.identity != recorded and not force:
             raise RunError([_other_model(Path(str(folder)), role, noted, model)])
 

@@ -51,7 +51,7 @@ class RewardHTTP(Served):
         answered = {"role": "assistant", "content": request.continuation}
         return {"messages": [*sent_messages(request.context), answered]}
 
-    async def _said(self, prompt: str = "", limit: int = 0) -> str:  # noqa: ARG002  # it says a number
+    async def _said(self, prompt: str | None = None, limit: int = 0) -> str:  # noqa: ARG002  # it says a number
         with self._told_plainly():
             found = await self.respond(Loglikelihood(GREETING, "dog"))
         return str(found.value) if isinstance(found, Likelihood) else str(found)

@@ -38,11 +38,14 @@ ANSWERS = ("header", "max_length", "max_gen_toks", "seed", "reasoning", "think_s
 VARIES = "it says now this, now that"
 """Of a model that does not say the same twice: its name is all that is known of it."""
 PROBE = "Go on with this story. The quick brown fox jumps over the lazy dog, and then"
-"""What a model is asked before a run: what it says tells it from others of its name."""
-PROBE_TOKENS = 32
+"""What a server of the user's is asked before a run: what it says tells it from others of its name."""
+PROBE_TOKENS = 16
 GREETING = "The quick brown fox jumps over the lazy"
-"""What version 0.1 asked instead, for eight tokens: the keys of its folders depend on the answer."""
+"""What is asked at a provider's own address, where a name is one model: most say the same each time. Version 0.1 asked it
+everywhere, and the keys of its folders depend on the answer."""
 GREETING_TOKENS = 8
+TRIES = 4
+"""How often a model that says something else than it did is asked again before it counts as another."""
 OWN = ("until", "do_sample", "temperature", *LIMITS)
 SEEDS = 2**31
 """Seeds are below this: no server takes fewer."""
@@ -118,6 +121,7 @@ class Served:
         hidden = hidden_texts([self.key, *passwords], values)
         verify = told.ca_cert_path or told.verify_certificate
         self.http = Http(self.urls, headers, told.timeout, told.num_concurrent, hidden, verify)
+        self._probe = (PROBE, PROBE_TOKENS) if told.base_url else (GREETING, GREETING_TOKENS)
         self._greeted: str | None = None
         self._recorded: str | None = None
 
@@ -160,11 +164,23 @@ class Served:
     @property
     def probed(self) -> dict[str, str]:
         """What it was asked before the run, and what it said: stored, so that it is known again."""
-        return {"asked": PROBE, "said": self._greeted or ""}
+        return {"asked": self._probe[0], "said": self._greeted or ""}
 
-    async def recognise(self, recorded: str) -> None:
-        """Find out whether a run of version 0.1 recorded this model, perhaps at another address: its identity is then the
-        recorded one, under which its answers are found."""
+    async def recognise(self, recorded: str, said: str) -> None:
+        """Find out whether this is the model of a run although it did not greet the same: then its identity is the recorded one,
+        under which its answers are found. `said` is what the run has stored; a model that does not always say the same is
+        asked again."""
+        if said == VARIES:
+            if recorded == self._identified(" ".join(self.addresses), VARIES):
+                self._recorded = recorded
+        elif recorded == self._identified(None, said):
+            for _ in range(TRIES):
+                if said in await self._said_twice(self.urls[:1], *self._probe):
+                    self._recorded, self._greeted = recorded, VARIES
+                    return
+
+    async def recognise_old(self, recorded: str) -> None:
+        """The same for a run of version 0.1, which stored the identity alone, with an address in it that may be another."""
         first, second = await self._said_twice(self.urls[:1], GREETING, GREETING_TOKENS)
         is_steady = first == second
         before, after = self._identified("\0", first if is_steady else VARIES).split("\0")
@@ -246,7 +262,7 @@ class Served:
 
     async def greet(self) -> None:
         """Ask something before anything counts, each server twice: what it says is part of who it is, if it stands by it."""
-        said = await self._said_twice(self.urls, PROBE, PROBE_TOKENS)
+        said = await self._said_twice(self.urls, *self._probe)
         steady = all(first == second for first, second in zip(said[::2], said[1::2], strict=True))
         if steady and len(set(said)) > 1:
             what = "the servers of base_url do not say the same: they are not one model"
@@ -268,8 +284,9 @@ class Served:
             self.http = whole
         return said
 
-    async def _said(self, prompt: str = PROBE, limit: int = PROBE_TOKENS) -> str:
-        """What it says to the probe, word for word."""
+    async def _said(self, prompt: str | None = None, limit: int = 0) -> str:
+        """What it says to a prompt, word for word; to the probe, where none is given."""
+        prompt, limit = (prompt, limit) if prompt is not None else self._probe
         with self._told_plainly():
             said = await self.generate(Generate(prompt, {"max_gen_toks": limit, "do_sample": False, "until": []}))
         if isinstance(said, Failed):
