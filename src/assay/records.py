@@ -353,7 +353,8 @@ class Call(NamedTuple):
 def arguments(request: Request) -> tuple[Any, ...]:
     """What lm-eval calls the arguments of a request; there a conversation is a text, its JSON."""
     if isinstance(request, Loglikelihood):
-        return (prompt_text(request.context), request.continuation)
+        context = request.context
+        return (context if isinstance(context, str) else _written(context), request.continuation)
     if isinstance(request, Generate):
         return (prompt_text(request.prompt), dict(request.params))
     return (request.text,)
