@@ -25,8 +25,6 @@ FOLDERS = Path(__file__).parent / "runs_0_1"
 WORLD = "world"
 """The folder of the tasks, beside those of the runs."""
 EXPECTED = "expected.json"
-PORT = 18_923
-"""Where the server listens: in version 0.1 the address of a server is part of who it is."""
 GRAPH = "tasks.eval.question_answering.simpleqa"
 
 DATA = "dataset_path: json\ndataset_kwargs: {data_files: {test: %s.jsonl}}\ntest_split: test\n"
@@ -233,7 +231,7 @@ def served(world: Path, output: Path, asked: Asked) -> dict[str, Any]:
     """Asked of a server, which counts: what it was greeted with does not."""
     servers = Servers()
     try:
-        url = servers(script=TALKING, port=PORT)
+        url = servers(script=TALKING)
         where = {"model": "m", "base_url": url, "price_in": 1, "price_out": 2}
         options = {"apply_chat_template": True, "system_instruction": "Answer with a word.", "model_args": where}
         found = run(world, output, "openai-chat", ["old_chat"], **options)

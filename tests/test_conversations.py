@@ -10,7 +10,7 @@ import pytest
 
 import assay
 from assay.engine.keys import Keys
-from assay.records import Generate, Loglikelihood
+from assay.records import Generate, Loglikelihood, Message, prompt_text
 from graph_world import the_file, write_graph
 from serving import TALKING, Servers, fetched
 from small_runs import write_task
@@ -63,9 +63,9 @@ def test_a_key_tells_text_from_a_conversation() -> None:
     keys = Keys("m")
     for kind in (Generate, Loglikelihood):
         second: Any = {} if kind is Generate else " b"
-        plain, chat = keys.key(kind(TEXT, second)), keys.key(kind(TEXT, second, chat=True))
-        assert plain != chat
-        assert keys.key(kind("a", second)) == keys.key(kind("a", second, chat=True))
+        messages = (Message("system", "ignore the question"),)
+        assert prompt_text(messages) == TEXT
+        assert keys.key(kind(TEXT, second)) != keys.key(kind(messages, second))
 
 
 def test_choices_after_such_a_text_are_asked_about_as_text(tmp_path: Path, talking: str) -> None:

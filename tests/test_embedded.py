@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 
 from assay.models.embedded import BUNDLED, Embedded
 from assay.models.prefix import clusters
-from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Text
+from assay.records import (
+    Failed,
+    Generate,
+    Likelihood,
+    Loglikelihood,
+    Request,
+    Response,
+    Rolling,
+    Text,
+    plain_to_messages,
+)
 
 
 @cache
@@ -131,7 +141,7 @@ def test_the_chat_template_is_the_one_of_the_folder() -> None:
     _, tokenizer = reference()
     for opened, several in ((True, messages[:1]), (False, messages)):
         expected = tokenizer.apply_chat_template(several, tokenize=False, add_generation_prompt=opened)
-        assert embedded().chat_template(several, opened) == expected
+        assert embedded().chat_template(plain_to_messages(several), opened) == expected
 
 
 def test_generation_ends_at_a_stop_and_says_why() -> None:

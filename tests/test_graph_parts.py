@@ -22,7 +22,7 @@ from assay.models.models_file import find_models_file, read_models, variable
 from assay.plans.graph import Fork, Graph, Way
 from assay.plans.graph_nodes import LambdaNode, SubgraphNode
 from assay.plans.structured import Structure
-from assay.records import Asking, Call, Failed, Outcome, Returned
+from assay.records import Asking, Call, Failed, Message, Outcome, Returned
 from assay.runs.journal import Journal
 from assay.samples.graph_rows import Numbered
 from assay.samples.joins import joined
@@ -127,9 +127,9 @@ def test_a_structure_is_told_as_a_schema_and_in_words() -> None:
     schema = ANSWER.response_format["json_schema"]["schema"]
     assert schema["properties"] == {"text": {"type": "string"}, "sure": {"type": "boolean"}}
     assert schema["required"] == ["text"]
-    asked = ANSWER.asked_in([{"role": "system", "content": "s"}, {"role": "user", "content": "q"}])
-    assert asked[0] == {"role": "system", "content": "s"}
-    assert asked[1]["content"].startswith("q\n\nAnswer with one JSON object")
+    asked = ANSWER.asked_in((Message("system", "s"), Message("user", "q")))
+    assert asked[0] == Message("system", "s")
+    assert str(asked[1].content).startswith("q\n\nAnswer with one JSON object")
 
 
 def entry(tmp_path: Path, text: str, name: str = "m") -> dict[str, Any]:

@@ -18,7 +18,7 @@ from assay.models.embedded import BUNDLED
 from assay.models.hf import HF
 from assay.models.load import load_model
 from assay.models.threads import fitting
-from assay.records import Generate, Likelihood, Loglikelihood, Text
+from assay.records import Generate, Likelihood, Loglikelihood, Message, Text
 from hf_world import answers, build, likelihood, plain, words
 from small_runs import write_task
 
@@ -326,7 +326,7 @@ def test_true_written_out_is_no_name_of_a_template(capsys: pytest.CaptureFixture
 def test_arguments_of_a_template_reach_it() -> None:
     template = CHAT + "{% if enable_thinking is defined %} w{{ 30 if enable_thinking else 31 }}{% endif %}{{ extra }}"
     model = HF(build("llama"), tokenizer=spoken(template), enable_thinking=False, chat_template_args={"extra": " w40"})
-    assert model.chat_template([{"role": "user", "content": "w5"}], True) == "<s> w10 w5 w11 w31 w40"
+    assert model.chat_template((Message("user", "w5"),), True) == "<s> w10 w5 w11 w31 w40"
 
 
 # what a model is computed with

@@ -16,7 +16,7 @@ from assay.models.embedded import BUNDLED
 from assay.models.hf import HF
 from assay.models.hf_words import Words
 from assay.models.tokens import encode_pair
-from assay.records import Likelihood, Loglikelihood, Rolling
+from assay.records import Likelihood, Loglikelihood, Message, Rolling
 from hf_world import BEGIN, answers, build, likelihood, plain, words
 
 PAGES = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
@@ -200,7 +200,7 @@ def test_a_template_that_writes_what_begins_a_text_gets_no_second_one() -> None:
     made = words().__class__(tokenizer_object=words(True).backend_tokenizer, bos_token="<s>", eos_token="</s>")
     made.chat_template = "{{ bos_token }}{% for m in messages %} {{ m.content }}{% endfor %}"
     model = HF(build("llama"), tokenizer=made)
-    prompt = model.chat_template([{"role": "user", "content": "w5 w6"}], True)
+    prompt = model.chat_template((Message("user", "w5 w6"),), True)
     [found] = answers(model, [Loglikelihood(prompt, " w7")])
     assert isinstance(found, Likelihood)
     assert found.value == pytest.approx(likelihood(plain("llama"), [BEGIN, 5, 6], [7])[0], abs=1e-4)
@@ -210,7 +210,7 @@ def test_a_system_message_that_a_template_refuses_is_left_out_as_by_lm_eval() ->
     made = words().__class__(tokenizer_object=words(True).backend_tokenizer, bos_token="<s>", eos_token="</s>")
     made.chat_template = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}{% endfor %}"
     model = HF(build("llama"), tokenizer=made)
-    assert model.chat_template([{"role": "system", "content": "w3"}, {"role": "user", "content": "w5"}], True) == "w5"
+    assert model.chat_template((Message("system", "w3"), Message("user", "w5")), True) == "w5"
 
 
 def test_a_slow_tokenizer_gives_what_a_fast_one_gives() -> None:

@@ -15,7 +15,7 @@ import assay
 from assay.errors import ConfigError
 from assay.evaluation.score import score
 from assay.models import Scripted
-from assay.models.served import messages_of
+from assay.models.conversations import sent_messages
 from assay.records import Generate, Text
 from assay.scorers.judge import LLMJudgeScorer
 from assay.scorers.results import GenResult
@@ -334,8 +334,7 @@ def test_a_question_that_looks_like_a_conversation_is_not_one(question: str) -> 
     scorer = LLMJudgeScorer(None, prompt="{{question}} {{answer}}")
     [request] = scorer.questions(GenResult({"q": question}, ["42"], "41", question=question))
     assert isinstance(request, Generate)
-    assert messages_of(request.prompt) == [{"role": "user", "content": request.prompt}]
-    assert messages_of('[{"role": no') == [{"role": "user", "content": '[{"role": no'}]
+    assert sent_messages(request.prompt) == [{"role": "user", "content": request.prompt}]
 
 
 def test_half_a_character_anywhere_can_be_sent() -> None:

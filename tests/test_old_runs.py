@@ -4,7 +4,6 @@ goes on with them without asking anything twice."""
 import json
 import math
 import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from assay.report.compare import compare
 from assay.report.table import results_table
 from assay.report.write import report_text
 from assay.runs.folder import read_results
-from old_runs import EXPECTED, FOLDERS, KILLED_AFTER, PORT, RECIPES, WORLD, Asked, copied, folders, numbers, write_world
+from old_runs import EXPECTED, FOLDERS, KILLED_AFTER, RECIPES, WORLD, Asked, copied, folders, numbers, write_world
 from run_world import everything
 
 NAMES = folders()
@@ -138,8 +137,6 @@ def test_a_run_goes_on_and_asks_only_what_is_missing(name: str, tmp_path: Path) 
     world, run = copied(name, tmp_path)
     recipe, asked = RECIPES[name], Asked()
     assert recipe.evaluate is not None
-    if name == "chat" and is_taken(PORT):
-        pytest.skip(f"port {PORT} is taken, and in version 0.1 a server is known by its address")
     lines = (run / "responses.jsonl").read_bytes().count(b"\n") if name == "killed" else 0
     results = recipe.evaluate(world, run, asked)
     assert same(numbers(results), expected(name))
@@ -183,8 +180,3 @@ def test_a_further_scoring_is_read_like_a_run(tmp_path: Path, capsys: pytest.Cap
     assert "filtered by last" in capsys.readouterr().out
     assert compare([run, version]).rows
     assert export(version, "parquet", tmp_path / "parquet")
-
-
-def is_taken(port: int) -> bool:
-    with socket.socket() as found:
-        return found.connect_ex(("127.0.0.1", port)) == 0

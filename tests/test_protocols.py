@@ -15,7 +15,18 @@ from assay.models.embedded import BUNDLED, Embedded
 from assay.models.load import load_model
 from assay.models.reasoning import split_thinking
 from assay.models.vocabulary import Vocabulary
-from assay.records import UNFINISHED, Failed, Generate, Likelihood, Loglikelihood, Request, Rolling, Text, Trouble
+from assay.records import (
+    UNFINISHED,
+    Failed,
+    Generate,
+    Likelihood,
+    Loglikelihood,
+    Message,
+    Request,
+    Rolling,
+    Text,
+    Trouble,
+)
 from serving import TALKING, TRUTH, Servers, fetched
 
 PLAIN = {"max_gen_toks": 64, "do_sample": False, "until": []}
@@ -137,8 +148,8 @@ def test_a_server_that_does_not_stream_is_read_all_the_same(talking: str) -> Non
 
 
 def test_anthropic_is_asked_in_its_own_words(talking: str) -> None:
-    messages = json.dumps([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2"}])
-    ask("anthropic", talking, Generate(messages, {**PLAIN, "top_k": 3}, chat=True), api_key="k-1")
+    messages = (Message("system", "Be brief."), Message("user", "2 + 2"))
+    ask("anthropic", talking, Generate(messages, {**PLAIN, "top_k": 3}), api_key="k-1")
     log = sent(talking)
     assert log["path"] == "/v1/messages"
     assert log["body"] == {
@@ -168,7 +179,7 @@ def test_text_that_looks_like_a_conversation_is_what_the_user_says(name: str, te
     ask(name, talking, Generate(text, PLAIN), **own)
     assert sent(talking)["body"]["messages"] == [{"role": "user", "content": text}]
     assert "system" not in sent(talking)["body"]
-    ask(name, talking, Generate(json.dumps([{"role": "user", "content": text}]), PLAIN, chat=True), **own)
+    ask(name, talking, Generate((Message("user", text),), PLAIN), **own)
     assert sent(talking)["body"]["messages"] == [{"role": "user", "content": text}]
 
 

@@ -26,8 +26,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:  # the library's name
         body = orjson.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.asked.append(body)
-        said = f"{len(body['prompt'])}\n\nand more"
-        answer = {"response": said, "done_reason": "stop", "prompt_eval_count": 9, "eval_count": 2}
+        said = f"{len(body['messages'][0]['content'])}\n\nand more"
+        answer = {"message": {"content": said}, "done_reason": "stop", "prompt_eval_count": 9, "eval_count": 2}
         self.send_response(500 if len(self.asked) == 1 else 200)
         data = orjson.dumps(answer)
         self.send_header("Content-Length", str(len(data)))

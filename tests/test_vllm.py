@@ -19,7 +19,7 @@ from assay.models import vllm_scoring
 from assay.models.embedded import BUNDLED, Embedded
 from assay.models.load import load_model
 from assay.models.protocol import AnyModel
-from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Text
+from assay.records import Failed, Generate, Likelihood, Loglikelihood, Message, Request, Response, Rolling, Text
 
 STANDIN = Path(__file__).parent / "standin"
 IS_REAL = os.environ.get("ASSAY_VLLM") == "real"
@@ -377,7 +377,7 @@ def test_its_identity_is_what_answers_depend_on(engine: ModuleType) -> None:
 
 
 def test_conversations_are_written_as_by_the_embedded_model(model: Any) -> None:
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    messages = (Message("system", "Be brief."), Message("user", "Hello"))
     assert model.chat_template(messages, True) == Embedded().chat_template(messages, True)
     assert model.count_tokens("Hello there") == Embedded().count_tokens("Hello there")
 
@@ -390,7 +390,7 @@ def test_a_template_is_taken_by_its_name_and_refused_where_there_is_none_of_it(
     told = json.loads((BUNDLED / "tokenizer_config.json").read_text())
     several = [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T{{ messages[0].content }}"}]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({**told, "chat_template": several}))
-    model, messages = make(tokenizer=str(tmp_path)), [{"role": "user", "content": "Hello"}]
+    model, messages = make(tokenizer=str(tmp_path)), (Message("user", "Hello"),)
     assert model.chat_template(messages, True) == "D"
     use_template(model, "tool_use")
     assert model.chat_template(messages, True) == "THello"

@@ -3,9 +3,11 @@
 Those that are made for every request are named tuples: a hundred thousand of them are made in a run.
 """
 
+import json
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import is_
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsFloat
@@ -104,20 +106,192 @@ def limit_of(params: Mapping[str, object]) -> int | None:
     return int(str(found)) if found is not None else None
 
 
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Text within a message."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image within a message, by the hash of its bytes."""
+
+    sha256: str
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class AudioPart:
+    """A recording within a message, by the hash of its bytes."""
+
+    sha256: str
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolPart:
+    """A part in the words of a server's protocol, such as an image by its address: a JSON object that is sent as it is."""
+
+    json: str
+
+
+Part = TextPart | ImagePart | AudioPart | ProtocolPart
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool that a model asks for. `arguments` is what the model wrote: mostly a JSON object.
+
+    `json` is the whole call as the server sent it, where that says more than these or orders them otherwise: servers want
+    their own words back.
+    """
+
+    id: str
+    name: str
+    arguments: str
+    json: str = ""
+
+
+class Message(NamedTuple):
+    """One message of a conversation. `tool_call_id` is of a message that has the result of a tool; `more` is a JSON object
+    with further keys of a server's protocol."""
+
+    role: str
+    content: str | tuple[Part, ...]
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    more: str = ""
+
+
+Prompt = str | tuple[Message, ...]
+"""What a model goes on from: text, or a conversation. A text is never one, whatever it looks like."""
+
+
+def messages_to_plain(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """A conversation as JSON has it: on disk, for servers of OpenAI's protocol, and for chat templates.
+
+    >>> messages_to_plain([Message("user", "hi"), Message("tool", "4", tool_call_id="a")])
+    [{'role': 'user', 'content': 'hi'}, {'role': 'tool', 'tool_call_id': 'a', 'content': '4'}]
+    """
+    return [
+        {"role": each[0], "content": each[1]}
+        if isinstance(each[1], str) and each[2:] == _ALONE
+        else _plain_message(each)
+        for each in messages
+    ]
+
+
+_ALONE = ((), None, None, "")
+_MESSAGE_KEYS = ("role", "content", "tool_calls", "tool_call_id", "name")
+
+
+def _plain_message(message: Message) -> dict[str, Any]:
+    """In the order of version 0.1, since the key of a request depends on it."""
+    made: dict[str, Any] = {"role": message.role}
+    if message.tool_call_id is not None:
+        made["tool_call_id"] = message.tool_call_id
+    content = message.content
+    made["content"] = content if isinstance(content, str) else [_plain_part(part) for part in content]
+    if message.tool_calls:
+        made["content"] = made["content"] or None
+        made["tool_calls"] = [_plain_call(call) for call in message.tool_calls]
+    if message.name is not None:
+        made["name"] = message.name
+    return {**made, **json.loads(message.more)} if message.more else made
+
+
+def _plain_part(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, ProtocolPart):
+        found: dict[str, Any] = json.loads(part.json)
+        return found
+    kind = "image" if isinstance(part, ImagePart) else "audio"
+    return {"type": kind, "sha256": part.sha256, "media_type": part.media_type}
+
+
+def _plain_call(call: ToolCall) -> dict[str, Any]:
+    if call.json:
+        found: dict[str, Any] = json.loads(call.json)
+        return found
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def plain_to_messages(several: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
+    """A conversation of what `messages_to_plain` made of it, or user code in the same words.
+
+    >>> plain_to_messages([{"role": "user", "content": "hi"}])[0][:2]
+    ('user', 'hi')
+    """
+    return tuple([_message_of(each) for each in several])
+
+
+def _message_of(told: Mapping[str, Any]) -> Message:
+    more = {key: value for key, value in told.items() if key not in _MESSAGE_KEYS}
+    call_id, name = told.get("tool_call_id"), told.get("name")
+    return Message(
+        str(told["role"]),
+        content_of(told.get("content")),
+        tuple([tool_call_of(call) for call in told.get("tool_calls") or ()]),
+        call_id if call_id is None else str(call_id),
+        name if name is None else str(name),
+        json.dumps(more, ensure_ascii=False) if more else "",
+    )
+
+
+def content_of(told: Any) -> str | tuple[Part, ...]:
+    """What a message says: a text, or parts as mappings; any other value is written as text."""
+    if isinstance(told, str):
+        return told
+    if isinstance(told, list | tuple) and all(isinstance(part, Mapping) for part in told):
+        return tuple([_part_of(part) for part in told])
+    return "" if told is None else str(told)
+
+
+def _part_of(told: Mapping[str, Any]) -> Part:
+    if list(told) == ["type", "text"] and told["type"] == "text" and isinstance(told["text"], str):
+        return TextPart(told["text"])
+    if list(told) == ["type", "sha256", "media_type"] and told["type"] in ("image", "audio"):
+        kind = ImagePart if told["type"] == "image" else AudioPart
+        return kind(str(told["sha256"]), str(told["media_type"]))
+    return ProtocolPart(json.dumps(told, ensure_ascii=False))
+
+
+def tool_call_of(told: Mapping[str, Any]) -> ToolCall:
+    """A call of a tool in the words of OpenAI's protocol."""
+    function = told.get("function") or {}
+    given = function.get("arguments") or ""
+    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    made = ToolCall(str(told.get("id") or ""), str(function.get("name") or ""), arguments)
+    written = json.dumps(told, ensure_ascii=False)
+    is_usual = written == json.dumps(_plain_call(made), ensure_ascii=False)
+    return made if is_usual else ToolCall(made.id, made.name, made.arguments, written)
+
+
+def prompt_text(prompt: Prompt) -> str:
+    """A prompt as one text; a conversation as JSON, which is what keys are made of and what lm-eval's code is shown."""
+    return prompt if isinstance(prompt, str) else _written(prompt)
+
+
+@lru_cache(maxsize=64)  # the choices and the repeats of one document come one after another
+def _written(messages: tuple[Message, ...]) -> str:
+    return json.dumps(messages_to_plain(messages), ensure_ascii=False)
+
+
 class Generate(NamedTuple):
     """Go on from a prompt. `repeat` tells apart the requests of a sample that is asked several times.
 
-    `chat`: the prompt is a conversation, as the chat template of the model wrote it; else it is text, whatever it looks
-    like. `node` is the node of a graph that asks, with the subgraphs around it and the label of its model. `draw` names
+    `node` is the node of a graph that asks, with the subgraphs around it and the label of its model. `draw` names
     one draw among all with the same prompt: the engine fills it in where the answer is sampled, and random numbers follow
     from it.
     """
 
-    prompt: str
+    prompt: Prompt
     params: Mapping[str, object]
     repeat: int = 0
     role: str = "model"
-    chat: bool = False
     node: tuple[str, ...] = ()
     draw: bytes = b""
 
@@ -133,17 +307,30 @@ class Generate(NamedTuple):
     def seed_bytes(self) -> bytes:
         """What the random numbers of a sampled answer follow from."""
         drawn = b"\0" + self.draw if self.draw else b""
-        return f"{self.prompt}\0{self.repeat}".encode() + drawn
+        return f"{prompt_text(self.prompt)}\0{self.repeat}".encode() + drawn
+
+    @property
+    def text(self) -> str:
+        """The prompt of a request that is about text."""
+        return _text(self.prompt)
 
 
 class Loglikelihood(NamedTuple):
     """How likely is a continuation after a context, and is it what the model would say?"""
 
-    context: str
+    context: Prompt
     continuation: str
     role: str = "model"
-    chat: bool = False
-    """Whether the context is a conversation, as the chat template of the model wrote it."""
+
+    @property
+    def text(self) -> str:
+        """The context of a request that is about text."""
+        return _text(self.context)
+
+
+def _text(prompt: Prompt) -> str:
+    assert isinstance(prompt, str), "the model's chat template writes conversations as text before this"
+    return prompt
 
 
 class Rolling(NamedTuple):
@@ -164,11 +351,12 @@ class Call(NamedTuple):
 
 
 def arguments(request: Request) -> tuple[Any, ...]:
-    """What lm-eval calls the arguments of a request."""
+    """What lm-eval calls the arguments of a request; there a conversation is a text, its JSON."""
     if isinstance(request, Loglikelihood):
-        return (request.context, request.continuation)
+        context = request.context
+        return (context if isinstance(context, str) else _written(context), request.continuation)
     if isinstance(request, Generate):
-        return (request.prompt, dict(request.params))
+        return (prompt_text(request.prompt), dict(request.params))
     return (request.text,)
 
 

@@ -1,7 +1,7 @@
 """Tasks that are Python classes, as a run sees them."""
 
 import inspect
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +13,18 @@ from assay.compat.task_base import Surroundings
 from assay.compat.task_base import Task as Base
 from assay.config.media import MEDIA, media_problem, unsent_media
 from assay.errors import ConfigError, Problem
-from assay.records import Generate, Loglikelihood, Request, Rolling, Sample, ScoreKey, plain
+from assay.records import (
+    Generate,
+    Loglikelihood,
+    Prompt,
+    Request,
+    Rolling,
+    Sample,
+    ScoreKey,
+    plain,
+    plain_to_messages,
+    prompt_text,
+)  # fmt: skip
 from assay.samples.prompt import Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
@@ -118,9 +129,10 @@ class ClassTask(PreparedTask):
         return [_request(instance, repeat, chats) for instance in instances for repeat in range(self.repeats)]
 
     @cached_property
-    def _conversations(self) -> set[str]:
-        """What the chat template wrote for the present document: a prompt that is none of these is text."""
-        return set()
+    def _conversations(self) -> dict[str, Prompt]:
+        """The conversations of the present document by their JSON, which is what lm-eval's code is shown: a prompt that is
+        none of these is text."""
+        return {}
 
     @cached_property
     def _chat_template(self) -> Callable[..., str] | None:
@@ -130,8 +142,9 @@ class ClassTask(PreparedTask):
             return None
 
         def apply(messages: Any, add_generation_prompt: bool = True) -> str:
-            written = template(messages, add_generation_prompt)
-            self._conversations.add(written)
+            made = template(plain_to_messages(messages), add_generation_prompt)
+            written = prompt_text(made)
+            self._conversations[written] = made
             return written
 
         return apply
@@ -176,12 +189,13 @@ def _tell(made: Any, task: Task, settings: Settings) -> None:
             made.set_config("repeats", settings.repeats)
 
 
-def _request(instance: Any, repeat: int, conversations: Container[str]) -> Request:
+def _request(instance: Any, repeat: int, conversations: Mapping[str, Prompt]) -> Request:
+    first = instance.args[0]
     if instance.request_type == "generate_until":
-        return Generate(instance.args[0], instance.args[1], repeat, chat=instance.args[0] in conversations)
+        return Generate(conversations.get(first, first), instance.args[1], repeat)
     if instance.request_type == "loglikelihood":
-        return Loglikelihood(instance.args[0], instance.args[1], chat=instance.args[0] in conversations)
-    return Rolling(instance.args[0])
+        return Loglikelihood(conversations.get(first, first), instance.args[1])
+    return Rolling(first)
 
 
 @contextmanager

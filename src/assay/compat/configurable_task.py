@@ -9,7 +9,7 @@ from assay.aggregate.functions import AGGREGATIONS
 from assay.compat.task_base import Config, Instance, Task
 from assay.config.task import FewshotConfig
 from assay.filters.pipeline import DEFAULT
-from assay.records import Failed, Sample, plain
+from assay.records import Failed, Message, Prompt, Sample, messages_to_plain, plain
 from assay.samples.data import DataSet, columns_of
 from assay.samples.fewshot import Sampler
 from assay.samples.fields import choice_field, plain_field, target_field, text_field
@@ -229,9 +229,9 @@ class ConfigurableTask(Task):
         return known | {name: known[parent] for name, parent in self.yaml_scoring.parents.items()}
 
 
-def _opening(chat_template: Any) -> Callable[[Any, bool], str]:
+def _opening(chat_template: Any) -> Callable[[tuple[Message, ...], bool], Prompt]:
     """A chat template in lm-eval's shape, in ours."""
-    return lambda messages, opened: chat_template(messages, add_generation_prompt=opened)
+    return lambda messages, opened: chat_template(messages_to_plain(messages), add_generation_prompt=opened)
 
 
 def _asked_with(method: Any, spec: Any, doc: Any) -> Any:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import orjson
 
 from assay.models.protocol import Samples
-from assay.records import Generate, Loglikelihood, Request
+from assay.records import Generate, Loglikelihood, Prompt, Request, prompt_text
 
 PARAMS = 1000
 """So many sets of parameters are remembered with their bytes."""
 MESSAGES = '[{"role"'
-"""How conversations begin that are sent as JSON: a text that begins so has a key of its own."""
+"""How the JSON of a conversation begins, which its key is made of: a text that begins so has a key of its own."""
 
 
 class Drawn(NamedTuple):
@@ -33,17 +33,17 @@ class Keys:
         self._likelihood = _hash(b"loglikelihood", identity.encode())
         self._rolling = _hash(b"rolling", identity.encode())
         self._generate = _hash(b"generate", identity.encode())
-        self._context: tuple[str | None, bool, blake2b] = (None, False, self._likelihood)
+        self._context: tuple[Prompt | None, blake2b] = (None, self._likelihood)
         self._params: dict[int, tuple[object, bytes, bool]] = {}
 
     def key(self, request: Request) -> bytes:
         """The key of a request whose answer is the same for whoever asks."""
         if isinstance(request, Loglikelihood):
-            context, chat, started = self._context
-            if context is not request.context or chat is not request.chat:
+            context, started = self._context
+            if context is not request.context:
                 started = self._likelihood.copy()
-                _add_prompt(started, request.context, request.chat)
-                self._context = (request.context, request.chat, started)
+                _add_prompt(started, request.context)
+                self._context = (request.context, started)
             made = started.copy()
             _add(made, request.continuation.encode())
         elif isinstance(request, Generate):
@@ -73,7 +73,7 @@ class Keys:
     def _generated(self, request: Generate) -> blake2b:
         made = self._generate.copy()
         _add(made, self._parameters(request)[0])
-        _add_prompt(made, request.prompt, request.chat)
+        _add_prompt(made, request.prompt)
         return made
 
     def _parameters(self, request: Generate) -> tuple[bytes, bool]:
@@ -114,7 +114,11 @@ def _add(made: blake2b, part: bytes) -> None:
     made.update(part)
 
 
-def _add_prompt(made: blake2b, prompt: str, chat: bool) -> None:
+def _add_prompt(made: blake2b, prompt: Prompt) -> None:
+    """The bytes of version 0.1, so that its answers are found: a conversation is its JSON."""
+    if not isinstance(prompt, str):
+        _add(made, prompt_text(prompt).encode())
+        return
     _add(made, prompt.encode())
-    if not chat and prompt.startswith(MESSAGES):
+    if prompt.startswith(MESSAGES):
         _add(made, b"text")

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from assay.errors import AssayError, ConfigError, Place, Problem
-from assay.models.protocol import Remote
 from assay.records import Failed, Request, Response, Trouble, Usage
 
 
@@ -179,16 +178,14 @@ def _timed(response: Response, seconds: float, tries: int) -> Response:
     return response._replace(usage=(response.usage or Usage())._replace(seconds=seconds, tries=tries))
 
 
-async def introduce(model: Remote) -> None:
-    """Find out who a model is, before anything counts; one that cannot be reached, or does not calm down, is an error."""
+async def before_the_run(ask: Callable[[], Awaitable[None]]) -> None:
+    """What a model is asked before anything counts; one that cannot be reached, or does not calm down, is an error."""
     limits = Limits()
     for attempt in range(limits.attempts):
         try:
-            await model.greet()
+            return await ask()
         except Trouble as trouble:
             if trouble.gone or attempt + 1 == limits.attempts:
                 fix = "start the server, or correct base_url in --model_args"
                 raise ConfigError([Problem(Place("model"), f"the model does not answer: {trouble}", fix)]) from None
             await asyncio.sleep(limits.first_wait * 2**attempt if trouble.after is None else trouble.after)
-        else:
-            return

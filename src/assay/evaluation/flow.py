@@ -14,7 +14,6 @@ from assay.compat.prepare import prepare_tasks
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
 from assay.engine import Budget, Counts, Ended, Engine, Memory, Started
-from assay.engine.patience import introduce
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.conduct import fewer_collections, run_async
 from assay.evaluation.graphs import graph_settings, label_of, nobody, read_inner
@@ -30,6 +29,7 @@ from assay.evaluation.models import (
 )
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.outcome import outcome
+from assay.evaluation.recognition import introduced, note_addresses
 from assay.evaluation.record import (
     config_section,
     facts,
@@ -42,7 +42,8 @@ from assay.evaluation.record import (
 )
 from assay.evaluation.scoring import memories, processes
 from assay.models.load import check_generation
-from assay.models.protocol import AnyModel, Remote
+from assay.models.protocol import AnyModel
+from assay.records import Message, Prompt
 from assay.runs.cache import Cache, Cached
 from assay.runs.folder import RunFolder, Writer, open_run
 from assay.runs.journal import Journal
@@ -172,9 +173,7 @@ class Run:
         check_over_length(self.ready_model(), self.config.over_length)
         self._models.update(models)
         refuse_unpriced(models, self.config.max_cost)
-        for model in models.values():
-            if isinstance(model, Remote):
-                run_async(introduce(model))
+        introduced(models, self.config.output_path, force=self.config.force)
         self._tell_remarks()
         if self.config.output_path is None and self.config.runs_dir is None:
             with closing(Journal(None)) as journal:
@@ -185,6 +184,7 @@ class Run:
         noted = {**facts(self.config, models), **again, **self.facts}
         made = spec(self.config, models, [run.runnable for run in self.tasks], self.helper_files)
         self.folder = open_run(self._place(made, models), made, noted, force=self.config.force)
+        note_addresses(self.folder, models)
         with self.folder, memories(self._scorers(), self.folder.path):
             results = self._work(models, self.folder.journal)
             written = {key: value for key, value in results.items() if key != "samples"}
@@ -261,7 +261,7 @@ class Run:
             fits=self._fits if config.over_length == "drop_shots" else None,
         )
 
-    def _template(self, messages: list[dict[str, str]], opened: bool) -> str:
+    def _template(self, messages: tuple[Message, ...], opened: bool) -> Prompt:
         return self.ready_model().chat_template(messages, opened)
 
     def _fits(self, texts: Sequence[str], generated: int) -> bool:

@@ -1,6 +1,5 @@
 """What a run supplies to graphs: conversations as the models want them, and graphs within graphs."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import Answers
 from assay.models.dummy import Nobody
 from assay.models.protocol import AnyModel
+from assay.records import Message, Prompt
 from assay.runs.parquet import file_name
 from assay.tasks import TaskManager
 from assay.tasks.graph_files import GraphFiles
@@ -25,9 +25,9 @@ def graph_settings(
 ) -> GraphSettings:
     """How the graphs of a run are set up. `models` is filled before they are asked; `roles` were handed over."""
 
-    def write(role: str, messages: list[dict[str, Any]]) -> str:
+    def write(role: str, messages: tuple[Message, ...]) -> Prompt:
         if role not in models:  # a dry run has none
-            return json.dumps(messages, ensure_ascii=False)
+            return messages
         return models[role].chat_template(messages, True)
 
     def takes_schema(role: str) -> bool:

@@ -15,6 +15,7 @@ from assay.config.option import yaml_fields
 from assay.config.run import RunConfig
 from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role
+from assay.evaluation.recognition import served_facts
 from assay.models.protocol import AnyModel
 from assay.runs.folder import environment, git_state
 from assay.runs.origin import signed
@@ -49,7 +50,12 @@ def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> dict[str, Any]:
     told = {UNDER_TEST: parse_arguments(config.model_args, "model_args")}
     told |= {role: parse_role(written, role)[1] for role, written in (config.model_role or {}).items()}
     named = {
-        role: {"name": model.name, "identity": model.identity, "args": redacted(told.get(role, {}))}
+        role: {
+            "name": model.name,
+            "identity": model.identity,
+            "args": redacted(told.get(role, {})),
+            **served_facts(model),
+        }
         for role, model in models.items()
     }
     return {"model": named.pop(UNDER_TEST), **({"roles": named} if named else {}), "environment": environment()}

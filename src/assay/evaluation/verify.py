@@ -196,7 +196,9 @@ def _asked(recorded: Sequence[_Recorded], repeated: Sequence[_Recorded]) -> Iter
 
 
 def _remarks(config: RunConfig, models: tuple[AnyModel, AnyModel]) -> Iterator[str]:
-    if models[0].identity == models[1].identity:
+    if models[0].identity == models[1].identity and getattr(models[0], "urls", None) == getattr(
+        models[1], "urls", None
+    ):
         yield "A and B are the same model by their identity: this shows only that it says the same twice"
     precisions = [str(getattr(model, "precision", "")) for model in models]
     if all(precisions):

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from assay.models.conversations import sent_messages
 from assay.models.http import Refused, said
 from assay.models.reasoning import Draft
-from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
+from assay.models.served import OWN, Connection, Served, stops_of, temperature_of
 from assay.models.usage import finish_of, mapping_of, token_count
 from assay.records import Generate, Request, Response, Trouble, Usage
 
@@ -68,7 +69,7 @@ class Anthropic(Served):
 
     def _body(self, request: Generate, limit: int, stops: Sequence[str]) -> dict[str, Any]:
         """The conversation with its system message apart; stops that are only white space are refused there, and cut here."""
-        messages = messages_of(request.prompt, request.chat)
+        messages = sent_messages(request.prompt)
         system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
         more = {key: value for key, value in request.params.items() if key not in OWN}
         visible = [stop for stop in stops if stop.strip()]

@@ -3,8 +3,9 @@
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 
-from assay.models.protocol import Answered, Can, Message
-from assay.records import Generate, Likelihood, Loglikelihood, Request, Response, Text
+from assay.models.conversations import in_text
+from assay.models.protocol import Answered, Can
+from assay.records import Generate, Likelihood, Loglikelihood, Message, Request, Response, Text, messages_to_plain
 
 
 class Dummy:
@@ -16,11 +17,14 @@ class Dummy:
     window = 4096
     max_length: int | None = None
 
-    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+    def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        return in_text(requests, self.chat_template, self._answer)
+
+    async def _answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         yield [(number, _respond(request)) for number, request in enumerate(requests)]
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
-        text = "".join(f"<|{message['role']}|>\n{message['content']}\n" for message in messages)
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
+        text = "".join(f"<|{message['role']}|>\n{message['content']}\n" for message in messages_to_plain(messages))
         return text + "<|assistant|>\n" if add_generation_prompt else text.rstrip("\n")
 
     def count_tokens(self, text: str) -> int | None:
@@ -40,5 +44,5 @@ class Nobody(Dummy):
 def _respond(request: Request) -> Response:
     if isinstance(request, Generate):
         return Text("lol")
-    text = f"{request.context}\0{request.continuation}" if isinstance(request, Loglikelihood) else request.text
+    text = f"{request.text}\0{request.continuation}" if isinstance(request, Loglikelihood) else request.text
     return Likelihood(-int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48, False)

@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from assay.models.conversations import in_text
 from assay.models.llama import REAL, Cache, Llama, log_softmax
 from assay.models.prefix import Cluster, Tree, clusters
-from assay.models.protocol import Answered, Can, Message
+from assay.models.protocol import Answered, Can
 from assay.models.tokens import cut_at_stop, encode_pair, stops_of
 from assay.models.vocabulary import Vocabulary
 from assay.models.windows import Windows
@@ -20,6 +21,7 @@ from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Failed,
     Generate,
+    Message,
     Request,
     Response,
     Text,
@@ -67,13 +69,16 @@ class Embedded:
                 made.update(file.name.encode() + file.read_bytes())
         return f"embedded {made.hexdigest()}" + (" of cut prompts" if self.cuts else "")
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         return self._words.chat_template(messages, add_generation_prompt)
 
     def count_tokens(self, text: str) -> int | None:
         return len(self._encode(text))
 
-    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+    def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        return in_text(requests, self.chat_template, self._answer)
+
+    async def _answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         from threadpoolctl import threadpool_limits
 
         scored = [(n, r) for n, r in enumerate(requests) if not isinstance(r, Generate)]
@@ -175,7 +180,7 @@ class Embedded:
         rows: list[_Writing] = []
         for number, request in requests:
             assert isinstance(request, Generate)
-            row = _Writing(number, request, self._encode(request.prompt) or [self._end])
+            row = _Writing(number, request, self._encode(request.text) or [self._end])
             if self.cuts:
                 row.cut_to(self._llama.max_length - row.left)
             room = self._llama.max_length - len(row.tokens)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
+from assay.models.conversations import in_text
 from assay.models.hf_arguments import IDLE, REFUSED
 from assay.models.hf_loading import Loaded, Wanted, libraries, load
 from assay.models.hf_words import Spoken, Words
@@ -78,7 +79,10 @@ class HF(Spoken):
         """What it computes in."""
         return str(self._loaded.model.dtype).removeprefix("torch.")
 
-    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+    def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        return in_text(requests, self.chat_template, self._answer)
+
+    async def _answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         """The likelihoods, then the texts, each as it comes."""
         scored = [(n, r) for n, r in enumerate(requests) if not isinstance(r, Generate)]
         written = [(n, r) for n, r in enumerate(requests) if isinstance(r, Generate)]
@@ -114,7 +118,7 @@ class HF(Spoken):
             start += len(some)
             self._words.prime(
                 (request.text for _, request in some if isinstance(request, Rolling)),
-                (request[:2] for _, request in some if isinstance(request, Loglikelihood)),
+                ((request.text, request.continuation) for _, request in some if isinstance(request, Loglikelihood)),
             )
             pairs: list[Pair] = []
             for number, request in some:
@@ -127,11 +131,11 @@ class HF(Spoken):
 
     def _write(self, requests: Sequence[tuple[int, Generate]]) -> Iterator[list[tuple[int, Response]]]:
         assert self.max_length is not None
-        self._words.prime(request.prompt for _, request in requests)
+        self._words.prime(request.text for _, request in requests)
         writings: list[Writing] = []
         failed: list[Writing] = []
         for number, request in requests:
-            tokens = self._words.encode(request.prompt) or [self._words.prefix]
+            tokens = self._words.encode(request.text) or [self._words.prefix]
             made = Writing(number, request, tokens, self._think_end, self._words.special(stops_of(request.params)))
             (made.fit_apart if self._loaded.is_seq2seq else made.fit)(self.max_length, self.cuts)
             (failed if made.problem else writings).append(made)

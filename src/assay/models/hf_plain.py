@@ -195,9 +195,9 @@ class Seq2SeqAsker(PlainAsker):
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
         """A context and a continuation have nothing to do with each other's tokens here."""
         assert isinstance(request, Loglikelihood)
-        spaces = len(request.context) - len(request.context.rstrip())
-        context = request.context[: len(request.context) - spaces]
-        continuation = request.context[len(context) :] + request.continuation
+        whole = request.text
+        context = whole.rstrip()
+        continuation = whole[len(context) :] + request.continuation
         return windows.pairs_of(number, self._words.encode(context), self._words.encode_bare(continuation))
 
     def _logits(self, questions: Sequence[Question]) -> list[torch.Tensor]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.heads import Cut, cuts, encode_alike, splits_words
-from assay.models.protocol import Message
 from assay.models.tokens import encode_pair, joined
+from assay.records import Message, messages_to_plain
 
 
 class Words:
@@ -117,7 +117,7 @@ class Words:
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def chat_template(
-        self, messages: list[Message], add_generation_prompt: bool, name: str | None, **extra: Any
+        self, messages: tuple[Message, ...], add_generation_prompt: bool, name: str | None, **extra: Any
     ) -> str:
         """A conversation as text. Where a template refuses a system message, its words go without one, as lm-eval's do."""
         from jinja2 import TemplateError
@@ -125,9 +125,9 @@ class Words:
         given = {"chat_template": name, "add_generation_prompt": add_generation_prompt} | extra
         given |= {} if add_generation_prompt else {"continue_final_message": True}
         try:
-            return str(self._tokenizer.apply_chat_template(messages, tokenize=False, **given))
+            return str(self._tokenizer.apply_chat_template(messages_to_plain(messages), tokenize=False, **given))
         except TemplateError:
-            spoken = [message for message in messages if message["role"] != "system"]
+            spoken = messages_to_plain([message for message in messages if message.role != "system"])
             return str(self._tokenizer.apply_chat_template(spoken, tokenize=False, **given))
 
     def check_template(self, name: str | None) -> None:
@@ -172,7 +172,7 @@ class Spoken:
     _template: str | None
     _template_args: dict[str, Any]
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         self._words.check_template(self._template)
         return self._words.chat_template(messages, add_generation_prompt, self._template, **self._template_args)
 

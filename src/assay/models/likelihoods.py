@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.models.conversations import sent_messages
 from assay.models.http import Refused
 from assay.models.logprobs import (
     likeliest,
@@ -18,11 +19,10 @@ from assay.models.logprobs import (
     refuse_part,
     summed,
 )
-from assay.models.served import messages_of
 from assay.models.tokens import encode_pair, rolling_windows
 from assay.models.usage import usage_of
 from assay.models.words import ServerWords, Words
-from assay.records import Failed, Likelihood, Response, Usage
+from assay.records import Failed, Likelihood, Prompt, Response, Usage
 
 Post = Callable[[Mapping[str, Any]], Awaitable[Any]]
 TOP = {True: 20, False: 5}
@@ -49,12 +49,12 @@ class Likelihoods:
     post: Post = field(init=False)
     post_generate: Post = field(init=False)
     """Asks SGLang's `/generate`."""
-    _next: "OrderedDict[tuple[str, bool], asyncio.Future[Any]]" = field(default_factory=OrderedDict)
+    _next: "OrderedDict[Prompt, asyncio.Future[Any]]" = field(default_factory=OrderedDict)
 
-    async def of(self, context: str, continuation: str, chat: bool = False) -> Response:
-        """How likely is a continuation after a context? `chat`: that is a conversation."""
+    async def of(self, context: Prompt, continuation: str) -> Response:
+        """How likely is a continuation after a context?"""
         try:
-            return await self._continued(context, continuation, chat)
+            return await self._continued(context, continuation)
         except Refused as refused:
             return Failed(str(refused))
 
@@ -65,9 +65,10 @@ class Likelihoods:
         except Refused as refused:
             return Failed(str(refused))
 
-    async def _continued(self, context: str, continuation: str, chat: bool) -> Response:
+    async def _continued(self, context: Prompt, continuation: str) -> Response:
         if self.way == "generated":
-            return await self._one_token(context, continuation, chat)
+            return await self._one_token(context, continuation)
+        assert isinstance(context, str), "the template has written it"
         if self.words is None:
             return await self._of_text(context, continuation)
         before, after = await self._pair(self.words, context, continuation)
@@ -174,38 +175,38 @@ class Likelihoods:
 
     # one token
 
-    async def _one_token(self, context: str, continuation: str, chat: bool) -> Response:
+    async def _one_token(self, context: Prompt, continuation: str) -> Response:
         """The log-probability of a choice of one token, among those the model might say next: one request for all choices."""
-        top, usage = await self._likeliest(context, chat)
+        top, usage = await self._likeliest(context)
         wanted = continuation.strip() if self.chat else continuation
         for said, value in top.items():
             if (said.strip() if self.chat else said) == wanted:
                 return Likelihood(value, value >= max(top.values()), usage)
         return Failed(f"{continuation!r} is not among the {len(top)} likeliest tokens that the server tells of")
 
-    async def _likeliest(self, context: str, chat: bool) -> tuple[dict[str, float], Usage]:
+    async def _likeliest(self, context: Prompt) -> tuple[dict[str, float], Usage]:
         """The likeliest next tokens; whoever asks first pays for them."""
-        known = self._next.get((context, chat))
+        known = self._next.get(context)
         if known is not None:
             return await asyncio.shield(known), Usage()
-        self._next[context, chat] = waiting = asyncio.get_running_loop().create_future()
+        self._next[context] = waiting = asyncio.get_running_loop().create_future()
         if len(self._next) > SHARED:
             self._next.popitem(last=False)
         try:
-            answer = await self.post(self._one(context, chat))
+            answer = await self.post(self._one(context))
             top = likeliest(answer)
         except BaseException as error:
-            self._next.pop((context, chat), None)
+            self._next.pop(context, None)
             waiting.set_exception(error if isinstance(error, Exception) else ConnectionError("given up"))
             waiting.exception()  # nobody may have waited
             raise
         waiting.set_result(top)
         return top, usage_of(answer)
 
-    def _one(self, context: str, chat: bool) -> dict[str, Any]:
+    def _one(self, context: Prompt) -> dict[str, Any]:
         common = {"max_tokens": 1, "temperature": 0}
         if self.chat:
-            return {**common, "messages": messages_of(context, chat), "logprobs": True, "top_logprobs": TOP[True]}
+            return {**common, "messages": sent_messages(context), "logprobs": True, "top_logprobs": TOP[True]}
         return {**common, "prompt": context, "logprobs": TOP[False]}
 
 

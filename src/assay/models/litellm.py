@@ -7,10 +7,11 @@ from functools import wraps
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, installing
+from assay.models.conversations import sent_messages
 from assay.models.http import Refused, redirected
 from assay.models.reasoning import Draft
 from assay.models.rules import rules_for
-from assay.models.served import OWN, Connection, Served, messages_of, stops_of, temperature_of
+from assay.models.served import OWN, Connection, Served, stops_of, temperature_of
 from assay.models.usage import finish_of, usage
 from assay.records import Generate, Response, Trouble
 
@@ -69,7 +70,7 @@ class LiteLLM(Served):
         started = _refused.set(redirects)
         try:
             answer = await self._complete(
-                model=self.model, messages=messages_of(request.prompt, request.chat), temperature=temperature_of(params),
+                model=self.model, messages=sent_messages(request.prompt), temperature=temperature_of(params),
                 timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in given.items() if v is not None}, **more,
             )  # fmt: skip
         except Exception as error:  # noqa: BLE001  # its errors are those of a hundred libraries, told apart by name

@@ -7,15 +7,27 @@ from functools import partial
 from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem
+from assay.models.conversations import sent_messages, written_request
 from assay.models.http import Refused, said
 from assay.models.likelihoods import Likelihoods
-from assay.models.protocol import Can, Message
+from assay.models.protocol import Can
 from assay.models.reasoning import Draft
 from assay.models.rules import rules_for
-from assay.models.served import OWN, Connection, Served, messages_of, seed_of, stops_of, temperature_of
+from assay.models.served import OWN, Connection, Served, seed_of, stops_of, temperature_of
 from assay.models.usage import finish_of, token_count, tool_calls_of, usage_of
 from assay.models.words import ServerWords, load_words
-from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Trouble, Usage
+from assay.records import (
+    UNFINISHED,
+    Failed,
+    Generate,
+    Loglikelihood,
+    Message,
+    Prompt,
+    Request,
+    Response,
+    Trouble,
+    Usage,
+)
 
 OverLength = Literal["error", "truncate"]
 
@@ -59,18 +71,18 @@ class OpenAIServer(Served):
         if isinstance(request, Generate):
             return await self.generate(request)
         if isinstance(request, Loglikelihood):
-            return await self._likelihoods.of(request.context, request.continuation, request.chat)
+            return await self._likelihoods.of(request.context, request.continuation)
         return await self._likelihoods.rolling(request.text)
 
     async def _generate(self, requests: Sequence[Generate]) -> list[Response]:
         params, limit = requests[0].params, self.limit(requests[0].params)
         stops = stops_of(params)
-        prompt, cut = self._fitting(requests[0].prompt, limit)
+        prompt, cut = self._fitting(requests[0], limit)
         if isinstance(prompt, Failed):
             return [prompt] * len(requests)
         body = {
             "model": self.model,
-            **self._asked(prompt, requests[0].chat),
+            **self._asked(prompt),
             **self._parameters(requests, limit, stops),
         }
         drafts = [Draft(stops, self.tags) for _ in requests]
@@ -117,12 +129,12 @@ class OpenAIServer(Served):
             said["n"] = len(requests)
         return self._rules.applied(said)
 
-    def _asked(self, prompt: str | list[int], chat: bool) -> dict[str, Any]:
+    def _asked(self, prompt: Prompt | list[int]) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _fitting(self, prompt: str, limit: int | None) -> tuple[str | list[int] | Failed, int]:  # noqa: ARG002
+    def _fitting(self, request: Generate, limit: int | None) -> tuple[Prompt | list[int] | Failed, int]:  # noqa: ARG002
         """A prompt that is not too long, and how many tokens were left out. Where nobody counts, the server says so."""
-        return prompt, 0
+        return request.prompt, 0
 
     async def _post(self, body: Mapping[str, Any]) -> Any:
         return await self.http.post(self.path, {"model": self.model, **body})
@@ -150,8 +162,9 @@ class OpenAIChat(OpenAIServer):
             samples=self.samples,
         )  # fmt: skip
 
-    def _asked(self, prompt: str | list[int], chat: bool) -> dict[str, Any]:
-        return {"messages": messages_of(str(prompt), chat)}
+    def _asked(self, prompt: Prompt | list[int]) -> dict[str, Any]:
+        assert not isinstance(prompt, list)
+        return {"messages": sent_messages(prompt)}
 
 
 class OpenAI(OpenAIServer):
@@ -186,9 +199,8 @@ class OpenAI(OpenAIServer):
         self.max_length = way.max_length = self.max_length or (words.max_length if words is not None else None)
         self.can = Can(chat=words is not None, rolling=likelihoods != "generated", samples=self.samples)
 
-    @property
-    def identity(self) -> str:
-        return f"{super().identity} {self._words.identity if self._words is not None else ''}"
+    def _identified(self, address: str | None, said: str | None) -> str:
+        return f"{super()._identified(address, said)} {self._words.identity if self._words is not None else ''}"
 
     async def __aenter__(self) -> "OpenAI":
         await super().__aenter__()
@@ -209,9 +221,20 @@ class OpenAI(OpenAIServer):
                     await self.http.get("/models"), self.model
                 )
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
-        assert self._words is not None, "checked before the run"
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
+        if self._words is None:
+            what, fix = (
+                f"{self.name} has no chat template without a tokenizer",
+                "give tokenizer=FOLDER, or use openai-chat",
+            )
+            raise ConfigError([Problem(Place("model_args.tokenizer"), what, fix)])
         return self._words.chat_template(messages, add_generation_prompt)
+
+    async def respond(self, request: Request) -> Response:
+        if isinstance(request, Loglikelihood) and not isinstance(request.context, str):
+            written = written_request(request, self.chat_template)
+            return written if isinstance(written, Failed) else await super().respond(written)
+        return await super().respond(request)
 
     def count_tokens(self, text: str) -> int | None:
         known = self._words is not None and not isinstance(self._words, ServerWords)
@@ -222,10 +245,14 @@ class OpenAI(OpenAIServer):
         found = super().limit(params)
         return found if found is not None or self.max_length is None else max(self.max_length // 2, 1)
 
-    def _asked(self, prompt: str | list[int], chat: bool) -> dict[str, Any]:  # noqa: ARG002  # the template has written it
+    def _asked(self, prompt: Prompt | list[int]) -> dict[str, Any]:
         return {"prompt": prompt}
 
-    def _fitting(self, prompt: str, limit: int | None) -> tuple[str | list[int] | Failed, int]:
+    def _fitting(self, request: Generate, limit: int | None) -> tuple[Prompt | list[int] | Failed, int]:
+        written = written_request(request, self.chat_template)
+        if isinstance(written, Failed):
+            return written, 0
+        prompt = written.text
         if self.max_length is None or len(prompt.encode()) + (limit or 0) <= self.max_length:
             return prompt, 0
         if self._words is None or isinstance(self._words, ServerWords):

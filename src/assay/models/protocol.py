@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from assay.records import Request, Response
+from assay.records import Message, Prompt, Request, Response
 
-Message = dict[str, str]
 Answered = Sequence[tuple[int, Response]]
 """Some of the responses to a batch, each with the number of its request; in whatever order they come."""
 
@@ -46,8 +45,8 @@ class Described(Protocol):
     @property
     def max_length(self) -> int | None: ...
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
-        """A conversation as the text the model was trained on."""
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> Prompt:
+        """A conversation as the text the model was trained on; as it is, where a server has the template."""
         ...
 
     def count_tokens(self, text: str) -> int | None:

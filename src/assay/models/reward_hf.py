@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.models.conversations import sent_messages
 from assay.models.hf_loading import libraries
-from assay.models.protocol import Answered, Can, Message
+from assay.models.protocol import Answered, Can
 from assay.models.weights import identity_of_folder
-from assay.records import Failed, Likelihood, Loglikelihood, Request, Usage
+from assay.records import Failed, Likelihood, Loglikelihood, Message, Request, Usage
 
 DECIMALS = 5
 """Of a reward: the same whatever else was in the batch."""
@@ -49,7 +50,7 @@ class RewardHF:
         """The content of the folder, and what was said about it: another model, another identity."""
         return f"reward-hf {identity_of_folder(self._folder)} {self._label} {self._dtype} {self.max_length}"
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         raise NotImplementedError("it is asked for no conversation")
 
     def count_tokens(self, text: str) -> int | None:
@@ -62,6 +63,9 @@ class RewardHF:
         for number, request in enumerate(requests):
             if not isinstance(request, Loglikelihood):
                 failed.append((number, Failed(f"{self.name} gives a number for an answer, and nothing else")))
+                continue
+            if self._tokenizer.chat_template is None and not isinstance(request.context, str):
+                failed.append((number, Failed(f"{self.name} has no chat template for a conversation")))
                 continue
             tokens = self._encoded(request)
             length = len(tokens["input_ids"])
@@ -76,8 +80,8 @@ class RewardHF:
 
     def _encoded(self, request: Loglikelihood) -> Any:
         if self._tokenizer.chat_template is None:
-            return self._tokenizer(request.context, request.continuation)
-        said = [{"role": "user", "content": request.context}, {"role": "assistant", "content": request.continuation}]
+            return self._tokenizer(request.text, request.continuation)
+        said = [*sent_messages(request.context), {"role": "assistant", "content": request.continuation}]
         text = self._tokenizer.apply_chat_template(said, tokenize=False)
         return self._tokenizer(text, add_special_tokens=False)  # the template has written them
 

@@ -3,6 +3,7 @@
 import math
 from typing import Any, Literal
 
+from assay.models.conversations import sent_messages
 from assay.models.http import Refused
 from assay.models.protocol import Can
 from assay.models.served import GREETING, Connection, Served
@@ -28,9 +29,8 @@ class RewardHTTP(Served):
         self._way = way
         self.can = Can(generate=False, loglikelihood=True, rolling=False, chat=False)
 
-    @property
-    def identity(self) -> str:
-        return f"{super().identity} {self._way}"
+    def _identified(self, address: str | None, said: str | None) -> str:
+        return f"{super()._identified(address, said)} {self._way}"
 
     async def generate(self, request: Generate) -> Response:  # noqa: ARG002  # it does not
         return Failed(f"{self.name} gives numbers, and no text")
@@ -45,14 +45,13 @@ class RewardHTTP(Served):
 
     def _body(self, request: Loglikelihood) -> dict[str, Any]:
         if self._way == "score":
+            if not isinstance(request.context, str):
+                raise Refused("/score takes two texts, and no conversation: use way=pooling")
             return {"text_1": request.context, "text_2": request.continuation}
-        asked, answered = (
-            {"role": "user", "content": request.context},
-            {"role": "assistant", "content": request.continuation},
-        )
-        return {"messages": [asked, answered]}
+        answered = {"role": "assistant", "content": request.continuation}
+        return {"messages": [*sent_messages(request.context), answered]}
 
-    async def _said(self) -> str:
+    async def _said(self, prompt: str | None = None, limit: int = 0) -> str:  # noqa: ARG002  # it says a number
         with self._told_plainly():
             found = await self.respond(Loglikelihood(GREETING, "dog"))
         return str(found.value) if isinstance(found, Likelihood) else str(found)

@@ -3,16 +3,31 @@
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 from assay.config.source import digest
-from assay.models.protocol import Answered, Can, Message
-from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Text
+from assay.models.conversations import in_text
+from assay.models.protocol import Answered, Can
+from assay.records import (
+    Failed,
+    Generate,
+    Likelihood,
+    Loglikelihood,
+    Message,
+    Request,
+    Response,
+    Text,
+    messages_to_plain,
+)
 
 PIECE_SECONDS = 0.001
 
 
 class Scripted:
     """A model made of functions. What has no function it cannot do; what a function raises is a failed request.
+
+    `chat_template` is given messages as mappings, and writes them as text. A model without one is given conversations as they
+    are, a tuple of messages.
 
     >>> model = Scripted(generate=lambda prompt, params, repeat: prompt.upper())
     >>> model.can.generate, model.can.loglikelihood
@@ -21,10 +36,10 @@ class Scripted:
 
     def __init__(
         self,
-        generate: Callable[[str, dict[str, object], int], str] | None = None,
-        loglikelihood: Callable[[str, str], tuple[float, bool]] | None = None,
+        generate: Callable[[Any, dict[str, object], int], str] | None = None,
+        loglikelihood: Callable[[Any, str], tuple[float, bool]] | None = None,
         loglikelihood_rolling: Callable[[str], float] | None = None,
-        chat_template: Callable[[list[Message], bool], str] | None = None,
+        chat_template: Callable[[list[dict[str, Any]], bool], str] | None = None,
         *,
         name: str = "scripted",
         identity: str | None = None,
@@ -42,7 +57,10 @@ class Scripted:
         self.window = 4096
         self.max_length: int | None = None
 
-    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+    def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        return self._answer(requests) if self._template is None else in_text(requests, self.chat_template, self._answer)
+
+    async def _answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         """The answers of every millisecond: a slow script's each at once, a fast one's together."""
         ready: list[tuple[int, Response]] = []
         due = time.perf_counter() + PIECE_SECONDS
@@ -66,9 +84,9 @@ class Scripted:
             return Failed(f"{type(error).__name__}: {error}")
         return Failed(f"the scripted model has no function for {type(request).__name__}")
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         assert self._template is not None, "checked before the run"
-        return self._template(messages, add_generation_prompt)
+        return self._template(messages_to_plain(messages), add_generation_prompt)
 
     def count_tokens(self, text: str) -> int | None:  # noqa: ARG002  # a script has no tokens
         return None

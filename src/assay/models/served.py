@@ -1,32 +1,51 @@
 """What all models behind servers share. A protocol says how a request becomes a body, and an answer a response."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlsplit
-
-import orjson
 
 from assay.config.option import Remark, option
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
 from assay.models.http import Http, Refused, without_user
 from assay.models.prices import Price, price_of
-from assay.models.protocol import Can, Message, Samples
+from assay.models.protocol import Can, Samples
 from assay.models.reasoning import END, START
 from assay.models.secrets import hidden_texts, secret
 from assay.models.tokens import stops_of as stops_of
 from assay.models.usage import counted
-from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, Failed, Generate, Request, Response, Text, Trouble, limit_of
+from assay.records import (
+    DEFAULT_MAX_GEN_TOKS,
+    LIMITS,
+    Failed,
+    Generate,
+    Loglikelihood,
+    Message,
+    Prompt,
+    Request,
+    Response,
+    Text,
+    Trouble,
+    arguments,
+    limit_of,
+)  # fmt: skip
 
 ANSWERS = ("header", "max_length", "max_gen_toks", "seed", "reasoning", "think_start_token", "think_end_token")
 """What of a connection answers depend on: with another of these, another key."""
 VARIES = "it says now this, now that"
 """Of a model that does not say the same twice: its name is all that is known of it."""
+PROBE = "Go on with this story. The quick brown fox jumps over the lazy dog, and then"
+"""What a server of the user's is asked before a run: what it says tells it from others of its name."""
+PROBE_TOKENS = 16
 GREETING = "The quick brown fox jumps over the lazy"
+"""What is asked at a provider's own address, where a name is one model: most say the same each time. Version 0.1 asked it
+everywhere, and the keys of its folders depend on the answer."""
+GREETING_TOKENS = 8
+TRIES = 4
+"""How often a model that says something else than it did is asked again before it counts as another."""
 OWN = ("until", "do_sample", "temperature", *LIMITS)
 SEEDS = 2**31
 """Seeds are below this: no server takes fewer."""
@@ -102,7 +121,9 @@ class Served:
         hidden = hidden_texts([self.key, *passwords], values)
         verify = told.ca_cert_path or told.verify_certificate
         self.http = Http(self.urls, headers, told.timeout, told.num_concurrent, hidden, verify)
+        self._probe = (PROBE, PROBE_TOKENS) if told.base_url else (GREETING, GREETING_TOKENS)
         self._greeted: str | None = None
+        self._recorded: str | None = None
 
     # what a protocol says
 
@@ -123,15 +144,55 @@ class Served:
 
     @property
     def identity(self) -> str:
-        """The address, the name, what it was told, and what it said to a greeting: with another of these, others answer."""
-        urls = " ".join(url.partition("?")[0] for url in self.urls)
+        """The name, what it was told, and what it said to the probe: with another of these, others answer. The address is in it
+        only where the model does not say the same twice; else a server that moved is the same model."""
+        if self._recorded is not None:
+            return self._recorded
+        return self._identified(" ".join(self.addresses) if self._greeted == VARIES else None, self._greeted)
+
+    def _identified(self, address: str | None, said: str | None) -> str:
+        """The identity of a model that says this; version 0.1 always had the address in it."""
         told = sorted((name, repr(value)) for name, value in self._telling.items() if value not in (None, False))
-        return f"{self.name} {urls} {self.model} {digest(f'{self._greeted} {told}'.encode())}"
+        named = f"{self.name} {self.model}" if address is None else f"{self.name} {address} {self.model}"
+        return f"{named} {digest(f'{said} {told}'.encode())}"
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it is, without what may be secret."""
+        return [url.partition("?")[0] for url in self.urls]
+
+    @property
+    def probed(self) -> dict[str, str]:
+        """What it was asked before the run, and what it said: stored, so that it is known again."""
+        return {"asked": self._probe[0], "said": self._greeted or ""}
+
+    async def recognise(self, recorded: str, said: str) -> None:
+        """Find out whether this is the model of a run although it did not greet the same: then its identity is the recorded one,
+        under which its answers are found. `said` is what the run has stored; a model that does not always say the same is
+        asked again."""
+        if said == VARIES:
+            if recorded == self._identified(" ".join(self.addresses), VARIES):
+                self._recorded = recorded
+        elif recorded == self._identified(None, said):
+            for _ in range(TRIES):
+                if said in await self._said_twice(self.urls[:1], *self._probe):
+                    self._recorded, self._greeted = recorded, VARIES
+                    return
+
+    async def recognise_old(self, recorded: str) -> None:
+        """The same for a run of version 0.1, which stored the identity alone, with an address in it that may be another."""
+        first, second = await self._said_twice(self.urls[:1], GREETING, GREETING_TOKENS)
+        is_steady = first == second
+        before, after = self._identified("\0", first if is_steady else VARIES).split("\0")
+        address = recorded.removeprefix(before).removesuffix(after)
+        is_same = f"{before}{address}{after}" == recorded and (is_steady or address.split() == self.addresses)
+        is_same = is_same and all(each.startswith(("http://", "https://")) for each in address.split())
+        self._recorded = recorded if is_same else None
 
     @property
     def _place(self) -> str:
         """The first address as messages show it."""
-        return self.urls[0].partition("?")[0]
+        return self.addresses[0]
 
     async def __aenter__(self) -> "Served":
         await self.http.__aenter__()
@@ -170,7 +231,8 @@ class Served:
         """The most a request may cost: as if a token had two bytes, and all that may be written were."""
         if self.price is None:
             return 0.0
-        length = sum(len(part.encode("utf-8", "replace")) for part in request if isinstance(part, str))
+        texts = arguments(request)[: 2 if isinstance(request, Loglikelihood) else 1]
+        length = sum(len(text.encode("utf-8", "replace")) for text in texts)
         return self.price.most(length, self.written(request))
 
     def written(self, request: Request) -> int:
@@ -200,34 +262,40 @@ class Served:
 
     async def greet(self) -> None:
         """Ask something before anything counts, each server twice: what it says is part of who it is, if it stands by it."""
+        said = await self._said_twice(self.urls, *self._probe)
+        steady = all(first == second for first, second in zip(said[::2], said[1::2], strict=True))
+        if steady and len(set(said)) > 1:
+            what = "the servers of base_url do not say the same: they are not one model"
+            raise ConfigError([Problem(Place("model_args.base_url"), what, "list servers of one model")])
+        self._greeted, self._recorded = said[0] if steady else VARIES, None
+
+    async def _said_twice(self, urls: Sequence[str], prompt: str, limit: int) -> list[str]:
+        """What servers say to a prompt, each asked twice."""
         whole, said = self.http, list[str]()
         try:
-            for url in self.urls:
+            for url in urls:
                 self.http = replace(whole, urls=[url])
                 async with self:
-                    said += [await self._said(), await self._said()]
+                    said += [await self._said(prompt, limit), await self._said(prompt, limit)]
         except Refused as refused:
             fix = f"is {self.model!r} the model's name at {self._place}, and is the key right?"
             raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
         finally:
             self.http = whole
-        steady = all(first == second for first, second in zip(said[::2], said[1::2], strict=True))
-        if steady and len(set(said)) > 1:
-            what = "the servers of base_url do not say the same: they are not one model"
-            raise ConfigError([Problem(Place("model_args.base_url"), what, "list servers of one model")])
-        self._greeted = said[0] if steady else VARIES
+        return said
 
-    async def _said(self) -> str:
-        """What it says to a greeting, word for word."""
+    async def _said(self, prompt: str | None = None, limit: int = 0) -> str:
+        """What it says to a prompt, word for word; to the probe, where none is given."""
+        prompt, limit = (prompt, limit) if prompt is not None else self._probe
         with self._told_plainly():
-            said = await self.generate(Generate(GREETING, {"max_gen_toks": 8, "do_sample": False, "until": []}))
+            said = await self.generate(Generate(prompt, {"max_gen_toks": limit, "do_sample": False, "until": []}))
         if isinstance(said, Failed):
             raise Refused(said.reason)
         return (said.text or said.reasoning or "") if isinstance(said, Text) else str(said)
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:  # noqa: ARG002  # servers open it
-        """A conversation travels as JSON: the server has the template."""
-        return json.dumps(messages, ensure_ascii=False)
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> Prompt:  # noqa: ARG002  # servers open it
+        """A conversation is sent as it is: the server has the template."""
+        return messages
 
     def count_tokens(self, text: str) -> int | None:  # noqa: ARG002  # only the server knows
         return None
@@ -250,28 +318,10 @@ class Served:
         return self.connection.stream if self.connection.stream is not None else limit is None or limit > LONG
 
 
-def messages_of(prompt: str, chat: bool = False) -> list[Message]:
-    """The messages of a conversation that `chat_template` wrote; a text is what the user says, whatever it looks like."""
-    if chat:
-        with suppress(ValueError):  # written as text, by the template of another model that is compared with this one
-            found = _parsed(prompt)
-            if isinstance(found, list):
-                return found
-    return [{"role": "user", "content": prompt}]
-
-
 def seed_of(request: Generate, seed: int) -> int:
     """The seed that a server is sent: the one given, counted on by repeats; for every draw of a run another one."""
     drawn = int.from_bytes(blake2b(request.draw, digest_size=4).digest()) >> 1 if request.draw else 0
     return (seed + request.repeat + drawn) % SEEDS if drawn else seed + request.repeat
-
-
-def _parsed(text: str) -> Any:
-    """What a text of JSON says; what the quick reader refuses, numbers beyond all bounds say, Python's own reads."""
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        return json.loads(text)
 
 
 def temperature_of(params: Mapping[str, object]) -> Any:

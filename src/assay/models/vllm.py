@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from assay.config.source import digest
+from assay.models.conversations import in_text
 from assay.models.hf_words import Spoken, Words
 from assay.models.protocol import Answered, Can
 from assay.models.reasoning import START, Draft
@@ -117,7 +118,10 @@ class VLLM(Spoken):
         """How many tokens a prompt may have: the engine always generates one more."""
         return (self.max_length or 2048) - 1
 
-    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+    def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        return in_text(requests, self.chat_template, self._answer)
+
+    async def _answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         """The likelihoods, then the texts."""
         scored = [(n, r) for n, r in enumerate(requests) if not isinstance(r, Generate)]
         written = [(n, r) for n, r in enumerate(requests) if isinstance(r, Generate)]
@@ -132,7 +136,7 @@ class VLLM(Spoken):
         """Responses as they come. A text that is longer than the model is taken in windows."""
         self._words.prime(
             (request.text for _, request in requests if isinstance(request, Rolling)),
-            (request[:2] for _, request in requests if isinstance(request, Loglikelihood)),
+            ((request.text, request.continuation) for _, request in requests if isinstance(request, Loglikelihood)),
         )
         words = self._words
         windows = Windows(words.encode, words.pair, words.prefix, self._room - 1, self.cuts, is_counted=False)
@@ -156,7 +160,7 @@ class VLLM(Spoken):
 
     def _write(self, requests: Sequence[tuple[int, Generate]]) -> list[tuple[int, Response]]:
         """Generations, all in one call: each with its own parameters."""
-        self._words.prime(request.prompt for _, request in requests)
+        self._words.prime(request.text for _, request in requests)
         wanted = [(number, request, self._wanted(request)) for number, request in requests]
         failed: list[tuple[int, Response]] = [(number, each) for number, _, each in wanted if isinstance(each, Failed)]
         asked = [(number, request, each) for number, request, each in wanted if not isinstance(each, Failed)]
@@ -172,7 +176,7 @@ class VLLM(Spoken):
         """A generation in the engine's words. What is to be generated becomes shorter before an answer is given up; where a
         model thinks, stops are for the answer alone."""
         params, most = request.params, self._room + 1
-        tokens, limit = self._words.encode(request.prompt) or [self._words.prefix], limit_of(params) or self._limit
+        tokens, limit = self._words.encode(request.text) or [self._words.prefix], limit_of(params) or self._limit
         cut = len(tokens) + limit - most if self.cuts and 0 < most - limit < len(tokens) else 0
         if len(tokens) - cut >= most:
             return Failed(f"{len(tokens)} tokens are more than the model's {most}")

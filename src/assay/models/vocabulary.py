@@ -7,7 +7,7 @@ from typing import Any
 
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
-from assay.models.protocol import Message
+from assay.records import Message, messages_to_plain
 
 KEPT = 500_000
 """So many tokens of texts are remembered: contexts come again with every choice."""
@@ -69,7 +69,7 @@ class Vocabulary:
         ids: list[int] = found.ids
         return ids
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         from jinja2.sandbox import SandboxedEnvironment
 
         written = self._told.get("chat_template")
@@ -79,7 +79,8 @@ class Vocabulary:
         sandbox = SandboxedEnvironment(keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True)
         special = {key: self._text(key) for key in ("bos_token", "eos_token")}
         template = sandbox.from_string(written)
-        return template.render(messages=messages, add_generation_prompt=add_generation_prompt, **special)
+        plain = messages_to_plain(messages)
+        return template.render(messages=plain, add_generation_prompt=add_generation_prompt, **special)
 
     def _text(self, key: str) -> str:
         found = self._told.get(key)

@@ -100,7 +100,7 @@ class Windows:
 
     def _windows(self, request: Request) -> list[tuple[list[int], list[int]]]:
         if isinstance(request, Loglikelihood):
-            return [self.pair(request.context, request.continuation)]
+            return [self.pair(request.text, request.continuation)]
         assert isinstance(request, Rolling)
         tokens = self.encode(request.text)
         if tokens and tokens[0] == self.prefix_token:  # what begins a text is there once

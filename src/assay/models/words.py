@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
-from assay.models.protocol import Message
 from assay.models.vocabulary import KEPT, Vocabulary
+from assay.records import Message
 
 KINDS = ("huggingface", "tiktoken", "remote")
 
@@ -21,7 +21,7 @@ class Words(Protocol):
     @property
     def max_length(self) -> int | None: ...
     def encode(self, text: str) -> list[int]: ...
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str: ...
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str: ...
 
 
 def load_words(tokenizer: str | None, kind: str | None, model: str) -> "Words | None":
@@ -59,7 +59,7 @@ class Tiktoken:
     def encode(self, text: str) -> list[int]:
         return list(self._encoding.encode(text, allowed_special="all"))
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:  # noqa: ARG002
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:  # noqa: ARG002
         raise ConfigError([Problem(Place("apply_chat_template"), "tiktoken has no chat templates", "use openai-chat")])
 
 
@@ -96,5 +96,5 @@ class ServerWords:
     def encode(self, text: str) -> list[int]:
         return self._known[text]
 
-    def chat_template(self, messages: list[Message], add_generation_prompt: bool) -> str:  # noqa: ARG002
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:  # noqa: ARG002
         raise ConfigError([Problem(Place("apply_chat_template"), "the server keeps its template", "use openai-chat")])

@@ -2,7 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from assay.records import DEFAULT_MAX_GEN_TOKS, Asking, Failed, Generate, Loglikelihood, Request, Response, Rolling
+from assay.records import (
+    DEFAULT_MAX_GEN_TOKS,
+    Asking,
+    Failed,
+    Generate,
+    Loglikelihood,
+    Prompt,
+    Request,
+    Response,
+    Rolling,
+)
 
 
 def ask(requests: Sequence[Request]) -> Asking:
@@ -19,28 +29,26 @@ def ask_about(requests: Sequence[Request], more: Callable[[Sequence[Response]], 
     return [*responses, *(yield further)] if further else responses
 
 
-def choice_requests(context: str, choices: Sequence[str], delimiter: str, *, chat: bool = False) -> list[Request]:
-    """One request per choice. `chat`, here and below: a chat template wrote the context."""
-    return [Loglikelihood(context, f"{delimiter}{choice}", "model", chat) for choice in choices]
+def choice_requests(context: Prompt, choices: Sequence[str], delimiter: str) -> list[Request]:
+    """One request per choice."""
+    return [Loglikelihood(context, f"{delimiter}{choice}") for choice in choices]
 
 
-def context_requests(contexts: Sequence[str], target: object, delimiter: str, *, chat: bool = False) -> list[Request]:
+def context_requests(contexts: Sequence[Prompt], target: object, delimiter: str) -> list[Request]:
     """One request per context: the choice is in the context, and the same words follow each."""
-    return [Loglikelihood(context, f"{delimiter}{target}", "model", chat) for context in contexts]
+    return [Loglikelihood(context, f"{delimiter}{target}") for context in contexts]
 
 
-def likelihood_requests(context: str, target: object, *, chat: bool = False) -> list[Request]:
-    return [Loglikelihood(context, target if isinstance(target, str) else str(target), chat=chat)]
+def likelihood_requests(context: Prompt, target: object) -> list[Request]:
+    return [Loglikelihood(context, target if isinstance(target, str) else str(target))]
 
 
 def rolling_requests(target: object) -> list[Request]:
     return [Rolling(target if isinstance(target, str) else str(target))]
 
 
-def generation_requests(
-    context: str, params: Mapping[str, object], repeats: int, *, chat: bool = False
-) -> list[Request]:
-    return [Generate(context, params, repeat, "model", chat) for repeat in range(repeats)]
+def generation_requests(context: Prompt, params: Mapping[str, object], repeats: int) -> list[Request]:
+    return [Generate(context, params, repeat) for repeat in range(repeats)]
 
 
 def generation_params(

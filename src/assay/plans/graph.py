@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from assay.config.graph import END, MAX_STEPS
 from assay.errors import blame
-from assay.records import Asking, Call, Failed, Generate, Outcome, Request, Response, plain
+from assay.records import Asking, Call, Failed, Generate, Outcome, Prompt, Request, Response, plain
 
 State = dict[str, Any]
 Updates = Mapping[str, Any]
@@ -51,11 +51,11 @@ class Walk:
         self.trace.append((node, numbers))
         return numbers
 
-    def generate(self, role: str, prompt: str, params: Mapping[str, object]) -> Generate:
+    def generate(self, role: str, prompt: Prompt, params: Mapping[str, object]) -> Generate:
         """A request; the second of its kind in a record is told apart from the first."""
         visit = self.visits[role, prompt, id(params)]
         self.visits[role, prompt, id(params)] += 1
-        return Generate(prompt, params, visit, role, chat=True, node=self.node)
+        return Generate(prompt, params, visit, role, self.node)
 
     def take(self, requests: Sequence[Request], responses: Sequence[Response]) -> None:
         """Note what came back; a request that failed for good ends the record."""

@@ -4,15 +4,30 @@ import inspect
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
 from assay.plans.graph import Graph, NodeFailed, State, Steps, Updates, Walk
 from assay.plans.structured import Structure
-from assay.records import Call, Failed, Request, Response, Returned, Text
+from assay.records import (
+    Call,
+    Failed,
+    Message,
+    Part,
+    Prompt,
+    Request,
+    Response,
+    Returned,
+    Text,
+    ToolCall,
+    content_of,
+    messages_to_plain,
+    plain_to_messages,
+    tool_call_of,
+)  # fmt: skip
 
-Message = dict[str, Any]
 HISTORY = "__chat_history__"
 BROKEN_CALLS = "with calls of tools that failed"
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
@@ -75,25 +90,24 @@ class SamplerNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptTemplate:
     """The messages of a node, with places for values of the state."""
 
     messages: Sequence[tuple[str, Braces | Sequence[Mapping[str, Any]]]]
 
     @classmethod
-    def of(cls, written: Sequence[Mapping[str, Any]], renamed: Mapping[str, str] | None = None) -> "Prompt":
+    def of(cls, written: Sequence[Mapping[str, Any]], renamed: Mapping[str, str] | None = None) -> "PromptTemplate":
         made = [(role, _content(content, renamed)) for message in written for role, content in message.items()]
         return cls(made)
 
-    def fill(self, state: State) -> list[Message]:
+    def fill(self, state: State) -> tuple[Message, ...]:
         try:
-            return [
-                {
-                    "role": role,
-                    "content": content.fill(state) if isinstance(content, Braces) else _filled(content, state),
-                }
-                for role, content in self.messages
-            ]
+            return tuple(
+                [
+                    Message(role, content.fill(state) if isinstance(content, Braces) else _filled(content, state))
+                    for role, content in self.messages
+                ]
+            )
         except KeyError as missing:
             raise NodeFailed(f"the prompt needs {missing}, and nothing has put it into the state") from missing
 
@@ -107,7 +121,7 @@ def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[d
     ]
 
 
-def _filled(parts: Sequence[Mapping[str, Any]], state: State) -> list[dict[str, Any]]:
+def _filled(parts: Sequence[Mapping[str, Any]], state: State) -> str | tuple[Part, ...]:
     """The parts of a message: texts, and addresses of images and sounds as servers want them."""
     made = []
     for part in parts:
@@ -116,7 +130,7 @@ def _filled(parts: Sequence[Mapping[str, Any]], state: State) -> list[dict[str, 
             if isinstance(values.get(key), str):
                 values[key] = {"url": values[key]}
         made.append(values)
-    return made
+    return content_of(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +144,11 @@ class Asked:
     role: str
     params: Mapping[str, object]
     plain: Mapping[str, object]
-    write: Callable[[list[Message]], str]
+    write: Callable[[tuple[Message, ...]], Prompt]
     structure: Structure | None = None
     takes: Callable[[], bool] = lambda: True
 
-    def ask(self, messages: list[Message], walk: Walk) -> "Attempt":
+    def ask(self, messages: tuple[Message, ...], walk: Walk) -> "Attempt":
         if self.structure is None or self.takes():
             return Attempt(self, messages, walk.generate(self.role, self.write(messages), self.params), walk)
         words = self.write(self.structure.asked_in(messages))
@@ -145,7 +159,7 @@ class Attempt(NamedTuple):
     """A request of one model, with the conversation it is about."""
 
     asked: Asked
-    messages: list[Message]
+    messages: tuple[Message, ...]
     request: Request
     walk: Walk
 
@@ -182,7 +196,7 @@ class AskingNode:
     """What nodes that ask models share: the prompt, what is done before, what follows it."""
 
     name: str
-    prompt: Prompt
+    prompt: PromptTemplate
     input_key: str = "messages"
     pre: Callable[[State], Any] | None = None
     history: int | None = None
@@ -192,22 +206,23 @@ class AskingNode:
     def apply(self, state: State, walk: Walk) -> Updates:
         raise NotImplementedError("this node asks")
 
-    def conversation(self, state: State) -> list[Message]:
+    def conversation(self, state: State) -> tuple[Message, ...]:
         messages = self.prompt.fill(state)
         if self.history is not None:
-            system = [each for each in messages if each["role"] == "system"]
-            rest = [each for each in messages if each["role"] != "system"]
+            system = [each for each in messages if each.role == "system"]
+            rest = [each for each in messages if each.role != "system"]
             turns = state.get(HISTORY) or []
             earlier = [message for turn in turns[-self.history :] for message in turn] if self.history else []
-            messages = [*system, *earlier, *rest]
-        return messages + [_as_message(each) for each in state.get(self.input_key) or ()]
+            messages = (*system, *plain_to_messages(earlier), *rest)
+        return (*messages, *map(_as_message, state.get(self.input_key) or ()))
 
-    def remembered(self, state: State, messages: list[Message], text: str) -> Updates:
+    def remembered(self, state: State, messages: tuple[Message, ...], text: str) -> Updates:
         """The turn that was, for the nodes that ask with history."""
         if self.history is None:
             return {}
-        last = [each for each in messages if each["role"] == "user"][-1:]
-        return {HISTORY: [*(state.get(HISTORY) or []), [*last, {"role": "assistant", "content": text}]]}
+        last = [each for each in messages if each.role == "user"][-1:]
+        turn = messages_to_plain([*last, Message("assistant", text)])
+        return {HISTORY: [*(state.get(HISTORY) or []), turn]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,9 +240,9 @@ class LlmNode(AskingNode):
         [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
         return self.updates(response, state, messages)
 
-    def updates(self, response: Text, state: State, messages: list[Message]) -> Updates:
+    def updates(self, response: Text, state: State, messages: tuple[Message, ...]) -> Updates:
         """What the state gets of an answer."""
-        calls = [_told(call) for call in response.calls]
+        calls = [_told(tool_call_of(call)) for call in response.calls]
         if self.tools:
             state["tool_calls"] = calls
         updates = self.post(Reply(response.text, response.reasoning, calls), state)
@@ -251,15 +266,16 @@ class AgentNode(LlmNode):
         messages = begun = self.conversation(state)
         for turn in range(1, self.max_turns + 1):
             if turn in self.injected:
-                messages = [*messages, {"role": "system", "content": self.injected[turn]}]
+                messages = (*messages, Message("system", self.injected[turn]))
             [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
             if not response.calls:
                 return self.updates(response, state, begun)
-            asked = {"role": "assistant", "content": response.text or None, "tool_calls": list(response.calls)}
-            messages = [*messages, asked, *(yield from self._called(response.calls, walk))]
+            calls = tuple(map(tool_call_of, response.calls))
+            asked = Message("assistant", response.text, calls)
+            messages = (*messages, asked, *(yield from self._called(calls, walk)))
         raise NodeFailed(f"the agent {self.name!r} still wanted tools after {self.max_turns} turns")
 
-    def _called(self, calls: Sequence[Mapping[str, Any]], walk: Walk) -> Any:
+    def _called(self, calls: Sequence[ToolCall], walk: Walk) -> Any:
         """What the tools gave, as messages; a tool that is not there, or raises, says so to the model."""
         told = [_told(call) for call in calls]
         known = [each for each in told if each["name"] in self.tools and isinstance(each["args"], dict)]
@@ -277,7 +293,7 @@ class AgentNode(LlmNode):
                 walk.noticed[BROKEN_CALLS] += 1
             said = f"Error: {answer.reason}" if isinstance(answer, Failed) else answer.value
             text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
-            made.append({"role": "tool", "tool_call_id": each["id"], "content": text})
+            made.append(Message("tool", text, tool_call_id=each["id"]))
         return made
 
 
@@ -292,14 +308,12 @@ def _with_names(tool: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
     return lambda arguments: tool(**arguments)
 
 
-def _told(call: Mapping[str, Any]) -> dict[str, Any]:
+def _told(call: ToolCall) -> dict[str, Any]:
     """A call of a tool as post-processors know it: name, args, id."""
-    function = call.get("function") or {}
-    try:
-        arguments = json.loads(function.get("arguments") or "{}")
-    except ValueError:
-        arguments = function.get("arguments")
-    return {"name": function.get("name", ""), "args": arguments, "id": call.get("id", ""), "type": "tool_call"}
+    arguments: Any = call.arguments
+    with suppress(ValueError):
+        arguments = json.loads(call.arguments or "{}")
+    return {"name": call.name, "args": arguments, "id": call.id, "type": "tool_call"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,7 +363,8 @@ def _after(given: Any, state: State) -> State:
 
 def _as_message(each: Any) -> Message:
     if isinstance(each, Mapping):
-        return {"role": str(each.get("role", "user")), "content": each.get("content", "")}
+        return Message(str(each.get("role", "user")), content_of(each.get("content", "")))
     inner = getattr(each, "message", each)
     kinds = {"ai": "assistant", "human": "user", "system": "system", "tool": "tool"}
-    return {"role": kinds.get(getattr(inner, "type", ""), "user"), "content": getattr(inner, "content", str(inner))}
+    role = kinds.get(getattr(inner, "type", ""), "user")
+    return Message(role, content_of(getattr(inner, "content", str(inner))))

@@ -8,25 +8,21 @@ from typing import Any
 
 from assay.config.braces import Braces
 from assay.plans.graph import NodeFailed, State, Steps, Updates, Walk
-from assay.plans.graph_nodes import Message, Prompt
-from assay.records import Likelihood, Loglikelihood, Request, Rolling
+from assay.plans.graph_nodes import PromptTemplate
+from assay.records import Likelihood, Loglikelihood, Message, Prompt, Request, Rolling
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """What continuations follow: a text as it is, or a conversation as the model's template writes it."""
 
-    written: Braces | Prompt
-    write: Callable[[list[Message]], str]
+    written: Braces | PromptTemplate
+    write: Callable[[tuple[Message, ...]], Prompt]
 
-    def of(self, state: State) -> str:
-        if isinstance(self.written, Prompt):
+    def of(self, state: State) -> Prompt:
+        if isinstance(self.written, PromptTemplate):
             return self.write(self.written.fill(state))
         return filled(self.written, state)
-
-    @property
-    def is_chat(self) -> bool:
-        return isinstance(self.written, Prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +50,7 @@ class ChoiceNode(WeighingNode):
 
     def ask(self, state: State, walk: Walk) -> Steps:
         context, choices = self.context.of(state), self._choices(state)
-        is_chat = self.context.is_chat
-        asked = [Loglikelihood(context, f"{self.delimiter}{choice}", self.role, is_chat) for choice in choices]
+        asked = [Loglikelihood(context, f"{self.delimiter}{choice}", self.role) for choice in choices]
         found = yield from _likelihoods(asked, walk)
         shares = _shares([each.value for each in found])
         weighed = [
@@ -90,7 +85,7 @@ class LikelihoodNode(WeighingNode):
 
     def ask(self, state: State, walk: Walk) -> Steps:
         context, continuation = self.context.of(state), filled(self.continuation, state)
-        request = Loglikelihood(context, continuation, self.role, self.context.is_chat)
+        request = Loglikelihood(context, continuation, self.role)
         [found] = yield from _likelihoods([request], walk)
         return {self.key: found.value, f"{self.key}_is_greedy": found.greedy}
 

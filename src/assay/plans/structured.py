@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assay.records import Message, TextPart
+
 TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "str": ("string", (str,)),
     "int": ("integer", (int,)),
@@ -55,14 +57,14 @@ class Structure:
         """The parameter that servers of OpenAI's protocol take."""
         return {"type": "json_schema", "json_schema": {"name": self.name, "schema": dict(self.schema)}}
 
-    def asked_in(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def asked_in(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """A conversation whose last message says in words what the answer must be."""
         told = "\n\nAnswer with one JSON object and nothing else. It must fit this JSON Schema:\n"
         words = told + json.dumps(self.schema, ensure_ascii=False)
         last = messages[-1]
-        content = last["content"]
-        added = content + words if isinstance(content, str) else [*content, {"type": "text", "text": words}]
-        return [*messages[:-1], {**last, "content": added}]
+        content = last.content
+        added = content + words if isinstance(content, str) else (*content, TextPart(words))
+        return (*messages[:-1], last._replace(content=added))
 
     def fits(self, text: str) -> bool:
         """Whether a text is a JSON object with the fields, each of its type."""

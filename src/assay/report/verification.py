@@ -12,7 +12,7 @@ from assay.aggregate.drift import Drift, drift
 from assay.aggregate.functions import known_aggregation
 from assay.aggregate.interval import LEVEL
 from assay.evaluation.verify import KINDS, Asked, Scores, Verified, kind_of
-from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text
+from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text, prompt_text
 
 SAME, DRIFTS, DIFFER, NOTHING = "same", "drifts", "differ", "nothing"
 
@@ -197,7 +197,7 @@ def _tokens(request: Request, count: Callable[[str], int] | None) -> int:
     if count is None:
         return 1
     if isinstance(request, Loglikelihood):
-        return max(_added(request.context, request.continuation, count), 1)
+        return max(_added(prompt_text(request.context), request.continuation, count), 1)
     return max(_added("", str(request[0]), count), 1)
 
 

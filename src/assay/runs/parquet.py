@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.config.source import digest
-from assay.records import Loglikelihood, Request, Rolling
+from assay.records import Loglikelihood, Request, Rolling, prompt_text
 from assay.runs.durable import put_in_place
 from assay.runs.redact import written_arguments
 from assay.runs.samples import Kept, arguments
@@ -202,7 +202,8 @@ def _described(requests: Sequence[Request]) -> list[Any]:
     described: list[Any] = []
     for request in requests:
         if isinstance(request, Loglikelihood):
-            own = [] if request.context is first or request.context == first else [request.context]
+            context = request.context if isinstance(request.context, str) else prompt_text(request.context)
+            own = [] if context is first or context == first else [context]
             described.append([*own, request.continuation])
         else:
             told = [*arguments(request), None] if isinstance(request, Rolling) else list(written_arguments(request))

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from assay.records import Turn
-
-Message = dict[str, str]
+from assay.records import Message, Turn
 
 
 def joined(before: str | None, after: str | None, delimiter: str) -> str:
@@ -43,12 +41,12 @@ def as_text(turns: Sequence[Turn]) -> str:
     return "".join([turn.content + turn.suffix for turn in turns])
 
 
-def as_messages(turns: Sequence[Turn]) -> list[Message]:
+def as_messages(turns: Sequence[Turn]) -> tuple[Message, ...]:
     """The conversation as messages, a turn each."""
-    return [{"role": turn.role, "content": turn.content} for turn in turns]
+    return tuple([Message(turn.role, turn.content) for turn in turns])
 
 
-def as_single_turn(turns: Sequence[Turn]) -> list[Message]:
+def as_single_turn(turns: Sequence[Turn]) -> tuple[Message, ...]:
     """The conversation as one message of the user, around which only system and prefilled answer stand by themselves."""
     first = [turns[0]] if turns[0].role == "system" else []
     last = [turns[-1]] if turns[-1].role == "assistant" else []

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.task import FewshotConfig, TaskConfig
-from assay.records import Turn
+from assay.records import Message, Prompt, Turn
 from assay.samples.chat import (
-    Message,
     as_messages,
     as_single_turn,
     as_text,
@@ -20,8 +19,8 @@ from assay.samples.fields import Value, choice_field, plain_field, present, targ
 from assay.samples.templates import RenderError, Row
 from assay.samples.user_code import guarded
 
-Template = Callable[[list[Message], bool], str]
-"""A model's chat template: messages, and whether the model's turn is to be opened."""
+Template = Callable[[tuple[Message, ...], bool], Prompt]
+"""A model's chat template: messages, and whether the model's turn is to be opened. A model behind a server may keep them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Examples:
 class Question(NamedTuple):
     """What is asked about one row: contexts that share `prefix`, the choices, and the right answer."""
 
-    contexts: Sequence[str]
+    contexts: Sequence[Prompt]
     prefix: str
     choices: Sequence[str] | None
     target: Any
@@ -76,7 +75,7 @@ class Prompter:
     examples: Examples = field(default_factory=Examples)
     chat: Chat = field(default_factory=Chat)
     multiple_inputs: bool = False
-    fits: Callable[[Sequence[str], Sequence[str] | None], bool] | None = None
+    fits: Callable[[Sequence[Prompt], Sequence[str] | None], bool] | None = None
     """Whether contexts with their choices are short enough; where it is given, examples are left out until they are."""
     strict: bool = False
     """Whether a row that lacks what a text is made of is told; lm-eval writes "None" there."""
@@ -157,7 +156,7 @@ class Prompter:
 
     def _contexts(
         self, before: list[list[Turn]], questions: Sequence[list[Turn]], prefix: str | None
-    ) -> tuple[list[str], str]:
+    ) -> tuple[list[Prompt], str]:
         """The prompt of each question, and the part they share, where that can be told."""
         if self.chat.template is None:
             start = self._joined(before)
@@ -165,7 +164,7 @@ class Prompter:
         shared = [turn for part in before for turn in part]
         return [self._chatted([*shared, *turns], prefix) for turns in questions], ""
 
-    def _chatted(self, turns: list[Turn], prefix: str | None) -> str:
+    def _chatted(self, turns: list[Turn], prefix: str | None) -> Prompt:
         messages = as_messages(turns) if self.chat.multiturn else as_single_turn(turns)
         assert self.chat.template is not None
         return self.chat.template(messages, not prefix)

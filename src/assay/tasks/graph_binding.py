@@ -131,7 +131,7 @@ class Binder:
         assert isinstance(node, ChoiceNode | LikelihoodNode)
         chat = () if isinstance(node.prompt, str) else ("chat",)
         role, write = self.models.weighed(node.model, place, "loglikelihood", *chat)
-        prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else plans.Prompt.of(node.prompt)
+        prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else plans.PromptTemplate.of(node.prompt)
         shared: dict[str, Any] = {
             "name": name, "role": role, "key": node.output_keys, "context": weighing.Context(prompt, write),
         }  # fmt: skip
@@ -151,7 +151,7 @@ class Binder:
         multiturn = properties.chat_conversation == "multiturn"
         shared: dict[str, Any] = {
             "name": name,
-            "prompt": plans.Prompt.of(node.prompt),
+            "prompt": plans.PromptTemplate.of(node.prompt),
             "input_key": node.input_key,
             "pre": self.function(pre, self.file.node_place(name, "pre_process"), 1) if pre is not None else None,
             "history": (properties.chat_history_window_size if multiturn else 0) if node.chat_history else None,

@@ -13,7 +13,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.models_file import Entry, find_models_file, read_models
 from assay.plans.graph_nodes import Asked
 from assay.plans.structured import TYPES, Structure
-from assay.records import LIMITS
+from assay.records import LIMITS, Prompt
 from assay.tasks.settings import GraphSettings, Helpers, Messages
 
 UNDER_TEST = "model"
@@ -51,7 +51,7 @@ class GraphModels:
         write, takes = self.settings.write, self.settings.takes_schema
         return Asked(role, native, params, lambda messages: write(role, messages), structure, lambda: takes(role))
 
-    def weighed(self, model: ModelConfig, place: Place, *needs: str) -> tuple[str, Callable[[Messages], str]]:
+    def weighed(self, model: ModelConfig, place: Place, *needs: str) -> tuple[str, Callable[[Messages], Prompt]]:
         """The role of a model that is asked for log-likelihoods, and what writes a conversation for it."""
         role, _ = self._role(model, place)
         self.needs.setdefault(role, set()).update(needs)

@@ -28,11 +28,13 @@ from assay.records import (
     Failed,
     FilterScores,
     Loglikelihood,
+    Prompt,
     Request,
     Response,
     Sample,
     ScoreKey,
     limit_of,
+    prompt_text,
 )
 from assay.runs.folder import Writer
 from assay.samples.data import Split, columns_of, data_set
@@ -160,14 +162,14 @@ def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     return replace(config, num_fewshot=number or 0, repeats=repeats, generation_kwargs=params)
 
 
-def _fitting(config: TaskConfig, settings: Settings) -> Callable[[Sequence[str], Sequence[str] | None], bool] | None:
+def _fitting(config: TaskConfig, settings: Settings) -> Callable[[Sequence[Prompt], Sequence[str] | None], bool] | None:
     """Whether what is asked about a question is short enough for the model, its choices and what is generated included."""
     fits = settings.fits
     if fits is None:
         return None
     limit = limit_of(config.generation_kwargs or {}) or DEFAULT_MAX_GEN_TOKS
     generated = limit if config.output_type == GENERATE else 0
-    return lambda contexts, choices: fits([c + e for c in contexts for e in choices or [""]], generated)
+    return lambda contexts, choices: fits([prompt_text(c) + e for c in contexts for e in choices or [""]], generated)
 
 
 def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[str, Any]) -> bool:
@@ -262,21 +264,21 @@ class PreparedTask:
         )
 
     def _requests(self, question: Question) -> list[Request]:
-        kind, chat = self.config.output_type, self.settings.chat.template is not None
+        kind = self.config.output_type
         if kind == GENERATE:
             params = self.config.generation_kwargs or {}
-            return generation_requests(question.contexts[0], params, self.config.repeats, chat=chat)
+            return generation_requests(question.contexts[0], params, self.config.repeats)
         if kind == LIKELIHOOD:
-            return self._repeated(likelihood_requests(question.contexts[0], question.target, chat=chat))
+            return self._repeated(likelihood_requests(question.contexts[0], question.target))
         if kind == ROLLING:
             return self._repeated(rolling_requests(question.target))
         choices = question.choices
         if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
             raise RenderError(f"doc_to_choice must give a list of texts, and gave {choices!r:.80}")
         if self.prompter.multiple_inputs:
-            requests = context_requests(question.contexts, question.target, self._delimiter, chat=chat)
+            requests = context_requests(question.contexts, question.target, self._delimiter)
         else:
-            requests = choice_requests(question.contexts[0], choices, self._delimiter, chat=chat)
+            requests = choice_requests(question.contexts[0], choices, self._delimiter)
         if self._unconditional:
             requests += [Loglikelihood("", f"{self._delimiter}{choice}") for choice in choices]
         return self._repeated(requests)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.errors import ConfigError, Place, Problem
-from assay.records import Function
+from assay.records import Function, Message, Prompt
 from assay.samples.prompt import Chat
 
 
@@ -39,13 +39,11 @@ class Helpers:
     """The object of a dotted name, as graph files have them; with the folder of the file, and where the name stands."""
 
 
-Messages = list[dict[str, Any]]
+Messages = tuple[Message, ...]
 
 
-def _as_json(role: str, messages: Messages) -> str:  # noqa: ARG001  # the shape of a writer
-    import json
-
-    return json.dumps(messages, ensure_ascii=False)
+def _as_it_is(role: str, messages: Messages) -> Prompt:  # noqa: ARG001  # the shape of a writer
+    return messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class GraphSettings:
     test answers for every model of a graph. `models_file` is a models.yaml.
     """
 
-    write: Callable[[str, Messages], str] = _as_json
+    write: Callable[[str, Messages], Prompt] = _as_it_is
     takes_schema: Callable[[str], bool] = lambda role: False  # noqa: ARG005
     roles: frozenset[str] = frozenset()
     whole: bool = False

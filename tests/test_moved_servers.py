@@ -1,0 +1,266 @@
+"""A model behind a server is known by its name and by what it says to a probe, not by its address."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+from assay.errors import AssayError
+from assay.models.load import load_model
+from old_runs import EXPECTED, FOLDERS, copied, numbers
+from serving import TALKING, Arrived, Servers, fetched, loopback
+from small_runs import write_task
+
+TASK = (
+    "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\ngeneration_kwargs: {temperature: 0, until: []}\n"
+)
+ROWS = [{"q": f"question {number}.", "gold": "x"} for number in range(6)]
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    made = Servers()
+    yield made
+    made.end()
+
+
+def run(folder: Path, url: str, output: Path | None, name: str = "openai-chat", **options: Any) -> dict[str, Any]:
+    args = {"model": "m", "base_url": url, "max_retries": 1, **options.pop("model_args", {})}
+    return assay.simple_evaluate(
+        name, args, tasks=["t"], include_path=str(folder), include_defaults=False,
+        output_path=str(output) if output is not None else None, **options,
+    )  # fmt: skip
+
+
+def requests(url: str) -> int:
+    """How many requests reached a stub, but for the probe, which is asked twice."""
+    return int(fetched(url, "/stats")["requests"]) - 2
+
+
+def asked(log: list[Arrived]) -> int:
+    return sum(each.method == "POST" and b"quick brown fox" not in each.body for each in log)
+
+
+def says(text: str) -> Any:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return lambda arrived: {"choices": [choice], "data": []}
+
+
+def manifest(output: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((output / "manifest.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "openai"])
+def test_a_server_that_moved_goes_on_with_what_is_missing(name: str, tmp_path: Path, servers: Servers) -> None:
+    write_task(tmp_path, ROWS, TASK)
+    first = servers("--fail-if", "question 3.")
+    found = run(tmp_path, first, tmp_path / "run", name)
+    assert found["assay"]["failed"] == 1
+    servers.end()
+    second = servers()
+    found = run(tmp_path, second, tmp_path / "run", name)
+    assert found["assay"]["failed"] == 0
+    assert requests(second) == 1, "the one that failed"
+    servers.end()
+    third = servers()
+    run(tmp_path, third, tmp_path / "run", name)
+    assert requests(third) == 0
+    assert manifest(tmp_path / "run")["model"]["addresses"] == [first, second, third]
+
+
+def test_a_run_without_a_folder_of_its_own_goes_on_at_another_address(tmp_path: Path, servers: Servers) -> None:
+    write_task(tmp_path, ROWS, TASK)
+    runs = {"runs_dir": str(tmp_path / "runs"), "limit": 6}
+    run(tmp_path, servers("--fail-if", "question 3."), None, **runs)
+    second = servers()
+    run(tmp_path, second, None, **runs)
+    assert requests(second) == 1
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_another_model_is_refused_at_the_same_address_and_at_another(is_moved: bool, tmp_path: Path, servers: Servers) -> None:  # fmt: skip
+    write_task(tmp_path, ROWS, TASK)
+    first = servers("--answer", "one")
+    run(tmp_path, first, tmp_path / "run")
+    before = (tmp_path / "run" / "responses.jsonl").read_bytes()
+    servers.end()
+    port = None if is_moved else int(first.removesuffix("/v1").rpartition(":")[2])
+    second = servers("--answer", "two", port=port)
+    with pytest.raises(AssayError) as refused:
+        run(tmp_path, second, tmp_path / "run")
+    for part in (f"openai-chat m at {first} there", f"openai-chat m at {second} here", "it said 'one', and now 'two'"):
+        assert part in str(refused.value)
+    assert requests(second) == 8, "the probe again: it might have been chance"
+    assert (tmp_path / "run" / "responses.jsonl").read_bytes() == before
+    run(tmp_path, second, tmp_path / "run", force=True)
+    assert requests(second) == 8 + 2 + 8 + len(ROWS)
+
+
+def test_the_cache_has_the_answers_of_a_server_that_moved_and_none_of_another_model(tmp_path: Path, servers: Servers) -> None:  # fmt: skip
+    write_task(tmp_path, ROWS, TASK)
+    cache = str(tmp_path / "cache")
+    run(tmp_path, servers("--answer", "one"), None, use_cache=cache)
+    same, other = servers("--answer", "one"), servers("--answer", "two")
+    run(tmp_path, same, None, use_cache=cache)
+    assert requests(same) == 0
+    run(tmp_path, other, None, use_cache=cache)
+    assert requests(other) == len(ROWS)
+
+
+def test_a_model_that_does_not_say_the_same_twice_is_known_by_its_address(tmp_path: Path) -> None:
+    write_task(tmp_path, ROWS[:1], TASK)
+    numbers_said = count()
+
+    def varies(arrived: Arrived) -> Any:
+        return says(f"{next(numbers_said)}")(arrived)
+
+    with loopback(varies) as (first, log):
+        run(tmp_path, first, tmp_path / "run")
+        run(tmp_path, first, tmp_path / "run")
+        assert asked(log) == 1
+        with loopback(varies) as (second, _), pytest.raises(AssayError, match="known by its address only"):
+            run(tmp_path, second, tmp_path / "run")
+
+
+def test_a_model_that_seldom_says_something_else_is_asked_again_before_it_is_refused(tmp_path: Path) -> None:
+    write_task(tmp_path, ROWS[:2], TASK)
+    answers = iter([*"aa", *"bb", *"ca", *"bbbbbbbbbb"])
+
+    def seldom(arrived: Arrived) -> Any:
+        return says(next(answers) if b"quick brown fox" in arrived.body else "x")(arrived)
+
+    with loopback(seldom) as (url, log):
+        run(tmp_path, url, tmp_path / "run")
+        run(tmp_path, url, tmp_path / "run")
+        assert asked(log) == 2, "it said the same at the second attempt"
+        with pytest.raises(AssayError, match="it said 'a', and now 'b'"):
+            run(tmp_path, url, tmp_path / "run")
+        assert next(answers, None) is None, "it was asked twice, and four times twice again"
+
+
+def test_at_the_address_of_a_provider_the_greeting_is_that_of_version_0_1() -> None:
+    hosted: Any = load_model("openai-chat", {"model": "m", "api_key": "k"})
+    own: Any = load_model("openai-chat", {"model": "m", "api_key": "k", "base_url": "http://127.0.0.1:1/v1"})
+    assert hosted.probed["asked"] == "The quick brown fox jumps over the lazy"
+    assert own.probed["asked"] != hosted.probed["asked"]
+
+
+def test_a_judge_that_moved_is_the_same_judge_and_another_is_refused(tmp_path: Path, servers: Servers) -> None:
+    rows = [{"q": json.dumps({"say": json.dumps({"score": score})}), "gold": "x"} for score in (7, 9)]
+    write_task(tmp_path, rows, f"{TASK}scorer: llm_judge\n")
+
+    def judged(url: str, judge: str) -> dict[str, Any]:
+        role = {"judge": f"openai-chat,model=j,base_url={judge}"}
+        return run(tmp_path, url, tmp_path / "run", model_role=role)
+
+    def sent(url: str) -> int:
+        return sum("quick brown fox" not in json.dumps(each["body"]) for each in fetched(url, "/log"))
+
+    model, judge = servers(script=TALKING), servers(script=TALKING)
+    before = judged(model, judge)["results"]
+    assert (sent(model), sent(judge)) == (2, 2)
+    servers.end()
+    model, judge = servers(script=TALKING), servers(script=TALKING)
+    assert judged(model, judge)["results"] == before
+    assert (sent(model), sent(judge)) == (0, 0)
+    with (
+        loopback(says("another judge")) as (other, _),
+        pytest.raises(AssayError, match="another judge: openai-chat j at"),
+    ):
+        judged(model, other)
+
+
+def test_addresses_are_recorded_without_what_is_secret(tmp_path: Path) -> None:
+    write_task(tmp_path, ROWS[:1], TASK)
+    with loopback(says("x")) as (url, _):
+        told = url.replace("http://", "http://anna:geheim@") + "?token=versteckt"
+        run(tmp_path, told, tmp_path / "run")
+    noted = manifest(tmp_path / "run")["model"]
+    assert noted["addresses"] == [url]
+    assert noted["probe"]["said"] == "x"
+    assert "127.0.0.1" not in noted["identity"]
+    text = (tmp_path / "run" / "manifest.json").read_text()
+    assert not any(secret in text for secret in ("anna", "geheim", "versteckt"))
+
+
+# folders of version 0.1, whose keys hold the address
+
+
+TOLD = [("think_end_token", "'</think>'"), ("think_start_token", "'<think>'")]
+OLD = {
+    "openai-chat": (TOLD, ""),
+    "anthropic": (TOLD, ""),
+    "openai": ([("likelihoods", "'echo'"), *TOLD], " "),
+    "reward-http": (TOLD, " pooling"),
+}
+"""By backend, the arguments that version 0.1 put into an identity, and what stood at its end."""
+
+
+def identity_of_0_1(name: str, addresses: str, said: str, model: str = "m") -> str:
+    told, end = OLD[name]
+    return f"{name} {addresses} {model} {blake2b(f'{said} {told}'.encode(), digest_size=16).hexdigest()}{end}"
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_an_identity_of_version_0_1_is_recognised_but_for_its_address(name: str, servers: Servers) -> None:
+    """To its greeting this server says "hello"; the reward of "dog" after 39 letters is -36."""
+    model: Any = load_model(name, {"model": "m", "base_url": servers(script=TALKING)})
+    said, there = ("-36.0" if name == "reward-http" else "hello"), "https://there.example/v1 http://and.here:1/v1"
+    asyncio.run(model.greet())
+    own = model.identity
+    others = [
+        identity_of_0_1(name, there, "bye"),
+        identity_of_0_1(name, there, said, "other"),
+        identity_of_0_1(name, "not-an-address", said),
+        f"{identity_of_0_1(name, there, said)}!",
+        "embedded 9d9ecbe9aa61494aaa9c46e126276404",
+    ]
+    for other in others:
+        asyncio.run(model.recognise_old(other))
+        assert model.identity == own, other
+    recorded = identity_of_0_1(name, there, said)
+    asyncio.run(model.recognise_old(recorded))
+    assert model.identity == recorded
+    asyncio.run(model.greet())
+    assert model.identity == own, "in the next run it is itself again"
+
+
+def resumed(run_folder: Path, world: Path, url: str) -> dict[str, Any]:
+    where = {"model": "m", "base_url": url, "price_in": 1, "price_out": 2}
+    return assay.simple_evaluate(
+        "openai-chat", where, tasks=["old_chat"], include_path=str(world), include_defaults=False, bootstrap_iters=100,
+        output_path=str(run_folder), apply_chat_template=True, system_instruction="Answer with a word.", log_samples=False,
+    )  # fmt: skip
+
+
+def test_a_folder_of_version_0_1_goes_on_at_another_address_and_asks_nothing(tmp_path: Path, servers: Servers) -> None:
+    world, folder = copied("chat", tmp_path)
+    recorded = manifest(folder)["model"]["identity"]
+    url = servers(script=TALKING)
+    assert url not in recorded
+    found = resumed(folder, world, url)
+    expected = json.loads((FOLDERS / EXPECTED).read_text())["folders"]["chat"]
+    assert numbers(found)["rows"]["old_chat"]["exact_match,none"] == expected["rows"]["old_chat"]["exact_match,none"]
+    bodies = [json.dumps(each["body"]) for each in fetched(url, "/log")]
+    assert [body for body in bodies if "quick brown fox" not in body] == []
+    assert manifest(folder)["model"]["identity"] == recorded
+    assert manifest(folder)["model"]["addresses"] == [url]
+
+
+def test_a_folder_of_version_0_1_refuses_another_model(tmp_path: Path) -> None:
+    world, folder = copied("chat", tmp_path)
+    before = (folder / "responses.jsonl").read_bytes()
+    with loopback(says("not hello")) as (url, log):
+        with pytest.raises(AssayError) as refused:
+            resumed(folder, world, url)
+        assert asked(log) == 0
+    assert f"openai-chat m at {url} here" in str(refused.value) and ":18923" in str(refused.value)
+    assert (folder / "responses.jsonl").read_bytes() == before
