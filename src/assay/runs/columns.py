@@ -50,7 +50,8 @@ ALWAYS = frozenset((
     "doc_id", "kind", "doc", "target", "gold", "choices", "prefix", "prompt", "requests", "responses", "answers", "failed", "audit",
 ))  # fmt: skip
 """Columns that every file has, also where they are empty."""
-DICTIONARIES = frozenset(("kind", "prefix"))
+DICTIONARIES = ("kind", "prefix")
+"""Columns that are read with every text once: pieces of prompts that many share are long."""
 REPEATED = [
     "kind", "prefix", "target", "gold", "choices.list.element", "requests.list.element.kind", "requests.list.element.params",
     "requests.list.element.continuation", "requests.list.element.messages.list.element.role",

@@ -12,6 +12,7 @@ import orjson
 from assay.config.source import digest
 from assay.records import Generate, Loglikelihood, Request, Rolling, ScoreKey
 from assay.runs.columns import (
+    DICTIONARIES,
     MESSAGE,
     REPEATED,
     ROW_NAMES,
@@ -76,7 +77,7 @@ class GroupWriter:
         before = self.path.with_name(f"{self.path.name}.before")
         self.path.replace(before)
         self._writer = _opened(self.path, schema)
-        with parquet.ParquetFile(before, page_checksum_verification=True) as source:
+        with parquet.ParquetFile(before, page_checksum_verification=True, read_dictionary=[*DICTIONARIES]) as source:
             for number in range(source.num_row_groups):
                 group = source.read_row_group(number).combine_chunks()
                 arrays = {name: group.column(name).chunk(0) for name in group.column_names}
@@ -99,7 +100,13 @@ def _opened(path: Path, schema: Any) -> Any:
     from pyarrow import parquet
 
     return parquet.ParquetWriter(
-        path, schema, compression="zstd", use_dictionary=REPEATED, write_page_checksum=True, write_statistics=["doc_id"]
+        path,
+        schema,
+        compression="zstd",
+        use_dictionary=REPEATED,
+        write_page_checksum=True,
+        write_statistics=["doc_id"],
+        store_schema=False,  # names of lists' items differ between arrays that are built and those that are read
     )
 
 

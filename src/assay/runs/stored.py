@@ -25,7 +25,7 @@ from assay.records import (
     Usage,
 )
 from assay.runs import format_1
-from assay.runs.columns import ROW_NAMES
+from assay.runs.columns import DICTIONARIES, ROW_NAMES
 from assay.runs.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
 from assay.runs.folder import RunError
 from assay.runs.parquet import GroupWriter, file_name
@@ -235,7 +235,7 @@ def _opened(path: Path) -> Any:
     from pyarrow import parquet
 
     is_sealed = check_seal(path)
-    file = parquet.ParquetFile(path, page_checksum_verification=True)
+    file = parquet.ParquetFile(path, page_checksum_verification=True, read_dictionary=[*DICTIONARIES])
     is_old = format_1.is_format_1(file.schema_arrow)
     if is_old is is_sealed:
         raise ValueError("it has no checksum" if is_sealed is False else "there is no column kind")
