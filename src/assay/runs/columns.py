@@ -95,23 +95,26 @@ def asked_arrays(rows: Sequence[Asked], requests: Array | None = None) -> dict[s
         "choices": _lists(columns["choices"], _texts),
         "prefix": _dictionary(columns["prefix"]),
         "prompt": _texts(columns["prompt"]),
-        "requests": requests if requests is not None else _lists(columns["requests"], _requests),
+        "requests": requests if requests is not None else request_lists(columns["requests"]),
         **_responses(columns["responses"], columns["replies"]),
     }
     return _those_there(found)
 
 
-def verdict_arrays(rows: Sequence[Verdict]) -> dict[str, Array]:
-    """Columns of what a scoring made of samples: behind the others those of scores that are numbers."""
+def verdict_arrays(rows: Sequence[Verdict]) -> tuple[dict[str, Array], list[str]]:
+    """Columns of what a scoring made of samples, behind the others those of scores that are numbers; and the names of all rows
+    of scores, in their order."""
     answers, scores, failed, failures, audit = _turned(rows, len(Verdict._fields))
+    kinds = dict.fromkeys(map(tuple, scores))  # of most tasks one
+    names = dict.fromkeys(name for several in kinds for name in several)
     found: dict[str, Array] = {
-        "answers": _lists([[*each.items()] for each in answers], _answers),
+        "answers": _answers(answers),
         "failed": _texts(failed),
         "failures": _unless_empty(_lists([[*each.items()] for each in failures], _failures)) if any(failures) else None,
         "audit": _lists(audit, _texts),
-        **_scores(scores),
+        **_scores(scores, [*names]),
     }
-    return _those_there(found)
+    return _those_there(found), [name for name in names if not name.endswith(REPEATS)]
 
 
 def _those_there(found: Mapping[str, Array | None]) -> dict[str, Array]:
@@ -204,6 +207,11 @@ def _plain(value: Any) -> Any:
 
 
 # ---- requests
+
+
+def request_lists(column: Sequence[Sequence[RequestRow]]) -> Array:
+    """The column of requests."""
+    return _lists(column, _requests)
 
 
 def _requests(flat: Sequence[RequestRow]) -> Array:
@@ -377,14 +385,11 @@ def _of_one_kind(values: Sequence[Any]) -> dict[str, Array | None] | None:
 # ---- answers and scores
 
 
-def _answers(flat: Sequence[tuple[str, Sequence[Any]]]) -> Array:
-    names, several = _turned(flat, 2)
-    return _struct(
-        FILTERED,
-        {"filter": _texts(names), "values": _lists(several, _answer_structs)},
-        "filter",
-        "values",
-    )
+def _answers(column: Sequence[Mapping[str, Sequence[Any]]]) -> Array:
+    names = [name for each in column for name in each]
+    several = [values for each in column for values in each.values()]
+    left = _split(_answer_structs([value for values in several for value in values]), map(len, several))
+    return _split(_struct(FILTERED, {"filter": _texts(names), "values": left}, "filter", "values"), map(len, column))
 
 
 def _answer_structs(flat: Sequence[Any]) -> Array:
@@ -422,19 +427,15 @@ def _failures(flat: Sequence[tuple[tuple[str, str], str]]) -> Array:
     return pa.StructArray.from_arrays([_texts(each) for each in columns], ["metric", "filter", "reason"])
 
 
-def row_names(column: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The names of the rows of scores, in their order."""
-    kinds = dict.fromkeys(tuple(scores) for scores in column)  # of most tasks one
-    return [*dict.fromkeys(name for names in kinds for name in names if not name.endswith(REPEATS))]
-
-
-def _scores(column: Sequence[Mapping[str, Any]]) -> dict[str, Array | None]:
+def _scores(column: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Array | None]:
     """A column for each row of scores that has numbers; and one of all scores that are something else."""
     import pyarrow as pa
 
     found: dict[str, Array | None] = {}
-    are_all = True
-    for name in row_names(column):
+    are_all = not any(name.endswith(REPEATS) for name in names)
+    for name in names:
+        if name.endswith(REPEATS):
+            continue
         values = [scores.get(name) for scores in column]
         if not {*map(type, values)} <= {float, type(None)}:
             numbers = [each if is_number(each) else None for each in values]
@@ -442,7 +443,7 @@ def _scores(column: Sequence[Mapping[str, Any]]) -> dict[str, Array | None]:
             values = numbers
         if any(each is not None for each in values):
             found[name] = pa.array(values, pa.float64())
-    if not are_all or any(name.endswith(REPEATS) for scores in column for name in scores):
+    if not are_all:
         found["other_scores"] = _lists([[*_others(scores)] for scores in column], _other_scores)
     return found
 

@@ -19,13 +19,13 @@ from assay.runs.columns import (
     as_json,
     asked_arrays,
     likelihood_requests,
-    row_names,
+    request_lists,
     verdict_arrays,
 )
 from assay.runs.durable import put_in_place
 from assay.runs.redact import written_arguments
 from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, REPEATS, ROLLING, Asked, RequestRow, Row, Verdict
-from assay.runs.samples import Kept, arguments
+from assay.runs.samples import Kept
 from assay.runs.seal import KEY, UNSEALED, seal
 from assay.runs.widening import conformed, joined
 
@@ -169,8 +169,8 @@ class SampleWriter:
         arrays = dict(self._arrays) if is_known else _asked_arrays(self._asked, self._requests)
         self._groups += 1
         assert arrays["doc_id"].to_pylist() == self._documents, "the samples of another file come in its order"
-        names = row_names(verdict.scores for verdict in self._verdicts)
-        self._file.write({**arrays, **verdict_arrays(self._verdicts)}, names)
+        scored, names = verdict_arrays(self._verdicts)
+        self._file.write({**arrays, **scored}, names)
         self._asked, self._requests, self._documents, self._verdicts, self._held = [], [], [], [], 0
 
 
@@ -178,13 +178,15 @@ def _length(responses: Sequence[Sequence[Any]]) -> int:
     """How much text there is, about: of likelihoods there is none."""
     if not responses or not responses[0] or type(responses[0][0]) is tuple:
         return 30 * len(responses)
+    if type(responses[0][0]) is str:
+        return sum([len(said) for several in responses for said in several])
     return sum(len(said) if isinstance(said, str) else 30 for several in responses for said in several)
 
 
 def row_arrays(rows: Sequence[Row]) -> tuple[dict[str, Any], list[str]]:
     """The columns of rows, and the names of their scores."""
-    asked, verdicts = [row.asked for row in rows], [row.verdict for row in rows]
-    return {**asked_arrays(asked), **verdict_arrays(verdicts)}, row_names(row.scores for row in rows)
+    scored, names = verdict_arrays([row.verdict for row in rows])
+    return {**asked_arrays([row.asked for row in rows]), **scored}, names
 
 
 # ---- a sample as rows have it
@@ -192,16 +194,17 @@ def row_arrays(rows: Sequence[Row]) -> tuple[dict[str, Any], list[str]]:
 
 def verdict_of(kept: Kept) -> Verdict:
     """What a scoring made of a sample."""
-    scores = {f"{metric},{each.filter}": value for each in kept.scores for metric, value in each.values.items()}
-    if any(each.repeats for each in kept.scores):
-        scores |= {
-            f"{metric},{each.filter}{REPEATS}": several
-            for each in kept.scores
-            for metric, several in each.repeats.items()
-        }
-    answers = {each.filter: each.answers for each in kept.scores}
+    answers: dict[str, Sequence[Any]] = {}
+    scores: dict[str, Any] = {}
+    repeats: dict[str, Any] = {}
+    for name, left, values, several, _ in kept.scores:
+        answers[name] = left
+        for metric, value in values.items():
+            scores[f"{metric},{name}"] = value
+        for metric, each in several.items() if several else ():
+            repeats[f"{metric},{name}{REPEATS}"] = each
     failures = failures_of(kept) if kept.failed else NO_FAILURES
-    return Verdict(answers, scores, kept.failed or None, failures, kept.audit)
+    return Verdict(answers, {**scores, **repeats} if repeats else scores, kept.failed or None, failures, kept.audit)
 
 
 NO_FAILURES: Mapping[ScoreKey, str] = MappingProxyType({})
@@ -215,13 +218,13 @@ def failures_of(kept: Kept) -> dict[ScoreKey, str]:
 def asked_of(kept: Kept) -> Asked:
     """What was asked about a sample and answered."""
     requests = kept.sample.requests[:: kept.repeats]
-    return _with_requests(_asked(kept, requests), requests)
+    return _with_requests(_asked(kept, requests), request_rows(requests, Params()))
 
 
 def _asked(kept: Kept, requests: Sequence[Request]) -> Asked:
     """The same without the requests, which are looked at together; their first prompt is whole."""
     sample = kept.sample
-    first = str(arguments(requests[0])[0]) if requests else ""
+    first = _prompt(requests[0]) if requests else ""
     prefix = sample.prefix if requests and first.startswith(sample.prefix) else ""
     return Asked(
         sample.doc_id,
@@ -239,9 +242,12 @@ def _asked(kept: Kept, requests: Sequence[Request]) -> Asked:
     )
 
 
-def _with_requests(asked: Asked, requests: Sequence[Request]) -> Asked:
+def _prompt(request: Request) -> str:
+    return request[0]  # the first field of every kind
+
+
+def _with_requests(asked: Asked, described: Sequence[RequestRow]) -> Asked:
     """What was asked with its requests. A conversation is in the first of them, and is not written as a prompt, too."""
-    described = request_rows(requests, asked.prefix + asked.prompt)
     if described and described[0].messages is not None:
         return asked._replace(prefix="", prompt="", requests=described)
     return asked._replace(requests=described)
@@ -251,10 +257,14 @@ def _asked_arrays(rows: Sequence[Asked], requests: Sequence[Sequence[Request]]) 
     """The columns of what was asked; log-likelihoods, of which there are most, without a row for each request."""
     flat: Sequence[Any] = [request for several in requests for request in several]
     if {*map(type, flat)} != {Loglikelihood}:
-        return asked_arrays([_with_requests(*each) for each in zip(rows, requests, strict=True)])
-    firsts = [several[0].context if several else "" for several in requests]  # type: ignore[union-attr]
+        params = Params()
+        described = [request_rows(several, params) for several in requests]
+        if any(own[0].messages is not None for own in described if own):
+            rows = [_with_requests(*each) for each in zip(rows, described, strict=True)]
+        return asked_arrays(rows, request_lists(described))
+    firsts = [_prompt(several[0]) if several else "" for several in requests]
     prompts = [
-        None if request.context is first or request.context == first else request.context  # type: ignore[union-attr]
+        None if request[0] is first or request[0] == first else request[0]
         for several, first in zip(requests, firsts, strict=True)
         for request in several
     ]
@@ -272,32 +282,36 @@ def _kind(kept: Kept, requests: Sequence[Request]) -> str:
     return NOTHING if request is None else ROLLING if isinstance(request, Rolling) else GENERATE
 
 
-def request_rows(requests: Sequence[Request], first: str) -> list[RequestRow]:
-    """The requests of a sample; `first` is the prompt of the first of them."""
+class Params(dict[int, str]):
+    """Parameters of requests as JSON, by the number of the object: all requests of a task share a few."""
+
+    def of(self, request: Generate) -> str:
+        found = self.get(id(request.params))
+        if found is None:
+            found = self[id(request.params)] = as_json(written_arguments(request)[1])
+        return found
+
+
+def request_rows(requests: Sequence[Request], params: Params) -> list[RequestRow]:
+    """The requests of a sample; a prompt that is that of the first is not said again."""
     found: list[RequestRow] = []
+    first = _prompt(requests[0]) if requests else ""
     for request in requests:
-        if isinstance(request, Loglikelihood):
-            own = None if request.context is first or request.context == first else request.context
+        prompt = _prompt(request)
+        own = None if prompt is first or prompt == first else prompt
+        if isinstance(request, Generate):
+            messages = messages_of(request) if request.chat and (own is not None or not found) else None
+            found.append(RequestRow(GENERATE, own if messages is None else None, messages, None, params.of(request)))
+        elif isinstance(request, Loglikelihood):
             found.append(RequestRow(LOGLIKELIHOOD, own, None, request.continuation))
-        elif isinstance(request, Rolling):
-            found.append(RequestRow(ROLLING, None if request.text == first else request.text))
         else:
-            found.append(_generation(request, first, is_first=not found))
+            found.append(RequestRow(ROLLING, own))
     return found
-
-
-def _generation(request: Generate, first: str, *, is_first: bool) -> RequestRow:
-    prompt, params = written_arguments(request)
-    if prompt == first and not is_first:
-        return RequestRow(GENERATE, None, None, None, as_json(params))
-    messages = messages_of(request)
-    own = None if messages is not None or prompt == first else prompt
-    return RequestRow(GENERATE, own, messages, None, as_json(params))
 
 
 def messages_of(request: Generate) -> list[dict[str, Any]] | None:
     """The conversation of a request, where its prompt is one that can be written down message by message without a loss."""
-    if not request.chat or request.prompt[:2] != "[{":
+    if request.prompt[:2] != "[{":
         return None
     try:
         found = json.loads(request.prompt)
