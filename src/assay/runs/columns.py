@@ -59,8 +59,8 @@ REPEATED = [
     "responses.list.element.list.element.finish", "other_scores.list.element.metric", "other_scores.list.element.filter",
 ]  # fmt: skip
 """Leaves that may say the same in many rows."""
-ROW_NAMES = b"assay.rows"
-"""Where the schema has the names of all rows of scores, in their order: a JSON list."""
+ROW_NAMES = "assay.rows"
+"""Where the metadata has the names of all rows of scores, in their order: a JSON list."""
 Array = Any
 """An array of pyarrow's, which has no types."""
 

@@ -49,6 +49,7 @@ class GroupWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._writer: Any = None
+        self._names: dict[str, None] = {}
 
     @property
     def has_begun(self) -> bool:
@@ -58,12 +59,13 @@ class GroupWriter:
         """Write a row group; `names` are its rows of scores, in their order."""
         import pyarrow as pa
 
-        table = pa.table(dict(arrays)).replace_schema_metadata({ROW_NAMES: orjson.dumps(names)})
+        self._names |= dict.fromkeys(names)
+        table = pa.table(dict(arrays))
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = _opened(self.path, table.schema)
-        elif table.schema != self._writer.schema or table.schema.metadata != self._writer.schema.metadata:
-            self._widen(joined(self._writer.schema, table.schema))
+        elif table.schema != self._writer.schema:
+            self._widen(joined(self._writer.schema, table.schema, self._names))
             table = conformed(arrays, self._writer.schema)
         self._writer.write_table(table)
 
@@ -71,7 +73,7 @@ class GroupWriter:
         """Write the groups so far anew, where a schema has more than theirs."""
         from pyarrow import parquet
 
-        if schema == self._writer.schema and schema.metadata == self._writer.schema.metadata:
+        if schema == self._writer.schema:
             return
         self._writer.close()
         before = self.path.with_name(f"{self.path.name}.before")
@@ -87,7 +89,7 @@ class GroupWriter:
     def end(self) -> None:
         """Close the file, and give it its checksum."""
         if self._writer is not None and self._writer.is_open:
-            self._writer.add_key_value_metadata({KEY: UNSEALED})
+            self._writer.add_key_value_metadata({ROW_NAMES: orjson.dumps([*self._names]).decode(), KEY: UNSEALED})
             self._writer.close()
             seal(self.path)
 

@@ -234,11 +234,12 @@ def _opened(path: Path) -> Any:
     """A file of samples whose checksum and columns are right."""
     from pyarrow import parquet
 
-    is_sealed = check_seal(path)
-    file = parquet.ParquetFile(path, page_checksum_verification=True, read_dictionary=[*DICTIONARIES])
-    is_old = format_1.is_format_1(file.schema_arrow)
+    is_sealed, metadata = check_seal(path), parquet.read_metadata(path)
+    is_old = format_1.is_format_1(metadata.schema.to_arrow_schema())
     if is_old is is_sealed:
-        raise ValueError("it has no checksum" if is_sealed is False else "there is no column kind")
+        raise ValueError("there is no column kind" if is_sealed else "it has no checksum")
+    dictionaries = None if is_old else [*DICTIONARIES]
+    file = parquet.ParquetFile(path, metadata=metadata, read_dictionary=dictionaries, page_checksum_verification=True)
     what = format_1.wrong_schema(file.schema_arrow) if is_old else wrong_schema(file.schema_arrow)
     if what:
         raise ValueError(what)

@@ -3,7 +3,7 @@
 A file leaves out what none of its samples has. A later row group may have it, and then the file gets it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -11,20 +11,19 @@ import orjson
 from assay.runs.columns import ROW_NAMES, SCHEMA, arrow_type
 
 
-def joined(one: Any, other: Any) -> Any:
-    """The schema that has the columns and fields of both."""
+def joined(one: Any, other: Any, rows: Iterable[str]) -> Any:
+    """The schema that has the columns and fields of both; `rows` are the names of scores in their order."""
     import pyarrow as pa
 
     names = [name for name in SCHEMA if name in one.names or name in other.names]
-    rows = dict.fromkeys([*row_names(one), *row_names(other)])
     fields = [pa.field(name, _joined_fields(name, one, other)) for name in names]
     scores = [pa.field(name, pa.float64()) for name in rows if name in one.names or name in other.names]
-    return pa.schema([*fields, *scores], metadata={**one.metadata, ROW_NAMES: orjson.dumps([*rows])})
+    return pa.schema([*fields, *scores])
 
 
 def row_names(schema: Any) -> list[str]:
     """The names of the rows of scores, in their order."""
-    found = (schema.metadata or {}).get(ROW_NAMES)
+    found = (schema.metadata or {}).get(ROW_NAMES.encode())
     return orjson.loads(found) if found is not None else [name for name in schema.names if "," in name]
 
 
