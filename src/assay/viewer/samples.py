@@ -1,8 +1,10 @@
 """Samples by DuckDB over Parquet: found, sorted, counted and paged without being loaded."""
 
 import re
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +37,8 @@ class Database:
     def __init__(self, folder: Path) -> None:
         import duckdb
 
-        self._made = tempfile.TemporaryDirectory(prefix="assay-view-")
+        self._made = Path(tempfile.mkdtemp(prefix="assay-view-"))
+        weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)
         self._remembered: dict[object, Any] = {}
         self._lock = threading.Lock()
         self._connection = duckdb.connect(":memory:", config={"threads": "2", "memory_limit": MEMORY})
@@ -73,13 +76,12 @@ class Database:
         return made
 
     def _allowed(self, folder: Path) -> list[str]:
-        own = Path(self._made.name)
-        return [str(folder.resolve()), _escaped(folder), str(own.resolve()), _escaped(own)]
+        return [str(folder.resolve()), _escaped(folder), str(self._made.resolve()), _escaped(self._made)]
 
     def samples(self, path: Path) -> SampleFile:
         """A file of samples that queries can read: whole, and in format 2. One of format 1 is written anew for them."""
         name = f"{digest(f'{path}{path.stat().st_mtime_ns}'.encode())}.parquet"
-        made = Path(self._made.name, name)
+        made = self._made / name
         return SampleFile(made if made.is_file() else SampleFile(path).as_format_2(made))
 
 
