@@ -161,8 +161,8 @@ def _is_tree(value: Any) -> str:
 
 ROW = fields({"alias": text, "sample_len": optional(number), "sample_count": each(number)})
 _DESCRIBED: Mapping[str, Check] = {
-    "value": optional(number), "values": mapping, "stderr": optional(number), "interval": optional(pair), "n": count,
-    "clusters": count, "tasks": count, "missing": listed(text), "reason": text, "of": listed(share),
+    "value": optional(number), "values": mapping, "stderr": optional(number), "interval": optional(pair), "method": optional(text),
+    "n": count, "clusters": count, "tasks": count, "missing": listed(text), "reason": text, "of": listed(share),
 }  # fmt: skip
 DESCRIBED = fields(_DESCRIBED)
 TASK_ACCOUNT = fields({

@@ -76,7 +76,7 @@ class GroupWriter:
         if schema == self._writer.schema:
             return
         self._writer.close()
-        before = self.path.with_name(f"{self.path.name}.before")
+        before = self.path.with_name(f".{self.path.name.partition('.parquet')[0]}.before")
         self.path.replace(before)
         self._writer = _opened(self.path, schema)
         with parquet.ParquetFile(before, page_checksum_verification=True, read_dictionary=[*DICTIONARIES]) as source:
