@@ -35,7 +35,7 @@ SYNC_SECONDS = 1.0
 """What was written is on the disk after so long, whether or not another response comes."""
 UNREADABLE = "no response is written like this"
 INTENT = "intent"
-"""The key of a line that says what is about to be done, such as the call of a tool. Reserved: it is let through, and is no answer."""
+"""The key of a line that says what is about to be done, such as the call of a tool. Reserved: such a line is no answer."""
 _NUMBERS, _PARTS = frozenset((int, float)), len(Usage._fields)
 KEY_BYTES = 16
 _READ = 4096
