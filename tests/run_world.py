@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from assay import simple_evaluate
 from assay.models import Scripted
+from assay.runs.stored import SampleFile
 
 SUMS = {"1+1=": ("2", "2"), "2+3=": ("5", "5"), "7-4=": ("3", "4"), "3*3=": ("9", "9"), "8/2=": ("4", "none")}
 """Question: the right answer, what the model says. 3 of 5 are right: 0.6, standard error √(0.6·0.4/4) = √0.06."""
@@ -118,8 +117,12 @@ def manifest(output: Path) -> dict[str, Any]:
 
 def samples(output: Path, task: str) -> list[dict[str, Any]]:
     """The rows of a task's Parquet file."""
-    rows: list[dict[str, Any]] = pq.read_table(output / f"samples/{task}.parquet").to_pylist()
-    return sorted(rows, key=lambda row: row["doc_id"])
+    return sorted(sample_rows(output / f"samples/{task}.parquet"), key=lambda row: row["doc_id"])
+
+
+def sample_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a samples file, in the order of the file."""
+    return [row._asdict() for row in SampleFile(path).rows()]
 
 
 def outcome(output: Path) -> dict[str, bytes]:

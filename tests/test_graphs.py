@@ -14,6 +14,7 @@ import assay
 from assay.errors import ConfigError
 from assay.models import Scripted
 from graph_world import QUESTION_ANSWERING, RECORDS, the_file, write_graph
+from run_world import sample_rows
 
 
 def scripted(
@@ -304,11 +305,11 @@ def test_every_prompt_and_answer_of_a_record_is_kept_in_the_samples(tmp_path: Pa
       edges: [{from: START, to: one}, {from: one, to: two}, {from: two, to: END}]
     """
     run(tmp_path, graph, [{"x": "q"}])
-    [row] = pq.read_table(tmp_path / "run/samples/eval.question_answering.simpleqa.parquet").to_pylist()
+    [row] = sample_rows(tmp_path / "run/samples/eval.question_answering.simpleqa.parquet")
     assert json.loads(row["prompt"]) == [{"role": "user", "content": "1 q"}]
-    assert json.loads(json.loads(row["requests"])[1][0]) == [{"role": "user", "content": "2 1 q"}]
-    assert json.loads(row["responses"]) == [["1 q"], ["2 1 q"]]
-    assert json.loads(row["answers"])["none"][0]["b"] == "2 1 q"
+    assert json.loads(row["requests"][1].prompt) == [{"role": "user", "content": "2 1 q"}]
+    assert row["responses"] == [["1 q"], ["2 1 q"]]
+    assert row["answers"]["none"][0]["b"] == "2 1 q"
 
 
 def test_processors_are_called_as_they_are_declared(tmp_path: Path) -> None:

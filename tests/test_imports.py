@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,7 +22,7 @@ from assay.exchange.inspect_file import member, with_attachments
 from assay.report.compare import compare
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log
-from run_world import ACC, EXACT_MATCH, Asked
+from run_world import ACC, EXACT_MATCH, Asked, sample_rows
 
 
 @pytest.fixture(scope="session")
@@ -95,20 +94,20 @@ def test_a_log_of_inspects_becomes_a_run_with_its_numbers(tmp_path: Path) -> Non
     assert (account["documents"], account["scored"], account["failed"]) == (4, 3, 1)
     assert account["reasons"] == {"ValueError('nothing can be asked about this')": 1}
     assert found["assay"]["status"] == "incomplete"
-    rows = pq.read_table(tmp_path / "run/samples/sums.parquet").to_pylist()
+    rows = sample_rows(tmp_path / "run/samples/sums.parquet")
     for number, (value, epochs) in enumerate(SUMS.values()):
-        scores = json.loads(rows[number]["scores"])
+        scores = rows[number]["scores"]
         assert (scores["accuracy,match"], scores["accuracy,match,repeats"]) == (value, epochs)
-    assert json.loads(rows[2]["responses"]) == [["It is 54", "56"]]
+    assert rows[2]["responses"] == [["It is 54", "56"]]
     assert json.loads(rows[2]["doc"])["level"] == "hard"
 
 
 def test_choices_of_inspects_have_their_right_one(tmp_path: Path) -> None:
     found = import_runs([INSPECT / "colours.eval"], tmp_path / "run")
     assert found["results"]["colours"]["accuracy,choice"] == pytest.approx(1 / 3)
-    rows = pq.read_table(tmp_path / "run/samples/colours.parquet").to_pylist()
+    rows = sample_rows(tmp_path / "run/samples/colours.parquet")
     assert [json.loads(row["gold"]) for row in rows] == [0, 1, 0]
-    assert json.loads(rows[0]["choices"]) == ["green", "red"]
+    assert rows[0]["choices"] == ["green", "red"]
     assert "green" in rows[0]["prompt"]  # what the solver made of the question
 
 
@@ -153,7 +152,7 @@ def test_a_log_that_was_cancelled_is_an_incomplete_run(packed: str, tmp_path: Pa
     told = {"the sample is not in the log, which ended with cancelled: interrupted": 1}
     assert (account["status"], account["tasks"]["colours"]["reasons"]) == ("incomplete", told)
     assert (account["tasks"]["colours"]["documents"], account["tasks"]["colours"]["scored"]) == (3, 2)
-    rows = pq.read_table(tmp_path / "run/samples/colours.parquet").to_pylist()
+    rows = sample_rows(tmp_path / "run/samples/colours.parquet")
     assert [(row["doc_id"], json.loads(row["doc"])["id"]) for row in rows] == [(0, 1), (1, 2), (2, 3)]
 
 
@@ -242,7 +241,7 @@ def test_a_log_of_ours_that_was_scored_again_has_the_new_numbers(
     scored = changed_log(Path(log), tmp_path / "again.eval", partial(set_to_nothing, kind))
     import_runs([scored], tmp_path / "back")
     row = json.loads((tmp_path / "back/results.json").read_text())["results"]["sums"]
-    first = json.loads(pq.read_table(tmp_path / "back/samples/sums.parquet").to_pylist()[0]["scores"])
+    first = sample_rows(tmp_path / "back/samples/sums.parquet")[0]["scores"]
     [told] = [value for key, value in row.items() if key.startswith("exact_match,")]
     [of_first] = [value for key, value in first.items() if key.startswith("exact_match,")]
     assert told == (0.0 if kind == "header" else EXACT_MATCH)

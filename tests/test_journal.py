@@ -205,3 +205,14 @@ def test_an_index_is_a_dict_of_keys_to_the_latest_offset(entries: list[tuple[int
         assert sorted(index.offsets()) == sorted(expected.values())
     finally:
         key_index.RECENT = before
+
+
+def test_a_line_that_says_what_is_about_to_be_done_is_no_answer_and_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / journals.NAME
+    Journal(path, {"a": 1}).close()
+    with path.open("ab") as file:
+        file.write(journals.sealed(b'{"intent":"a call of a tool","k":"%s"' % (b"00" * 16)))
+    opened = Journal(path, {"a": 1})
+    assert opened.damaged == 0
+    assert opened.get(bytes(16)) is None
+    opened.close()

@@ -58,7 +58,7 @@ def asked(url: str) -> tuple[list[str], list[str]]:
 def told(output: Path) -> list[dict[str, Any]]:
     """The samples of a run without what differs from run to run: how long a response took."""
     rows = samples(output, "t")
-    texts = [[each.get("verdict") for each in json.loads(row["replies"])] for row in rows]
+    texts = [[each.get("verdict") for each in row["replies"]] for row in rows]
     return [{**row, "replies": text} for row, text in zip(rows, texts, strict=True)]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +21,7 @@ from assay.scorers.results import GenResult
 from assay.scorers.scorer import Unscored
 from assay.scorers.verdicts import UNPARSABLE, fenced, mark_of, read_score, read_winner
 from hostile_answers import HOSTILE, MADE_UP
+from run_world import sample_rows
 from small_runs import SEVERAL, says, write_task
 
 START = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
@@ -244,11 +244,11 @@ def test_what_is_no_verdict_is_a_counted_failure_and_is_kept(reason: str, tmp_pa
     assert rows(results) == {"llm_judge,none": 1.0}  # of the one that was judged
     told = json.dumps(results["assay"])
     assert f"judge: unparsable verdict: {reason}" in told
-    kept = pq.read_table(tmp_path / "run/samples/t.parquet").to_pylist()
+    kept = sample_rows(tmp_path / "run/samples/t.parquet")
     assert [row["failed"] for row in kept] == [None, f"judge: unparsable verdict: {reason}"]
-    assert json.loads(kept[1]["responses"]) == [["odd"]]
-    assert json.loads(kept[1]["replies"])[1]["verdict"].startswith(BAD[reason][:5])
-    assert json.loads(json.loads(kept[0]["replies"])[1]["verdict"])["score"] == 10
+    assert kept[1]["responses"] == [["odd"]]
+    assert kept[1]["replies"][1]["verdict"].startswith(BAD[reason][:5])
+    assert json.loads(kept[0]["replies"][1]["verdict"])["score"] == 10
 
 
 @pytest.mark.parametrize("reply", ['{"id": "m", "score": true}', '{"id": "m", "score": NaN}', '{"id": "m", "score": null}',
@@ -286,9 +286,9 @@ def test_a_judge_that_fails_is_told_apart_and_the_answer_is_kept(tmp_path: Path)
         raise TimeoutError("no judge")
 
     results = judged(tmp_path, ["fine"], judge(say), output_path=str(tmp_path / "run"))
-    [row] = pq.read_table(tmp_path / "run/samples/t.parquet").to_pylist()
+    [row] = sample_rows(tmp_path / "run/samples/t.parquet")
     assert row["failed"] == "judge: TimeoutError: no judge"
-    assert json.loads(row["responses"]) == [["fine"]]
+    assert row["responses"] == [["fine"]]
     assert results["assay"]["status"] != "complete"
 
 

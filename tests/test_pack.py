@@ -5,7 +5,6 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 import run_world
@@ -16,8 +15,9 @@ from assay.exchange.pack import pack
 from assay.exchange.unpack import unpack
 from assay.models import Scripted
 from assay.runs.folder import RunError
+from assay.runs.rows import RequestRow, Row
 from conftest import Write
-from run_world import SUMS, Asked
+from run_world import SUMS, Asked, sample_rows
 
 
 def unpacked(path: Path, folder: Path) -> Path:
@@ -174,12 +174,12 @@ def test_right_answers_are_taken_out_where_they_are_known_to_stand(write: Write,
         "target and gold (shots)", "the columns a of documents (shots)", "examples before the question (shots)",
     ]  # fmt: skip
     run = unpacked(made.path, tmp_path / "there")
-    rows = pq.read_table(run / "samples/shots.parquet").to_pylist()
+    rows = sample_rows(run / "samples/shots.parquet")
     assert [(row["target"], row["gold"]) for row in rows] == [("null", None)] * 5
     assert [json.loads(row["doc"]) for row in rows] == [{"q": question[:-1]} for question in SUMS]
     assert [(row["prefix"] + row["prompt"]).rpartition("\n\n")[2] for row in rows] == list(SUMS)
     assert "!" not in json.dumps([row["prompt"] + row["prefix"] for row in rows])
-    assert [json.loads(row["responses"]) for row in rows] == [[["who knows"]]] * 5
+    assert [row["responses"] for row in rows] == [[["who knows"]]] * 5
 
 
 def test_what_has_no_right_answers_any_more_is_not_scored(tasks: Path, output: Path, tmp_path: Path) -> None:
@@ -189,45 +189,69 @@ def test_what_has_no_right_answers_any_more_is_not_scored(tasks: Path, output: P
         score(run)
 
 
-def row(**columns: Any) -> dict[str, Any]:
-    known = {"doc": {}, "target": "x", "requests": [[{}]], "answers": {}, "scores": {}, **columns}
-    written = {key: json.dumps(value) for key, value in known.items() if key not in ("prompt", "prefix")}
-    return {
-        "gold": None,
-        "prompt": "",
-        "prefix": "",
-        **written,
-        **{k: known[k] for k in ("prompt", "prefix") if k in known},
-    }
+def row(**columns: Any) -> Row:
+    known = {"doc": {}, "target": "x", **columns}
+    written = {key: json.dumps(known[key]) for key in ("doc", "target")}
+    empty = Row(
+        0,
+        "generate",
+        None,
+        "",
+        "",
+        None,
+        None,
+        "",
+        "",
+        [RequestRow("generate", params="{}")],
+        [],
+        None,
+        {},
+        {},
+        None,
+        {},
+        (),
+    )
+    return empty._replace(**{**known, **written})
 
 
 def test_a_document_is_taken_out_whole_where_nobody_knows_its_right_answer() -> None:
     removal = TaskRemoval({"doc_to_target": "!function utils.f"}, 0)
     made = removal.row(row(doc={"question": "q", "hidden": 3}, target=3))
-    assert made["doc"] == "{}"
+    assert made.doc == "{}"
     assert "whole documents: which column has the right answer is not known" in removal.told()
 
 
 def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:
     removal = TaskRemoval({"doc_to_target": "word"}, 0)
     made = removal.row(
-        row(doc={"word": "cat"}, target="cat", requests=[["cat"]], scores={"acc,none": 1, "f1,none": ["cat", "dog"]})
+        row(
+            doc={"word": "cat"},
+            target="cat",
+            requests=[RequestRow("loglikelihood", continuation="cat")],
+            scores={"acc,none": 1, "f1,none": ["cat", "dog"]},
+        )
     )
-    assert (made["requests"], made["scores"]) == ('[["[removed]"]]', '{"acc,none":1}')
-    choices = removal.row(row(doc={"word": "cat"}, requests=[["cat"], ["dog"]]))
-    assert json.loads(choices["requests"]) == [["cat"], ["dog"]]
+    assert (made.requests[0].continuation, made.scores) == ("[removed]", {"acc,none": 1})
+    several = [RequestRow("loglikelihood", continuation=each) for each in ("cat", "dog")]
+    assert removal.row(row(doc={"word": "cat"}, requests=several)).requests == several
 
 
 def test_what_a_graph_came_to_and_what_judges_said_may_hold_the_right_answer() -> None:
     removal = TaskRemoval({"doc_to_target": "word"}, 0)
-    asked = [[{"temperature": 0}], ["Is it cat? They said: dog.", {"temperature": 0}]]
+    params = '{"temperature":0}'
+    asked = [
+        RequestRow("generate", params=params),
+        RequestRow(
+            "generate", "Is it cat? They said: dog.", [{"role": "user", "content": "Is it cat?"}], params=params
+        ),
+    ]
     answers = {"none": [{"golden": "cat"}], "first": ["dog"], "both": [["dog", "cow"]]}
     replies = [{"finish": "stop"}, {"verdict": "no, it is cat"}, {"verdict": 0.25}]
     made = removal.row(row(doc={"word": "cat"}, target="cat", requests=asked, answers=answers, replies=replies))
-    assert json.loads(made["answers"]) == {**answers, "none": ["[removed]"]}
-    assert json.loads(made["replies"]) == [replies[0], {"verdict": "[removed]"}, replies[2]]
-    assert json.loads(made["requests"]) == [asked[0], ["[removed]", {"temperature": 0}]]
-    assert "cat" not in json.dumps(made)
+    assert made.answers == {**answers, "none": ["[removed]"]}
+    assert made.replies == [replies[0], {"verdict": "[removed]"}, replies[2]]
+    assert made.requests == [asked[0], RequestRow("generate", "[removed]", params=params)]
+    assert "cat" not in repr(made)
 
 
 def test_columns_that_are_called_like_right_answers_go_too() -> None:
@@ -249,9 +273,9 @@ def test_columns_that_are_called_like_right_answers_go_too() -> None:
 )
 def test_a_question_is_kept_only_where_it_is_known_where_the_examples_end(prompt: str, left: str) -> None:
     made = TaskRemoval({"doc_to_target": "a"}, 2).row(row(doc={"a": "x"}, prompt=prompt))
-    assert made["prompt"] == left
+    assert made.prompt == left
     chat = TaskRemoval({"doc_to_target": "a"}, 2, is_chat=True).row(row(doc={"a": "x"}, prompt=prompt))
-    assert chat["prompt"] == "[removed]"
+    assert chat.prompt == "[removed]"
 
 
 def test_columns_that_tell_or_explain_the_right_answer_go_too() -> None:
@@ -261,7 +285,7 @@ def test_columns_that_tell_or_explain_the_right_answer_go_too() -> None:
         "options": ["Rome", "Paris"], "comparison": "no",
     }  # fmt: skip
     made = TaskRemoval({"doc_to_target": "a"}, 0).row(row(doc=doc, target=["Paris", "B"]))
-    assert json.loads(made["doc"]) == {"q": "Which city?", "options": ["Rome", "Paris"], "comparison": "no"}
+    assert json.loads(made.doc) == {"q": "Which city?", "options": ["Rome", "Paris"], "comparison": "no"}
 
 
 def test_the_command_says_what_it_took_out(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:

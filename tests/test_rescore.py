@@ -77,7 +77,7 @@ def test_a_filter_in_place_of_another_changes_what_it_says(tasks: Path, output: 
     ]
     assert [tuple(number) for number in scored.numbers] == [("sums", "exact_match,none", 0.6, 0.2, 2)]
     assert "colours" not in scored.results["results"]
-    assert [row["answers"] for row in samples(scored.folder, "sums")][1] == '{"none":["[invalid]"]}'
+    assert [row["answers"] for row in samples(scored.folder, "sums")][1] == {"none": ["[invalid]"]}
     assert scored.results["assay"]["tasks"]["sums"]["audit"]["unextracted"] == {"count": 4, "ids": [1, 2, 3, 4]}
 
 
@@ -189,8 +189,8 @@ def test_a_long_run_keeps_every_answer_with_its_document(tmp_path: Path) -> None
     assert scored.numbers[0].changed == 293
     rows = samples(scored.folder, "t")
     assert [row["prompt"] for row in rows] == [f"{n}" for n in range(2050)]
-    assert [json.loads(row["answers"])["none"] for row in rows[-3:]] == [["[invalid]"], ["[invalid]"], ["[invalid]"]]
-    assert [json.loads(row["responses"]) for row in rows[-3:]] == [[["3"]], [["4"]], [["5"]]]
+    assert [row["answers"]["none"] for row in rows[-3:]] == [["[invalid]"], ["[invalid]"], ["[invalid]"]]
+    assert [row["responses"] for row in rows[-3:]] == [[["3"]], [["4"]], [["5"]]]
 
 
 def test_a_file_may_bring_a_filter_that_sees_all_where_documents_had_failed(tasks: Path, output: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_file_may_bring_a_filter_that_sees_all_where_documents_had_failed(task
     scored = score([output])
     assert values(scored.results, "sums") == {"exact_match,none": 0.0}
     assert [row["failed"] is not None for row in samples(scored.folder, "sums")] == [False, True, False, False, False]
-    assert [json.loads(row["responses"]) for row in samples(scored.folder, "sums")] == [
+    assert [row["responses"] for row in samples(scored.folder, "sums")] == [
         [["2"]], [], [["4"]], [["9"]], [["none"]],
     ]  # fmt: skip
     assert changed(scored) == {"sums": [0, 3]}
@@ -219,7 +219,7 @@ def test_repeats_are_scored_again_each(tmp_path: Path) -> None:
     assert values(scored.results, "t") == {
         "exact_match,none": 0.5, "exact_match,vote": 0.5, "exact_match,each": 0.5, "exact_match,two": 0.75,
     }  # fmt: skip
-    per_repeat = json.loads(samples(scored.folder, "t")[0]["scores"])["exact_match,each,repeats"]
+    per_repeat = samples(scored.folder, "t")[0]["scores"]["exact_match,each,repeats"]
     assert per_repeat == [1.0, 1.0, 0.0]
 
 

@@ -88,14 +88,12 @@ def test_the_parquet_samples_hold_each_document_with_its_responses_and_scores(ta
     assert [row["doc_id"] for row in rows] == [0, 1, 2, 3, 4]
     assert [row["prefix"] + row["prompt"] for row in rows] == list(SUMS)
     assert [json.loads(row["doc"])["a"] for row in rows] == [right for right, _ in SUMS.values()]
-    assert [json.loads(row["responses"]) for row in rows] == [[[said]] for _, said in SUMS.values()]
-    assert [row["exact_match,none"] for row in rows] == [1, 1, 0, 1, 0]
+    assert [row["responses"] for row in rows] == [[[said]] for _, said in SUMS.values()]
+    assert [row["scores"]["exact_match,none"] for row in rows] == [1, 1, 0, 1, 0]
     rows = samples(output, "colours")
-    assert [json.loads(row["choices"]) for row in rows] == [CHOICES] * 4
-    assert [[one[0][0] for one in json.loads(row["responses"])] for row in rows] == [
-        list(both) for _, *both in COLOURS.values()
-    ]
-    assert [row["acc,none"] for row in rows] == [1, 1, 1, 0]
+    assert [row["choices"] for row in rows] == [CHOICES] * 4
+    assert [[one[0][0] for one in row["responses"]] for row in rows] == [list(both) for _, *both in COLOURS.values()]
+    assert [row["scores"]["acc,none"] for row in rows] == [1, 1, 1, 0]
 
 
 def test_lm_evals_samples_hold_the_same(tasks: Path, output: Path) -> None:

@@ -1,7 +1,6 @@
 """The family of scorers, as the seeds 001 and 004 use it: every example written as a user would write it."""
 
 import itertools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,6 +32,7 @@ from assay import (
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.scorers.reduce import majority, pass_all, pass_at
+from run_world import sample_rows
 from small_runs import SEVERAL, generate, run, write_task
 
 PLAIN = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
@@ -447,11 +447,9 @@ def test_scores_of_every_repeat_are_in_the_samples(tmp_path: Path) -> None:
     yaml = FOUR + "metric_list: [{metric: exact_match, reduction: pass@2}]\n"
     found = generate(tmp_path, [["a", "b", "a", "c"]], ["a"], yaml, output_path=str(tmp_path / "run"))
     assert found["samples"]["t"][0]["scores_per_repeat"] == {"exact_match": [1.0, 0.0, 1.0, 0.0]}
-    import pyarrow.parquet
-
-    [row] = pyarrow.parquet.read_table(tmp_path / "run/samples/t.parquet").to_pylist()
-    assert json.loads(row["scores"])["exact_match,none,repeats"] == [1.0, 0.0, 1.0, 0.0]
-    assert row["pass@2,none"] == pytest.approx(5 / 6)
+    [row] = sample_rows(tmp_path / "run/samples/t.parquet")
+    assert row["scores"]["exact_match,none,repeats"] == [1.0, 0.0, 1.0, 0.0]
+    assert row["scores"]["pass@2,none"] == pytest.approx(5 / 6)
 
 
 def test_every_name_of_the_seeds_is_public() -> None:

@@ -1,14 +1,13 @@
 """What users' metrics, scorers and `process_results` return: numbers of every kind, one for each answer, one for each reference; and what is no number."""
 
-import json
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from assay.models import Scripted
+from run_world import sample_rows
 from small_runs import SEVERAL, generate, run, says, write_task
 
 
@@ -272,8 +271,8 @@ def test_the_seeds_lists_are_the_scores_of_repeats(parent: str, tmp_path: Path) 
     assert found["llm_judge,none"] == pytest.approx(((0.1 + 0.2 + 0.1) / 3 + 0.1) / 2)
     assert found["exact_match,none"] == 1.0  # the best of (1, 0, 0) and of (1, 1, 1)
     assert found["pass@2,none"] == pytest.approx((2 / 3 + 1) / 2)
-    rows = pq.read_table(tmp_path / "run/samples/t.parquet").to_pylist()
-    scores = json.loads(rows[0]["scores"])
+    rows = sample_rows(tmp_path / "run/samples/t.parquet")
+    scores = rows[0]["scores"]
     assert scores["llm_judge,none,repeats"] == pytest.approx([0.1, 0.2, 0.1])
     assert scores["exact_match,none,repeats"] == [1.0, 0.0, 0.0]
 
@@ -353,8 +352,8 @@ def test_what_is_no_score_fails_its_document_in_that_row_alone(door: str, value:
     assert "'metric'" in reason or "'a'" in reason
     assert account["bounds"]["exact_match,none"] == pytest.approx([2 / 3, 2 / 3])
     assert account["bounds"]["metric,none"] == pytest.approx([1 / 3, 2 / 3])
-    stored = pq.read_table(tmp_path / "run/samples/t.parquet").to_pylist()
-    assert [row["metric,none"] for row in stored] == [0.5, None, 0.5]
+    stored = sample_rows(tmp_path / "run/samples/t.parquet")
+    assert [row["scores"].get("metric,none") for row in stored] == [0.5, None, 0.5]
     assert [bool(row["failed"]) for row in stored] == [False, True, False]
 
 
@@ -378,8 +377,8 @@ def test_numbers_of_every_kind_are_scores(door: str, value: str, tmp_path: Path)
     assert made["assay"]["tasks"]["t"]["failed"] == 0
     assert made["results"]["t"]["metric,none"] == FINE[value]
     assert made["results"]["t"]["metric_stderr,none"] == ("N/A" if "median" in DOORS[door] and False else 0.0)
-    rows = pq.read_table(tmp_path / "run/samples/t.parquet").to_pylist()
-    assert json.loads(rows[0]["scores"])["metric,none"] == FINE[value]
+    rows = sample_rows(tmp_path / "run/samples/t.parquet")
+    assert rows[0]["scores"]["metric,none"] == FINE[value]
 
 
 def test_a_list_of_process_results_has_a_score_for_each_repeat(tmp_path: Path) -> None:

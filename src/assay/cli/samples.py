@@ -11,7 +11,8 @@ import orjson
 from assay.cli.output import counted, say, tell
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.runs.folder import MANIFEST, no_run, read_manifest, read_results
-from assay.runs.stored import Row, SampleFile, is_whole
+from assay.runs.rows import RequestRow, Row
+from assay.runs.stored import SampleFile, is_whole
 from assay.tasks.audit import KINDS
 
 LONG = 2000
@@ -86,9 +87,9 @@ def _file_name(task: str) -> str:
 def _is_wanted(row: Row, options: argparse.Namespace, better: Mapping[str, bool | None]) -> bool:
     if options.doc is not None and row.doc_id not in options.doc:
         return False
-    if options.reason is not None and options.reason not in (row.audit or "").split(","):
+    if options.reason is not None and options.reason not in row.audit:
         return False
-    return not options.wrong or _is_wrong(orjson.loads(row.scores), better)
+    return not options.wrong or _is_wrong(row.scores, better)
 
 
 def _is_wrong(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> bool:
@@ -103,11 +104,11 @@ def _is_wrong(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> b
 
 
 def _marks(row: Row) -> str:
-    return f" · {row.audit.replace(',', ', ')}" if row.audit else ""
+    return f" · {', '.join(row.audit)}" if row.audit else ""
 
 
 def _parts(row: Row, *, full: bool) -> Iterator[tuple[str, str]]:
-    prefix, loads = row.prefix, orjson.loads
+    prefix = row.prefix
     if prefix and not full:
         yield (
             "prompt",
@@ -115,17 +116,16 @@ def _parts(row: Row, *, full: bool) -> Iterator[tuple[str, str]]:
         )
     else:
         yield "prompt", _cut(prefix + row.prompt, full)
-    yield from _answers(loads(row.requests), loads(row.responses), loads(row.answers), full=full)
+    yield from _answers(row.requests, row.responses, row.answers, full=full)
     yield "target", _target(row)
     if row.failed:
         yield "failed", row.failed
-    scores = loads(row.scores)
-    if scores:
-        yield "scores", "\n".join(f"{name}: {_shown(value)}" for name, value in scores.items())
+    if row.scores:
+        yield "scores", "\n".join(f"{name}: {_shown(value)}" for name, value in row.scores.items())
 
 
 def _answers(
-    requests: Sequence[Any], responses: Sequence[Sequence[Any]], answers: Mapping[str, Any], *, full: bool
+    requests: Sequence[RequestRow], responses: Sequence[Sequence[Any]], answers: Mapping[str, Any], *, full: bool
 ) -> Iterator[tuple[str, str]]:
     """What was answered: texts as they came and as each filter left them, or the log-likelihood of each continuation."""
     texts = [each for several in responses for each in several if isinstance(each, str)]
@@ -134,7 +134,7 @@ def _answers(
         for name, left in answers.items():
             yield f"filtered by {name}", _cut("\n".join(_shown(each) for each in left), full)
     elif responses:
-        asked = [f" {each[-1]!r}" if each else "" for each in requests]
+        asked = [f" {each.continuation!r}" if each.continuation is not None else "" for each in requests]
         lines = [f"{_shown(v)}{text}" for text, several in zip_longest(asked, responses, fillvalue="") for v in several]
         yield "log-likelihoods", "\n".join(lines)
 
@@ -142,15 +142,15 @@ def _answers(
 def _target(row: Row) -> str:
     target = orjson.loads(row.target)
     gold = orjson.loads(row.gold) if row.gold else target
-    choices = orjson.loads(row.choices) if row.choices else None
+    choices = row.choices
     if choices and isinstance(gold, int) and 0 <= gold < len(choices):
         return f"{gold}: {choices[gold]}"
     return _shown(target)
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], bool):
-        return f"{'-inf' if value[0] is None else value[0]:>12}{' greedy' if value[1] else '       '}"
+    if isinstance(value, tuple):
+        return f"{value[0]:>12}{' greedy' if value[1] else '       '}"
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 

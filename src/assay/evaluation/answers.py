@@ -275,7 +275,7 @@ class LoggedRun:
             responses = [response for several in logged.responses for response in several]
             if task.config.output_type == ROLLING:
                 responses = [_rolled(response) for response in responses]
-            yield Stored(sample, responses, orjson.dumps(logged.scores).decode())
+            yield Stored(sample, responses, logged.scores)
 
 
 def named_config(options: Mapping[str, Any]) -> RunConfig:

@@ -72,7 +72,7 @@ def _difference(before: Stored, kept: Kept) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if before.failed != kept.failed:
         found["failed"] = [before.failed or None, kept.failed or None]
-    old = orjson.loads(before.scores)
+    old = before.scores
     new = {f"{metric},{each.filter}": value for each in kept.scores for metric, value in each.values.items()}
     changed = {
         row: [old[row], _plain(value)]

@@ -9,6 +9,9 @@ import orjson
 
 from assay.errors import some
 from assay.exchange.opened import Opened
+from assay.runs.decode import rows_of
+from assay.runs.parquet import GroupWriter, row_arrays
+from assay.runs.rows import ROLLING, RequestRow, Row
 
 REMOVED = "[removed]"
 WITHOUT_GOLD = "without_gold"
@@ -51,17 +54,14 @@ class GoldRemoval:
 
     def rewritten(self, run: Opened, task: str, inner: str) -> Path:
         """The samples of a task in a new file, without right answers."""
-        from pyarrow import parquet
-
         config = run.results.get("configs", {}).get(task) or self._run.results.get("configs", {}).get(task, {})
         shots = int(run.results.get("n-shot", {}).get(task) or 0)
         removal = TaskRemoval(config, shots, is_chat=bool(run.results.get("config", {}).get("apply_chat_template")))
         target = self._scratch / inner.replace("/", "-")
-        source = parquet.ParquetFile(run.tasks[task])
-        with parquet.ParquetWriter(target, source.schema_arrow, compression="zstd") as writer:
-            for number in range(source.num_row_groups):
-                table = source.read_row_group(number)
-                writer.write_table(removal.table(table))
+        made = GroupWriter(target)
+        for table in run.samples(task).tables():
+            made.write(*row_arrays([removal.row(row) for row in rows_of(table)]))
+        made.end()
         for what in removal.told():
             self._tell(task, what)
         return target
@@ -92,35 +92,20 @@ class TaskRemoval:
         }
         return ["target and gold", *columns, *(what for what, happened in said.items() if happened)]
 
-    def table(self, table: Any) -> Any:
-        """A table of rows without right answers: the columns and their types stay."""
-        import pyarrow as pa
-
-        rows = [self.row(row) for row in table.to_pylist()]
-        arrays = []
-        for field in table.schema:
-            values = [row[field.name] for row in rows]
-            if pa.types.is_dictionary(field.type):
-                arrays.append(pa.array(values, field.type.value_type).dictionary_encode().cast(field.type))
-            else:
-                arrays.append(pa.array(values, field.type))
-        return pa.table(arrays, schema=table.schema)
-
-    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        golds = [orjson.loads(row[key]) for key in ("target", "gold") if row.get(key) is not None]
-        requests = orjson.loads(row["requests"])
-        return {
-            **row,
-            "target": "null",
-            "gold": None,
-            "doc": self._doc(orjson.loads(row["doc"]), golds),
-            "prefix": self._shared(row["prefix"]),
-            "prompt": self._question(row["prompt"], has_prefix=bool(row["prefix"])),
-            "requests": orjson.dumps(self._requests(requests, golds)).decode(),
-            "answers": self._answers(orjson.loads(row["answers"])),
-            "replies": self._replies(row.get("replies")),
-            "scores": self._numbers(orjson.loads(row["scores"])),
-        }
+    def row(self, row: Row) -> Row:
+        """A row without right answers."""
+        golds = [orjson.loads(text) for text in (row.target, row.gold) if text is not None]
+        return row._replace(
+            target="null",
+            gold=None,
+            doc=self._doc(orjson.loads(row.doc), golds),
+            prefix=self._shared(row.prefix),
+            prompt=self._question(row.prompt, has_prefix=bool(row.prefix)),
+            requests=self._requests(row.requests, golds),
+            answers=self._answers(row.answers),
+            replies=self._replies(row.replies),
+            scores=self._numbers(row.scores),
+        )
 
     def _doc(self, doc: Any, golds: Sequence[Any]) -> str:
         """A document without the columns of the right answer; where none is known to be it, without all of them."""
@@ -155,52 +140,51 @@ class TaskRemoval:
         *examples, last = prompt.split(self._delimiter)
         return last if len(examples) == self._shots and not self._is_chat else REMOVED
 
-    def _answers(self, answers: Mapping[str, Any]) -> str:
+    def _answers(self, answers: Mapping[str, Any]) -> dict[str, Any]:
         """What filters left: texts and likelihoods; a whole record may hold what is right."""
         kept = {name: [each if _is_answer(each) else REMOVED for each in several] for name, several in answers.items()}
         self._records = self._records or kept != dict(answers)
-        return orjson.dumps(kept).decode()
+        return kept
 
-    def _replies(self, replies: str | None) -> str | None:
+    def _replies(self, replies: Sequence[Mapping[str, Any]] | None) -> list[Mapping[str, Any]] | None:
         """What came beside the answers, without what judges said: they were shown what is right."""
         if replies is None:
             return None
-        told = orjson.loads(replies)
-        self._verdicts = self._verdicts or any(isinstance(each.get("verdict"), str) for each in told)
-        made = [{**each, "verdict": REMOVED} if isinstance(each.get("verdict"), str) else each for each in told]
-        return orjson.dumps(made).decode()
+        self._verdicts = self._verdicts or any(isinstance(each.get("verdict"), str) for each in replies)
+        return [{**each, "verdict": REMOVED} if isinstance(each.get("verdict"), str) else each for each in replies]
 
-    def _requests(self, requests: Sequence[Any], golds: Sequence[Any]) -> list[Any]:
+    def _requests(self, requests: Sequence[RequestRow], golds: Sequence[Any]) -> list[RequestRow]:
         """What was asked, without contexts that have examples; one continuation alone is the right answer.
 
         A further prompt of a graph that has a right answer in it was made for somebody who judges.
         """
         alone = len(requests) == 1
         texts = [gold for gold in golds if isinstance(gold, str) and gold.strip()]
-        made: list[Any] = []
+        made: list[RequestRow] = []
         for request in requests:
-            parts = list(request)
-            if len(parts) == 2 and isinstance(parts[0], str):
-                shown = isinstance(parts[1], Mapping) and any(text in parts[0] for text in texts)
-                parts[0] = REMOVED if shown else self._question(parts[0], has_prefix=False)
+            if request.prompt is not None and request.kind != ROLLING:
+                shown = request.params is not None and any(text in request.prompt for text in texts)
+                kept = REMOVED if shown else self._question(request.prompt, has_prefix=False)
+                same = kept == request.prompt
+                request = request._replace(prompt=kept, messages=request.messages if same else None)
                 self._prompted = self._prompted or shown
-            if alone and parts and isinstance(parts[-1], str):
+            if alone and request.continuation is not None:
                 self._continuations = True
-                parts[-1] = REMOVED
-            made.append(parts)
+                request = request._replace(continuation=REMOVED)
+            made.append(request)
         return made
 
-    def _numbers(self, scores: Mapping[str, Any]) -> str:
+    def _numbers(self, scores: Mapping[str, Any]) -> dict[str, Any]:
         kept = {row: value for row, value in scores.items() if _is_plain(value)}
         self._scores = self._scores or len(kept) < len(scores)
-        return orjson.dumps(kept).decode()
+        return kept
 
 
 def _is_answer(value: Any) -> bool:
     """Whether it is a text, a likelihood, or several of those."""
     return (
         all(map(_is_answer, value))
-        if isinstance(value, list)
+        if isinstance(value, list | tuple)
         else value is None or isinstance(value, str | int | float)
     )
 

@@ -1,5 +1,6 @@
 """Logs for Inspect that we wrote ourselves: they keep each sample as it was, so that nothing is lost on the way there and back."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,17 +10,58 @@ from assay.exchange.brought import BroughtTask, Told, is_number
 from assay.exchange.inspect_file import InspectLog
 from assay.exchange.inspect_sample import scorer, scores_of
 from assay.records import ScoreKey
+from assay.runs import format_1
+from assay.runs.rows import RequestRow, Row
 from assay.runs.samples import Kept
-from assay.runs.stored import Row, as_kept
+from assay.runs.stored import as_kept
 
 KEPT = "assay"
 """Where a log keeps what is ours: in its metadata that of the task, in the store of a sample's first epoch the sample."""
 
 
+FLOAT = "$float"
+"""The key of a number that JSON has no word for."""
+
+
 def written(row: Row) -> dict[str, Any]:
     """A row as our logs keep it."""
-    found: dict[str, Any] = orjson.loads(orjson.dumps(row._asdict()))
+    failures = [[*key, reason] for key, reason in row.failures.items()]
+    found: dict[str, Any] = orjson.loads(orjson.dumps(_marked({**row._asdict(), "failures": failures})))
     return found
+
+
+def read(kept: Mapping[str, Any]) -> Row:
+    """The row that a log keeps. Logs of version 0.1 keep rows of format 1."""
+    if "kind" not in kept:
+        return format_1.row_of(kept)
+    told = _unmarked(kept)
+    own = {
+        "requests": [RequestRow(*each) for each in told["requests"]],
+        "responses": [[_said(each) for each in several] for several in told["responses"]],
+        "answers": {name: [_said(each) for each in several] for name, several in told["answers"].items()},
+        "failures": {ScoreKey(metric, name): reason for metric, name, reason in told["failures"]},
+    }
+    return Row(**{**told, **own})
+
+
+def _said(value: Any) -> Any:
+    """A pair of log-likelihood and greediness, which JSON makes a list of; anything else as it is."""
+    is_pair = isinstance(value, list) and len(value) == 2 and isinstance(value[0], float) and isinstance(value[1], bool)
+    return tuple(value) if is_pair else value
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {FLOAT: str(value)}
+    if isinstance(value, Mapping):
+        return {key: _marked(each) for key, each in value.items()}
+    return [_marked(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return float(value[FLOAT]) if [*value] == [FLOAT] else {key: _unmarked(each) for key, each in value.items()}
+    return [_unmarked(each) for each in value] if isinstance(value, list) else value
 
 
 def own_task(log: InspectLog, repeats: int, expected: int) -> BroughtTask | None:
@@ -41,7 +83,7 @@ def own_task(log: InspectLog, repeats: int, expected: int) -> BroughtTask | None
 
 
 def _kept(epochs: Sequence[Mapping[str, Any]], repeats: int) -> Kept:
-    return as_kept(Row(**(epochs[0].get("store") or {})[KEPT]), repeats)
+    return as_kept(read((epochs[0].get("store") or {})[KEPT]), repeats)
 
 
 Numbers = dict[str, dict[str, float]]

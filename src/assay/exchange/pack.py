@@ -17,10 +17,12 @@ from assay.errors import Place, Problem
 from assay.exchange.archive import write_archive
 from assay.exchange.golds import GoldRemoval
 from assay.exchange.opened import Opened, opened, read_json, without_secrets
+from assay.runs.decode import texts_of
 from assay.runs.folder import MANIFEST, RESULTS, RunError
 from assay.runs.links import LEADS_OUT, leads_out
 from assay.runs.origin import SIGNATURE
 from assay.runs.parquet import file_name
+from assay.runs.stored import SampleFile
 from assay.runs.versions import NAME as SCORED
 from assay.runs.versions import versions
 
@@ -135,15 +137,8 @@ def _texts(content: bytes | Path) -> Iterator[str]:
     if isinstance(content, bytes):
         yield content.decode()
         return
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    file = parquet.ParquetFile(content)
-    for number in range(file.num_row_groups):
-        for column in file.read_row_group(number).itercolumns():
-            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-            if pa.types.is_string(kind):
-                yield from (text for text in column.to_pylist() if text is not None)
+    for table in SampleFile(content).tables():
+        yield from texts_of(table)
 
 
 def _contents(name: str, members: Sequence[Member]) -> Iterator[tuple[str, bytes | IO[bytes]]]:

@@ -12,6 +12,7 @@ from assay.errors import Place, Problem
 from assay.evaluation.foreign import imported
 from assay.exchange.opened import Opened, opened, read_json
 from assay.exchange.pack import NOTE
+from assay.runs.durable import put_folder_in_place
 from assay.runs.folder import MANIFEST, RESULTS, RunError, write_json
 from assay.runs.versions import part_folder, versions
 
@@ -38,7 +39,7 @@ def unpack(archive: Path, target: Path) -> dict[str, Any]:
             part.chmod(0o755)
             if target.exists():
                 target.rmdir()
-            part.rename(target)
+            put_folder_in_place(part, target)
     except (OSError, zipfile.BadZipFile, zlib.error) as error:
         what = f"cannot be unpacked: {getattr(error, 'strerror', None) or error}"
         raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")]) from None

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.report.compare import compare
 from assay.report.comparison import Comparison
@@ -16,7 +14,7 @@ from assay.report.plots import Interval
 from assay.report.reading import RUNNING, UNREADABLE, Line, Number, RunReading
 from assay.report.slices import Values, sliced
 from assay.runs.folder import no_run, read_manifest, read_results
-from assay.runs.stored import Row
+from assay.runs.rows import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +146,7 @@ class _Lowest:
         self._held: list[tuple[float, int, int, Row]] = []
 
     def add(self, row: Row) -> None:
-        value = orjson.loads(row.scores).get(self._number.key) if self._count else None
+        value = row.scores.get(self._number.key) if self._count else None
         if isinstance(value, int | float) and value < 1:
             key = (-float(value), 1 if row.audit else 0, -row.doc_id, row)
             heapq.heappush(self._held, key)
@@ -161,12 +159,11 @@ class _Lowest:
 
 
 def _shown(task: str, row: Row, number: Number) -> Shown:
-    loads = orjson.loads
-    texts = [str(each) for several in loads(row.responses) for each in several if isinstance(each, str)]
-    scores = {name: value for name, value in loads(row.scores).items() if not name.endswith(",repeats")}
+    texts = [str(each) for several in row.responses for each in several if isinstance(each, str)]
+    scores = {name: value for name, value in row.scores.items() if not name.endswith(",repeats")}
     left = answer(row._asdict(), number.filter)
     said = "\n".join(texts) if texts else left
-    kinds = row.audit.split(",") if row.audit else []
+    kinds = list(row.audit)
     return Shown(
         task,
         row.doc_id,

@@ -61,21 +61,18 @@ def _of_line(task: PairedTask, line: Line, member: Member, run: int, most: int) 
 
 def answer(row: Mapping[str, Any], filter_name: str) -> str:
     """What was answered, as the filter left it; of choices the likeliest one."""
-    several = orjson.loads(row["answers"]).get(filter_name, [])
-    choices = orjson.loads(row["choices"]) if row["choices"] else None
-    likelihoods = [
-        each[0] for each in several if isinstance(each, list) and len(each) == 2 and isinstance(each[1], bool)
-    ]
+    several = row["answers"].get(filter_name, [])
+    choices = row["choices"]
+    likelihoods = [each[0] for each in several if isinstance(each, tuple)]
     if choices and len(likelihoods) == len(several) >= len(choices):
-        values = [float("-inf") if each is None else each for each in likelihoods[: len(choices)]]
-        return str(choices[max(range(len(choices)), key=values.__getitem__)])
+        return str(choices[max(range(len(choices)), key=likelihoods.__getitem__)])
     return "\n".join(each if isinstance(each, str) else orjson.dumps(each).decode() for each in several)
 
 
 def target(row: Mapping[str, Any]) -> str:
     """What would have been right; of a choice its text."""
     found = orjson.loads(row["gold"] or row["target"])
-    choices = orjson.loads(row["choices"]) if row["choices"] else None
+    choices = row["choices"]
     if choices and isinstance(found, int) and 0 <= found < len(choices):
         return str(choices[found])
     return found if isinstance(found, str) else orjson.dumps(found).decode()

@@ -16,6 +16,7 @@ from assay.errors import Place, Problem
 from assay.records import ScoreKey
 from assay.runs.folder import RunError, no_run, read_manifest, read_results
 from assay.runs.redact import redacted
+from assay.runs.rows import RequestRow
 from assay.runs.stored import SampleFile, sample_file
 
 RUNNING = "running"
@@ -132,7 +133,7 @@ class TaskScores:
         for part in self.file.columns([*simple.values(), *([] if len(simple) == len(own) else ["scores"])]):
             for key, name in simple.items():
                 found[key].append(Column.of_numbers(part[name]))
-            told = [orjson.loads(each) for each in part.get("scores", ())]
+            told = part.get("scores", ())
             for key in own.keys() - simple.keys():
                 found[key].append(Column.of([each.get(own[key]) for each in told]))
         return {key: Column.joined(several) for key, several in found.items()}
@@ -144,19 +145,20 @@ class TaskScores:
         Later requests of a graph hold answers to earlier ones: of those it is what the graph says that counts. A record that
         failed on its way leaves no requests, and has no name: 0.
         """
-        texts = _Continuations()
 
-        def name(prefix: str | None, prompt: str, requests: str) -> int:
-            if self.graph and requests == "[]":
+        def name(prefix: str, prompt: str, requests: Sequence[RequestRow]) -> int:
+            if self.graph and not requests:
                 return 0
-            return _digest(f"{prefix or ''}{prompt}\0{self.graph or texts[requests]}")
+            whole = prefix + prompt
+            asked = [(None if each.prompt == whole else each.prompt, each.continuation) for each in requests]
+            return _digest(f"{whole}\0{self.graph or orjson.dumps(asked).decode()}")
 
         return self._named(["prefix", "prompt", "requests"], name)
 
     @cached_property
     def responses(self) -> Any:
         """A name for what was answered about each document."""
-        return self._named(["responses"], _digest)
+        return self._named(["responses"], lambda responses: _digest(orjson.dumps(responses).decode()))
 
     @cached_property
     def contents(self) -> Any:
@@ -225,19 +227,6 @@ class Column(NamedTuple):
     def there(self) -> Any:
         """The values that there are."""
         return self.at(self.present)
-
-
-class _Continuations(dict[str, str]):
-    """Requests as they are written to what they ask, without parameters: worked out once for each text."""
-
-    def __missing__(self, written: str) -> str:
-        if "{" not in written:
-            return written
-        asked = [[each for each in request if not isinstance(each, dict)] for request in orjson.loads(written)]
-        found = orjson.dumps(asked).decode()
-        if len(self) < 10_000:
-            self[written] = found
-        return found
 
 
 def _asked_by(graph: Any, key: str = "") -> Any:

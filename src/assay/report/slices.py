@@ -11,7 +11,7 @@ from assay.aggregate.functions import mean
 from assay.aggregate.interval import interval
 from assay.records import Estimate
 from assay.report.plots import Interval
-from assay.runs.stored import Row
+from assay.runs.rows import Row
 
 MOST, LEAST = 12, 5
 """A column that nobody asked for is shown with at most so many values, of at least so many samples each."""
@@ -33,7 +33,7 @@ class Values:
         return self._total / self._count if self._count else math.nan
 
     def add(self, row: Row) -> None:
-        value = orjson.loads(row.scores).get(self._key)
+        value = row.scores.get(self._key)
         if not isinstance(value, int | float):
             return
         self._total, self._count = self._total + value, self._count + 1

@@ -24,3 +24,14 @@ def put_in_place(part: Path, path: Path) -> None:
     sync(part)
     part.replace(path)
     sync_folder(path.parent)
+
+
+def put_folder_in_place(part: Path, path: Path) -> Path:
+    """The same for a folder with all that is in it. A folder that is there and not empty is an OSError."""
+    for folder, _, names in os.walk(part):
+        for name in names:
+            sync(Path(folder, name))
+        sync_folder(Path(folder))
+    found = part.rename(path)
+    sync_folder(path.parent)
+    return found

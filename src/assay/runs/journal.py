@@ -34,6 +34,8 @@ LONG = 16 * 2**20
 SYNC_SECONDS = 1.0
 """What was written is on the disk after so long, whether or not another response comes."""
 UNREADABLE = "no response is written like this"
+INTENT = "intent"
+"""The key of a line that says what is about to be done, such as the call of a tool. Reserved: such a line is no answer."""
 _NUMBERS, _PARTS = frozenset((int, float)), len(Usage._fields)
 KEY_BYTES = 16
 _READ = 4096
@@ -296,7 +298,8 @@ def _entry(line: bytes, has_seals: bool) -> Mapping[str, Any] | None:
         return None
     if not isinstance(entry, dict) or ("c" in entry and not is_sealed):
         return None
-    return entry if "format" in entry or _key(entry) is not None else None
+    is_known = "format" in entry or _key(entry) is not None or INTENT in entry
+    return entry if is_known else None
 
 
 def _key(entry: Mapping[str, Any]) -> bytes | None:

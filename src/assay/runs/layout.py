@@ -161,8 +161,8 @@ def _is_tree(value: Any) -> str:
 
 ROW = fields({"alias": text, "sample_len": optional(number), "sample_count": each(number)})
 _DESCRIBED: Mapping[str, Check] = {
-    "value": optional(number), "values": mapping, "stderr": optional(number), "interval": optional(pair), "n": count,
-    "clusters": count, "tasks": count, "missing": listed(text), "reason": text, "of": listed(share),
+    "value": optional(number), "values": mapping, "stderr": optional(number), "interval": optional(pair), "method": optional(text),
+    "n": count, "clusters": count, "tasks": count, "missing": listed(text), "reason": text, "of": listed(share),
 }  # fmt: skip
 DESCRIBED = fields(_DESCRIBED)
 TASK_ACCOUNT = fields({
@@ -220,7 +220,7 @@ MANIFEST_LAYOUT = fields({
 })  # fmt: skip
 
 
-# ---- columns of samples: texts that hold JSON
+# ---- columns of samples in format 1: texts that hold JSON
 
 NEEDED = frozenset(("doc_id", "doc", "target", "prompt", "requests", "responses", "prefix", "answers", "scores"))
 """Columns that samples cannot be without; the others may be missing, or empty in some rows."""
@@ -266,17 +266,11 @@ JSON: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-READ_AGAIN = frozenset(("doc", "target", "gold", "choices", "responses", "answers"))
-"""Columns that hold most of the text. Whoever makes samples of rows reads them anyway, and finds out what is not JSON."""
-
-
-def wrong_column(name: str, values: Sequence[Any], *, is_read_again: bool = False) -> str:
+def wrong_column(name: str, values: Sequence[Any]) -> str:
     """What is wrong with a column of samples; nothing where it is right. All its texts are read at once: that is quick."""
     if name in NEEDED and None in values:
         return f"the column {name} is empty in some rows"
-    if is_read_again and name == "doc" and not all(value[:1] == "{" for value in values):
-        return "the column doc is not what it should be"
-    if name not in JSON or (is_read_again and name in READ_AGAIN):
+    if name not in JSON:
         return ""
     texts = [value for value in dict.fromkeys(values) if value is not None]
     try:

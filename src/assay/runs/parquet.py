@@ -1,51 +1,36 @@
-"""The samples of a task as Parquet: what an analysis reads without loading a run."""
+"""The samples of a task as Parquet: what an analysis reads without loading a run. The columns: columns.py."""
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import orjson
 
 from assay.config.source import digest
-from assay.records import Loglikelihood, Request, Rolling, prompt_text
+from assay.records import Generate, Loglikelihood, Prompt, Request, Rolling, ScoreKey, messages_to_plain, prompt_text
+from assay.runs.columns import (
+    DICTIONARIES,
+    MESSAGE,
+    REPEATED,
+    ROW_NAMES,
+    as_json,
+    asked_arrays,
+    likelihood_requests,
+    request_lists,
+    verdict_arrays,
+)
 from assay.runs.durable import put_in_place
 from assay.runs.redact import written_arguments
-from assay.runs.samples import Kept, arguments
+from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, REPEATS, ROLLING, Asked, RequestRow, Row, Verdict
+from assay.runs.samples import Kept
+from assay.runs.seal import KEY, UNSEALED, seal
+from assay.runs.widening import conformed, joined
 
 ROWS, HELD = 2000, 8 * 2**20
 """Rows of one group at most, and characters of text: counts, not times, so that the same samples make the same file."""
-
-
-class Asked(NamedTuple):
-    """What was asked about a sample and answered, as it is written: what is not a number is text, mostly JSON."""
-
-    doc_id: int
-    dropped: int | None
-    doc: str
-    target: str
-    gold: str | None
-    choices: str | None
-    prompt: str
-    requests: str
-    responses: str
-    replies: str | None
-    prefix: str
-
-
-class Verdict(NamedTuple):
-    """What a scoring made of a sample, as it is written. Scores that are numbers have columns of their own, too."""
-
-    answers: str
-    scores: str
-    failed: str | None
-    audit: str | None
-
-
-_NUMBERS = ("doc_id", "dropped")
-_REPEATED = ["prefix", "target", "gold", "choices", "requests", "replies", "scores", "failed", "audit"]
-"""Columns that may say the same in many rows."""
 
 
 def file_name(task: str) -> str:
@@ -58,6 +43,75 @@ def file_name(task: str) -> str:
     return plain if plain == task else f"{plain}-{digest(task.encode())[:8]}"
 
 
+class GroupWriter:
+    """Writes row groups into a Parquet file, whose schema grows where a later group has more columns or fields."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writer: Any = None
+        self._names: dict[str, None] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        return self._writer is not None
+
+    def write(self, arrays: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Write a row group; `names` are its rows of scores, in their order."""
+        import pyarrow as pa
+
+        self._names |= dict.fromkeys(names)
+        table = pa.table(dict(arrays))
+        if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = _opened(self.path, table.schema)
+        elif table.schema != self._writer.schema:
+            self._widen(joined(self._writer.schema, table.schema, self._names))
+            table = conformed(arrays, self._writer.schema)
+        self._writer.write_table(table)
+
+    def _widen(self, schema: Any) -> None:
+        """Write the groups so far anew, where a schema has more than theirs."""
+        from pyarrow import parquet
+
+        if schema == self._writer.schema:
+            return
+        self._writer.close()
+        before = self.path.with_name(f".{self.path.name.partition('.parquet')[0]}.before")
+        self.path.replace(before)
+        self._writer = _opened(self.path, schema)
+        with parquet.ParquetFile(before, page_checksum_verification=True, read_dictionary=[*DICTIONARIES]) as source:
+            for number in range(source.num_row_groups):
+                group = source.read_row_group(number).combine_chunks()
+                arrays = {name: group.column(name).chunk(0) for name in group.column_names}
+                self._writer.write_table(conformed(arrays, schema))
+        before.unlink()
+
+    def end(self) -> None:
+        """Close the file, and give it its checksum."""
+        if self._writer is not None and self._writer.is_open:
+            self._writer.add_key_value_metadata({ROW_NAMES: orjson.dumps([*self._names]).decode(), KEY: UNSEALED})
+            self._writer.close()
+            seal(self.path)
+
+    def abandon(self) -> None:
+        if self._writer is not None and self._writer.is_open:
+            self._writer.close()
+
+
+def _opened(path: Path, schema: Any) -> Any:
+    from pyarrow import parquet
+
+    return parquet.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        use_dictionary=REPEATED,
+        write_page_checksum=True,
+        write_statistics=["doc_id"],
+        store_schema=False,  # names of lists' items differ between arrays that are built and those that are read
+    )
+
+
 class SampleWriter:
     """Writes samples in their order into a file that gets its name when it is whole.
 
@@ -67,34 +121,27 @@ class SampleWriter:
     def __init__(self, folder: Path, task: str, known: Callable[[int], dict[str, Any]] | None = None) -> None:
         self.path = folder / f"{file_name(task)}.parquet"
         self._part = self.path.with_suffix(".parquet.part")
+        self._file = GroupWriter(self._part)
         self._known = known
         self._groups = 0
         self._asked: list[Asked] = []
+        self._requests: list[Sequence[Request]] = []
         self._documents: list[int] = []
         self._verdicts: list[Verdict] = []
-        self._scores: list[str] | None = None
-        self._values: list[Mapping[str, Any]] = []
         self._held = 0
         self._arrays: dict[str, Any] = {}
-        self._writer: Any = None
 
     def add(self, kept: Kept) -> None:
-        scores = {f"{metric},{each.filter}": value for each in kept.scores for metric, value in each.values.items()}
-        verdict = Verdict(
-            _json({each.filter: each.answers for each in kept.scores}),
-            _json({**scores, **_per_repeat(kept)} if any(each.repeats for each in kept.scores) else scores),
-            kept.failed or None,
-            ",".join(kept.audit) or None,
-        )
         if self._known is None:
-            asked = _asked(kept)
+            requests = kept.sample.requests[:: kept.repeats]
+            asked = _asked(kept, requests)
+            self._requests.append(requests)
             self._asked.append(asked)
-            self._held += sum(len(part) for part in asked if isinstance(part, str)) + len(verdict.answers)
-        elif not self._values:
+            self._held += len(asked.doc) + len(asked.prompt) + len(asked.prefix) + _length(kept.responses)
+        elif not self._verdicts:
             self._arrays = self._known(self._groups)
         self._documents.append(kept.sample.doc_id)
-        self._verdicts.append(verdict)
-        self._values.append(scores)
+        self._verdicts.append(verdict_of(kept))
         if self._is_full:
             self._flush()
 
@@ -102,139 +149,199 @@ class SampleWriter:
     def _is_full(self) -> bool:
         """Whether a group of rows is complete: by what is in it alone, or as it was before."""
         if self._known is not None:
-            return len(self._values) == len(self._arrays["doc_id"])
-        return len(self._values) >= ROWS or self._held >= HELD
+            return len(self._verdicts) == len(self._arrays["doc_id"])
+        return len(self._verdicts) >= ROWS or self._held >= HELD
 
     def end(self) -> None:
         """Write what is left."""
         self._flush()
-        self.abandon()
+        self._file.end()
 
     def place(self) -> None:
         """Give the file its name."""
         put_in_place(self._part, self.path)
 
     def abandon(self) -> None:
-        if self._writer is not None and self._writer.is_open:
-            self._writer.close()
+        self._file.abandon()
 
     def _flush(self) -> None:
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        if not self._values and self._writer is not None:
+        if not self._verdicts and self._file.has_begun:
             return
-        if self._scores is None:
-            self._scores = sorted(
-                {name for values in self._values for name, value in values.items() if _is_number(value)}
-            )
-        arrays = dict(self._arrays) if self._known is not None and self._values else _asked_arrays(self._asked)
+        is_known = self._known is not None and self._verdicts
+        arrays = dict(self._arrays) if is_known else _asked_arrays(self._asked, self._requests)
         self._groups += 1
         assert arrays["doc_id"].to_pylist() == self._documents, "the samples of another file come in its order"
-        for name, column in zip(Verdict._fields, _columns(self._verdicts, Verdict), strict=True):
-            arrays[name] = pa.array(column, pa.string())
-        for name in self._scores:
-            found = [values.get(name) if _is_number(values.get(name)) else None for values in self._values]
-            arrays[name] = pa.array(found, pa.float64())
-        table = pa.table(arrays)
-        if self._writer is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = parquet.ParquetWriter(self._part, table.schema, compression="zstd", use_dictionary=_REPEATED)
-        self._writer.write_table(table)
-        self._asked, self._documents, self._verdicts, self._values, self._held = [], [], [], [], 0
+        scored, names = verdict_arrays(self._verdicts)
+        self._file.write({**arrays, **scored}, names)
+        self._asked, self._requests, self._documents, self._verdicts, self._held = [], [], [], [], 0
 
 
-def _columns(rows: Sequence[Any], kind: Any) -> Iterable[Sequence[Any]]:
-    return zip(*rows, strict=True) if rows else [()] * len(kind._fields)
+def _length(responses: Sequence[Sequence[Any]]) -> int:
+    """How much text there is, about: of likelihoods there is none."""
+    if not responses or not responses[0] or type(responses[0][0]) is tuple:
+        return 30 * len(responses)
+    if type(responses[0][0]) is str:
+        return sum([len(said) for several in responses for said in several])
+    return sum(len(said) if isinstance(said, str) else 30 for several in responses for said in several)
 
 
-def _asked_arrays(rows: Sequence[Asked]) -> dict[str, Any]:
-    """Columns of what was asked; a beginning that many prompts share is stored once."""
-    import pyarrow as pa
-
-    columns = dict(zip(Asked._fields, _columns(rows, Asked), strict=True))
-    prefixes = columns.pop("prefix")
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(prefixes))}
-    arrays = {name: pa.array(each, pa.int64() if name in _NUMBERS else pa.string()) for name, each in columns.items()}
-    indices = pa.array([numbers[text] for text in prefixes], pa.int32())
-    return {**arrays, "prefix": pa.DictionaryArray.from_arrays(indices, pa.array(list(numbers), pa.string()))}
+def row_arrays(rows: Sequence[Row]) -> tuple[dict[str, Any], list[str]]:
+    """The columns of rows, and the names of their scores."""
+    scored, names = verdict_arrays([row.verdict for row in rows])
+    return {**asked_arrays([row.asked for row in rows]), **scored}, names
 
 
-def _asked(kept: Kept) -> Asked:
+# ---- a sample as rows have it
+
+
+def verdict_of(kept: Kept) -> Verdict:
+    """What a scoring made of a sample."""
+    answers: dict[str, Sequence[Any]] = {}
+    scores: dict[str, Any] = {}
+    repeats: dict[str, Any] = {}
+    for name, left, values, several, _ in kept.scores:
+        answers[name] = left
+        for metric, value in values.items():
+            scores[f"{metric},{name}"] = value
+        for metric, each in several.items() if several else ():
+            repeats[f"{metric},{name}{REPEATS}"] = each
+    failures = failures_of(kept) if kept.failed else NO_FAILURES
+    return Verdict(answers, {**scores, **repeats} if repeats else scores, kept.failed or None, failures, kept.audit)
+
+
+NO_FAILURES: Mapping[ScoreKey, str] = MappingProxyType({})
+
+
+def failures_of(kept: Kept) -> dict[ScoreKey, str]:
+    """By row why a sample has no value there."""
+    return {ScoreKey(metric, each.filter): why for each in kept.scores for metric, why in each.failed.items()}
+
+
+def asked_of(kept: Kept) -> Asked:
+    """What was asked about a sample and answered."""
+    requests = kept.sample.requests[:: kept.repeats]
+    return _with_requests(_asked(kept, requests), request_rows(requests, Params()))
+
+
+def _asked(kept: Kept, requests: Sequence[Request]) -> Asked:
+    """The same without the requests, which are looked at together; their first prompt is whole."""
     sample = kept.sample
-    requests = sample.requests[:: kept.repeats]
-    prefix = _shared(requests, sample.prefix)
+    first = _prompt(requests[0]) if requests else ""
+    prefix = sample.prefix if requests and first.startswith(sample.prefix) else ""
     return Asked(
-        doc_id=sample.doc_id,
-        dropped=sample.dropped or None,
-        doc=_json(sample.doc),
-        target=_json(sample.target),
-        gold=_json(sample.gold) if sample.gold is not sample.target else None,
-        choices=_json(sample.choices) if sample.choices is not None else None,
-        prompt=_prompt(requests, prefix),
-        requests=_json(_described(requests)),
-        responses=_json(kept.responses),
-        replies=_json(kept.replies) if kept.replies is not None else None,
-        prefix=prefix,
+        sample.doc_id,
+        _kind(kept, requests),
+        sample.dropped or None,
+        as_json(sample.doc),
+        as_json(sample.target),
+        as_json(sample.gold) if sample.gold is not sample.target else None,
+        sample.choices,
+        prefix,
+        first[len(prefix) :],
+        (),
+        kept.responses,
+        kept.replies,
     )
 
 
-def _per_repeat(kept: Kept) -> dict[str, Any]:
-    """The scores of every answer, beside those of the document."""
-    return {
-        f"{metric},{each.filter},repeats": several for each in kept.scores for metric, several in each.repeats.items()
-    }
+def _prompt(request: Request) -> str:
+    prompt = request[0]  # the first field of every kind
+    return prompt if isinstance(prompt, str) else prompt_text(prompt)
 
 
-def _shared(requests: Sequence[Request], prefix: str) -> str:
-    """The part that many samples share, where this one begins with it: a text that is rolled over stands alone."""
-    return prefix if requests and str(arguments(requests[0])[0]).startswith(prefix) else ""
+def _with_requests(asked: Asked, described: Sequence[RequestRow]) -> Asked:
+    """What was asked with its requests. A conversation is in the first of them, and is not written as a prompt, too."""
+    if described and described[0].messages is not None:
+        return asked._replace(prefix="", prompt="", requests=described)
+    return asked._replace(requests=described)
 
 
-def _prompt(requests: Sequence[Request], prefix: str) -> str:
-    """The context of the first request, without the part that many samples share."""
-    return str(arguments(requests[0])[0])[len(prefix) :] if requests else ""
+def _asked_arrays(rows: Sequence[Asked], requests: Sequence[Sequence[Request]]) -> dict[str, Any]:
+    """The columns of what was asked; log-likelihoods, of which there are most, without a row for each request."""
+    flat: Sequence[Any] = [request for several in requests for request in several]
+    if {*map(type, flat)} != {Loglikelihood} or {type(request[0]) for request in flat} != {str}:
+        params = Params()
+        described = [request_rows(several, params) for several in requests]
+        if any(own[0].messages is not None for own in described if own):
+            rows = [_with_requests(*each) for each in zip(rows, described, strict=True)]
+        return asked_arrays(rows, request_lists(described))
+    firsts = [_prompt(several[0]) if several else "" for several in requests]
+    prompts: list[Any] = [
+        None if request[0] is first or request[0] == first else request[0]
+        for several, first in zip(requests, firsts, strict=True)
+        for request in several
+    ]
+    continuations = [request.continuation for request in flat]
+    return asked_arrays(rows, likelihood_requests(map(len, requests), prompts, continuations, LOGLIKELIHOOD))
 
 
-def _described(requests: Sequence[Request]) -> list[Any]:
-    """What each request has beside the prompt: a continuation or parameters, with its context where that is another one."""
-    first = arguments(requests[0])[0] if requests else None
-    described: list[Any] = []
+def _kind(kept: Kept, requests: Sequence[Request]) -> str:
+    """What kind of sample it is: a graph's leaves a trace, and its requests name their nodes."""
+    request = requests[0] if requests else None
+    if type(request) is Loglikelihood:
+        return LOGLIKELIHOOD
+    if (kept.replies and "trace" in kept.replies[-1]) or (isinstance(request, Generate) and request.node):
+        return GRAPH
+    return NOTHING if request is None else ROLLING if isinstance(request, Rolling) else GENERATE
+
+
+class Params(dict[int, str]):
+    """Parameters of requests as JSON, by the number of the object: all requests of a task share a few."""
+
+    def of(self, request: Generate) -> str:
+        found = self.get(id(request.params))
+        if found is None:
+            found = self[id(request.params)] = as_json(written_arguments(request)[1])
+        return found
+
+
+def request_rows(requests: Sequence[Request], params: Params) -> list[RequestRow]:
+    """The requests of a sample; a prompt that is that of the first is not said again."""
+    found: list[RequestRow] = []
+    first: Prompt = requests[0][0] if requests else ""
     for request in requests:
-        if isinstance(request, Loglikelihood):
-            context = request.context if isinstance(request.context, str) else prompt_text(request.context)
-            own = [] if context is first or context == first else [context]
-            described.append([*own, request.continuation])
+        prompt = request[0]
+        own = None if prompt is first or prompt == first else prompt_text(prompt)
+        messages = messages_of(prompt) if own is not None or not found else None
+        written = own if messages is None else None
+        if isinstance(request, Generate):
+            found.append(RequestRow(GENERATE, written, messages, None, params.of(request)))
+        elif isinstance(request, Loglikelihood):
+            found.append(RequestRow(LOGLIKELIHOOD, written, messages, request.continuation))
         else:
-            told = [*arguments(request), None] if isinstance(request, Rolling) else list(written_arguments(request))
-            described.append([each for each in told[1:] if each is not None] if told[0] == first else told)
-    return described
+            found.append(RequestRow(ROLLING, own))
+    return found
 
 
-def _is_number(value: Any) -> bool:
-    """Whether a value fits a column of numbers: whole ones as far as they are exact there."""
-    return isinstance(value, float) or (
-        isinstance(value, int) and not isinstance(value, bool) and -(2**53) <= value <= 2**53
+def messages_of(prompt: Prompt) -> list[dict[str, Any]] | None:
+    """A conversation in OpenAI's words, where its columns can hold every message without a loss."""
+    if isinstance(prompt, str):
+        return None
+    found = messages_to_plain(prompt)
+    return found if found and all(map(_is_message, found)) else None
+
+
+def _is_message(value: Any) -> bool:
+    """Whether a message has nothing but what its columns hold, in the order that it is written in."""
+    if not isinstance(value, dict) or not {"role", "content"} <= value.keys() <= {*MESSAGE} - {"media"}:
+        return False
+    texts = [value[key] for key in value if key not in ("content", "tool_calls")]
+    calls = value.get("tool_calls", [{}])
+    are_calls = isinstance(calls, list) and calls and all(isinstance(call, dict) for call in calls)
+    return (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(value["content"], str | None)
+        and bool(are_calls)
+        and [*value] == [*ordered(value)]
     )
 
 
-def _json(value: Any) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:  # keys that are numbers, values that are arrays: allowed, and slower for all if always asked for
-        return _odd_json(value)
+def ordered(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message with its keys in the order that conversations have them."""
+    order = ("role", "tool_call_id", "content", "name", "tool_calls")
+    return {key: message[key] for key in order if key in message}
 
 
-def _odd_json(value: Any) -> str:
-    try:
-        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
-    except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
-        return json.dumps(value, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "_asdict") or isinstance(value, tuple):
-        return list(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    return str(value)
+def conversation_text(messages: Sequence[Mapping[str, Any]]) -> str:
+    """A conversation as the text that requests have."""
+    return json.dumps(messages, ensure_ascii=False)

@@ -240,6 +240,7 @@ def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> dict[str, Any]:
             **({"values": dict(row.several)} if row.several is not None else {}),
             "stderr": row.stderr,
             "interval": ends(row),
+            "method": None,  # reserved: how the interval was computed
             "n": row.n,
             **({"clusters": row.draws} if 0 < row.draws < row.n else {}),
             **({"tasks": row.tasks} if row.tasks > 1 else {}),

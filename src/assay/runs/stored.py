@@ -1,7 +1,9 @@
 """Samples read back from Parquet, one row group at a time: what was asked, what was answered, what it scored."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -14,50 +16,39 @@ from assay.records import (
     Likelihood,
     Loglikelihood,
     Outcome,
+    Prompt,
     Request,
     Response,
     Rolling,
     Sample,
+    ScoreKey,
     Text,
     Usage,
+    plain_to_messages,
 )
+from assay.runs import format_1
+from assay.runs.columns import DICTIONARIES, ROW_NAMES
+from assay.runs.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
 from assay.runs.folder import RunError
-from assay.runs.layout import NEEDED, are_responses, wrong_column
-from assay.runs.parquet import Asked, file_name
+from assay.runs.parquet import GroupWriter, file_name
+from assay.runs.rows import GENERATE, LOGLIKELIHOOD, REPEATS, Asked, RequestRow, split_row
+from assay.runs.rows import Row as Row
 from assay.runs.samples import Kept
+from assay.runs.seal import check_seal
+from assay.runs.widening import leaves_of, row_names
 
 T = TypeVar("T")
-NUMBERS = ("doc_id", "dropped")
-_LEAST = float("-inf")
-"""What null means as a likelihood: JSON has no infinity, and nothing else that one may be is written so."""
-
-
-class Row(NamedTuple):
-    """A sample as it is written: what was asked and answered, and what a scoring made of it."""
-
-    doc_id: int
-    dropped: int | None
-    doc: str
-    target: str
-    gold: str | None
-    choices: str | None
-    prompt: str
-    requests: str
-    responses: str
-    replies: str | None
-    prefix: str
-    answers: str
-    scores: str
-    failed: str | None
-    audit: str | None
+ASKED = (*(name for name in Asked._fields if name != "replies"), "verdicts", "trace", "noticed")
+"""The columns that hold what was asked and answered."""
 
 
 class Stored(NamedTuple):
-    """A sample with its responses, and what an earlier scoring made of it, as it is written."""
+    """A sample with its responses, and what an earlier scoring made of it."""
 
     sample: Sample
     responses: Sequence[Response]
-    scores: str = "{}"
+    scores: Mapping[str, Any] = MappingProxyType({})
+    """By `metric,filter`."""
     failed: str = ""
 
 
@@ -76,6 +67,17 @@ def is_whole(path: Path) -> bool:
             return False
         file.seek(-4, 2)
         return file.read() == b"PAR1"
+
+
+def documents_of(path: Path) -> list[dict[str, Any]]:
+    """The samples of a file as the documents of another task: each document with what was answered, and how that scored."""
+    return [
+        {
+            **orjson.loads(row.doc), "doc_id": row.doc_id, "prompt": row.prefix + row.prompt, "target": orjson.loads(row.target),
+            "responses": row.responses, "answers": row.answers, "scores": row.scores,
+        }
+        for row in SampleFile(path).rows()
+    ]  # fmt: skip
 
 
 class SampleFile:
@@ -113,7 +115,7 @@ class SampleFile:
 
     def _made(self, make: Callable[[Row], T]) -> Iterator[T]:
         """What is made of each row; one of which nothing can be made is told."""
-        for row in self._rows(is_read_again=True):
+        for row in self.rows():
             try:
                 made = make(row)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -122,18 +124,24 @@ class SampleFile:
 
     def rows(self) -> Iterator[Row]:
         """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
-        return self._rows(is_read_again=False)
-
-    def _rows(self, *, is_read_again: bool) -> Iterator[Row]:
-        for number in range(self._read(lambda file: file.num_row_groups)):
-            group = self._group(number, Row._fields)
+        for number in range(self._groups):
+            group = self._group(number, None)
             self._latest = (number, group)
-            there, empty = group.column_names, [None] * group.num_rows
-            columns = [
-                self._values(name, group, is_read_again=is_read_again) if name in there else empty
-                for name in Row._fields
-            ]
-            yield from map(Row._make, zip(*columns, strict=True))
+            yield from self._rows(group)
+
+    def at(self, places: Sequence[int]) -> list[Row]:
+        """The rows at these places of the file, in this order: only the row groups that hold them are read."""
+        wanted, start = set(places), 0
+        found: dict[int, Row] = {}
+        sizes = self._read(lambda file: [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)])
+        for number in range(len(sizes)):
+            size = sizes[number]
+            own = [place for place in wanted if start <= place < start + size]
+            if own:
+                group = self._group(number, None).take([place - start for place in own])
+                found |= dict(zip(own, self._rows(group), strict=True))
+            start += size
+        return [found[place] for place in places if place in found]
 
     @property
     def names(self) -> list[str]:
@@ -141,105 +149,135 @@ class SampleFile:
         found: list[str] = self._read(lambda file: file.schema_arrow.names)
         return found
 
+    @cached_property
+    def leaves(self) -> frozenset[str]:
+        """The fields that hold values, each with the way to it: `responses.text`. A file lacks what none of its samples has."""
+        found: frozenset[str] = self._read(lambda file: frozenset(leaves_of(file.schema_arrow)))
+        return found
+
+    @property
+    def _groups(self) -> int:
+        found: int = self._read(lambda file: file.num_row_groups)
+        return found
+
     def columns(self, wanted: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
-        """Some of the columns, those that are there, as lists: one row group at a time."""
-        for number in range(self._read(lambda file: file.num_row_groups)):
+        """Some fields of the rows, or columns of scores that are there, as lists: one row group at a time."""
+        for number in range(self._groups):
             group = self._group(number, wanted)
-            yield {name: self._values(name, group) for name in group.column_names}
+            yield self._told(lambda: _checked(fields_of(group, wanted)))  # noqa: B023  # called at once
+
+    def tables(self) -> Iterator[Any]:
+        """The row groups as tables of format 2."""
+        return (self._group(number, None) for number in range(self._groups))
 
     def asked(self, number: int) -> dict[str, Any]:
         """The columns of what was asked and answered of one row group: the one that was read last is at hand."""
-        import pyarrow as pa
-
         known, group = self._latest
         if known != number:
-            group = self._group(number, Asked._fields)
-        empty = pa.nulls(group.num_rows, pa.string())
-        there = group.column_names
-        return {name: group.column(name).combine_chunks() if name in there else empty for name in Asked._fields}
+            group = self._group(number, None)
+        return {name: group.column(name).combine_chunks() for name in ASKED if name in group.column_names}
 
-    def _group(self, number: int, wanted: Sequence[str]) -> Any:
+    def as_format_2(self, path: Path) -> Path:
+        """A file of format 2 with these samples: itself, or one at this path."""
+        if not self._read(lambda file: format_1.is_format_1(file.schema_arrow)):
+            return self.path
+        made = GroupWriter(path)
+        for table in self.tables():
+            made.write({name: table.column(name).chunk(0) for name in table.column_names}, row_names(table.schema))
+        made.end()
+        return path
+
+    def _group(self, number: int, wanted: Sequence[str] | None) -> Any:
+        """A row group in format 2; with `wanted`, at least the columns that these fields of rows are made of."""
+
         def read(file: Any) -> Any:
-            return file.read_row_group(number, columns=[name for name in wanted if name in file.schema_arrow.names])
+            names = file.schema_arrow.names
+            if format_1.is_format_1(file.schema_arrow):
+                return _table(*format_1.as_format_2(file.read_row_group(number)))
+            group = file.read_row_group(number, columns=columns_of(names, wanted) if wanted is not None else None)
+            return group.combine_chunks()
 
         return self._read(read)
 
-    def _read(self, read: Callable[[Any], Any]) -> Any:
-        """What is read from the file, which is opened once; a damaged one is told."""
-        from pyarrow import parquet
+    def _rows(self, group: Any) -> list[Row]:
+        return self._told(lambda: [*rows_of(group)])
 
-        try:
+    def _read(self, read: Callable[[Any], T]) -> T:
+        """What is read from the file, which is opened once."""
+
+        def opened() -> T:
             if self._file is None:
-                self._file = parquet.ParquetFile(self.path)
-                self._check(self._file.schema_arrow)
+                self._file = _opened(self.path)
             return read(self._file)
-        except (OSError, LookupError, NotImplementedError, ValueError) as error:
-            raise self._damaged(str(error)) from None
 
-    def _check(self, schema: Any) -> None:
-        """See to it that the columns are there that are needed, and hold numbers and texts as they should."""
-        missing = sorted(NEEDED - {*schema.names})
-        if missing or len({*schema.names}) != len(schema.names):
-            raise ValueError(f"there is no column {missing[0]}" if missing else "two columns have one name")
-        wrong = [field for field in schema if _is_of_another_kind(field.name, field.type)]
-        if wrong:
-            raise ValueError(f"the column {wrong[0].name} holds {wrong[0].type}")
+        return self._told(opened)
 
-    def _values(self, name: str, group: Any, *, is_read_again: bool = False) -> list[Any]:
-        """A column of a row group as a list, its texts checked."""
+    def _told(self, make: Callable[[], T]) -> T:
+        """What is made of the file; a damaged one is told."""
         try:
-            found = _values(group.column(name))
-            what = wrong_column(name, found, is_read_again=is_read_again)
-        except (LookupError, TypeError, ValueError) as error:
-            raise self._damaged(f"the column {name}: {error}") from None
-        if what:
-            raise self._damaged(what)
-        return found
+            return make()
+        except (
+            OSError,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            NotImplementedError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise self._damaged(str(error)) from None
 
     def _damaged(self, what: str) -> RunError:
         fix = "give the command of the run again: it asks nothing twice, and writes its samples anew"
         return RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {what}", fix)])
 
 
-def _is_of_another_kind(name: str, written: Any) -> bool:
-    """Whether a column that is read holds neither what it should nor nothing."""
-    from pyarrow import types
+def _opened(path: Path) -> Any:
+    """A file of samples whose checksum and columns are right."""
+    from pyarrow import parquet
 
-    kind = written.value_type if types.is_dictionary(written) else written
-    is_score = "," in name
-    if types.is_null(kind) or not (is_score or name in Row._fields):
-        return False
-    if is_score or name in NUMBERS:
-        return not (types.is_floating(kind) or types.is_integer(kind))
-    return not (types.is_string(kind) or types.is_large_string(kind))
+    is_sealed, metadata = check_seal(path), parquet.read_metadata(path)
+    is_old = format_1.is_format_1(metadata.schema.to_arrow_schema())
+    if is_old is is_sealed:
+        raise ValueError("there is no column kind" if is_sealed else "it has no checksum")
+    dictionaries = None if is_old else [*DICTIONARIES]
+    file = parquet.ParquetFile(path, metadata=metadata, read_dictionary=dictionaries, page_checksum_verification=True)
+    what = format_1.wrong_schema(file.schema_arrow) if is_old else wrong_schema(file.schema_arrow)
+    if what:
+        raise ValueError(what)
+    return file
 
 
-def _values(chunks: Any) -> list[Any]:
-    column = chunks.combine_chunks()
-    if hasattr(column, "dictionary"):
-        texts = column.dictionary.to_pylist()
-        return [texts[number] for number in column.indices.to_pylist()]
-    found: list[Any] = column.to_pylist()
-    return found
+def _table(arrays: Mapping[str, Any], names: Sequence[str]) -> Any:
+    import pyarrow as pa
+
+    return pa.table(dict(arrays)).replace_schema_metadata({ROW_NAMES: orjson.dumps(names)})
+
+
+def _checked(fields: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    if what := wrong_json(fields):
+        raise ValueError(what)
+    return fields
 
 
 def as_kept(row: Row, repeats: int) -> Kept:
     """A sample as it was kept when it was scored: its responses as filters saw them, what each filter made of it."""
-    loads = orjson.loads
     return Kept(
         _sample(row, repeats),
-        [[_seen(value) for value in several] for several in _said(row)],
-        filter_scores(
-            {name: [_seen(each) for each in several] for name, several in loads(row.answers).items()}, loads(row.scores)
-        ),
+        row.responses,
+        filter_scores(row.answers, row.scores, row.failures),
         repeats,
         row.failed or "",
-        loads(row.replies) if row.replies is not None else None,
-        tuple(row.audit.split(",")) if row.audit else (),
+        row.replies,
+        tuple(row.audit),
     )
 
 
-def filter_scores(answers: Mapping[str, Sequence[Any]], scores: Mapping[str, Any]) -> list[FilterScores]:
+def filter_scores(
+    answers: Mapping[str, Sequence[Any]],
+    scores: Mapping[str, Any],
+    failures: Mapping[ScoreKey, str] = MappingProxyType({}),
+) -> list[FilterScores]:
     """What each filter made of a sample, from its answers and from `{"metric,filter": value}`.
 
     >>> [(each.filter, each.values) for each in filter_scores({"strict": ["4"]}, {"exact_match,strict": 1})]
@@ -247,37 +285,24 @@ def filter_scores(answers: Mapping[str, Sequence[Any]], scores: Mapping[str, Any
     """
     values: dict[str, dict[str, Any]] = {name: {} for name in answers}
     repeats: dict[str, dict[str, Any]] = {name: {} for name in answers}
+    failed: dict[str, dict[str, str]] = {name: {} for name in answers}
     for row, value in scores.items():
-        metric, _, name = row.partition(",")
+        metric, name = split_row(row)
         if name in values:
             values[name][metric] = value
-        elif name.removesuffix(",repeats") in repeats:
-            repeats[name.removesuffix(",repeats")][metric] = value
-    return [FilterScores(name, several, values[name], repeats[name]) for name, several in answers.items()]
-
-
-def _seen(value: Any) -> Any:
-    """A response as filters saw it: a text, a pair of likelihood and greediness, or a likelihood alone."""
-    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], bool):
-        return (_LEAST if value[0] is None else value[0], value[1])
-    return _LEAST if value is None else value
+        elif name.removesuffix(REPEATS) in repeats:
+            repeats[name.removesuffix(REPEATS)][metric] = value
+    for key, reason in failures.items():
+        failed.setdefault(key.filter, {})[key.metric] = reason
+    return [FilterScores(name, each, values[name], repeats[name], failed[name]) for name, each in answers.items()]
 
 
 def _stored(row: Row, repeats: int) -> Stored:
     sample = _sample(row, repeats)
-    replies = orjson.loads(row.replies) if row.replies is not None else None
-    raw = [value for several in _said(row) for value in several]
+    raw = [value for several in row.responses for value in several]
     if len(raw) != len(sample.requests) and not row.failed:
         raise ValueError(f"{len(sample.requests)} requests and {len(raw)} responses")
-    return Stored(sample, _responses(sample.requests, raw, replies), row.scores, row.failed or "")
-
-
-def _said(row: Row) -> list[list[Any]]:
-    """By request what was answered, as it is written."""
-    found: list[list[Any]] = orjson.loads(row.responses)
-    if not are_responses(found):
-        raise ValueError("its responses are not what they should be")
-    return found
+    return Stored(sample, _responses(sample.requests, raw, row.replies), row.scores, row.failed or "")
 
 
 def _sample(row: Row, repeats: int) -> Sample:
@@ -286,28 +311,28 @@ def _sample(row: Row, repeats: int) -> Sample:
     return Sample(
         row.doc_id,
         loads(row.doc),
-        _requests(row.prefix + row.prompt, loads(row.requests), repeats),
+        _requests(row.prefix + row.prompt, row.requests, repeats),
         target,
         loads(row.gold) if row.gold is not None else target,
-        loads(row.choices) if row.choices is not None else None,
+        row.choices,
         row.prefix,
-        failed if failed and row.replies is None and not any(loads(row.responses)) else "",
+        failed if failed and row.replies is None and not row.responses else "",
         row.dropped or 0,
     )
 
 
-def _requests(context: str, asked: Sequence[Sequence[Any]], repeats: int) -> list[Request]:
-    if repeats == 1 and asked and len(asked[0]) == 1 and isinstance(asked[0][0], str):
-        return [Loglikelihood(context, each[0]) if len(each) == 1 else Loglikelihood(*each) for each in asked]
+def _requests(context: str, asked: Sequence[RequestRow], repeats: int) -> list[Request]:
+    if repeats == 1 and asked and asked[0].kind == LOGLIKELIHOOD:
+        return [_request(context, each, 0) for each in asked]
     return [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
 
 
 def _ended(row: Row) -> Stored:
     """A record of a graph as its plan left it: it asked on its own, so its requests are those of its outcome."""
     loads = orjson.loads
-    requests = [_request(row.prefix + row.prompt, each, 0) for each in loads(row.requests)]
-    raw = [value for several in _said(row) for value in several]
-    replies = loads(row.replies) if row.replies is not None else [{}] * len(raw)
+    requests = [_request(row.prefix + row.prompt, each, 0) for each in row.requests]
+    raw = [value for several in row.responses for value in several]
+    replies: Sequence[Mapping[str, Any]] = row.replies if row.replies is not None else [{}] * len(raw)
     behind = replies[len(raw) :] if raw else []
     own = _responses(requests, raw, replies[: len(raw)] if raw else replies)
     record, target = _record(row), loads(row.target)
@@ -324,19 +349,18 @@ def _ended(row: Row) -> Stored:
 
 def _record(row: Row) -> Mapping[str, Any] | None:
     """What a graph made of a document; the whole answer of its only filter."""
-    found = orjson.loads(row.answers).get("none") if not row.failed else None
+    found = row.answers.get("none") if not row.failed else None
     return found[0] if found else None
 
 
-def _request(context: str, described: Sequence[Any], repeat: int) -> Request:
-    """A request from what it has beside the first context: parameters, a continuation with its context, or nothing."""
-    if not described or described[-1] is None:
-        return Rolling(described[0] if described else context)
-    if isinstance(described[0], str) and isinstance(described[-1], dict):
-        return Generate(described[0], described[1], repeat)
-    if isinstance(described[0], str):
-        return Loglikelihood(described[0] if len(described) > 1 else context, described[-1])
-    return Generate(context, described[0], repeat)
+def _request(context: str, asked: RequestRow, repeat: int) -> Request:
+    text = context if asked.prompt is None else asked.prompt
+    prompt: Prompt = text if asked.messages is None else plain_to_messages(asked.messages)
+    if asked.kind == LOGLIKELIHOOD:
+        return Loglikelihood(prompt, asked.continuation or "")
+    if asked.kind == GENERATE:
+        return Generate(prompt, orjson.loads(asked.params or "{}"), repeat)
+    return Rolling(text)
 
 
 def _responses(
@@ -346,7 +370,7 @@ def _responses(
     if not raw and replies is not None:
         return [_failure(reply) for reply in replies]
     if replies is None and raw and isinstance(requests[0], Loglikelihood):  # a hundred thousand times four of them
-        return [Likelihood(value if value is not None else _LEAST, greedy) for value, greedy in raw]
+        return [Likelihood(value, greedy) for value, greedy in raw]
     told: Sequence[Mapping[str, Any]] = replies if replies is not None else [{}] * len(raw)
     own = [_response(*each) for each in zip(requests, raw, told[: len(raw)], strict=bool(raw))]
     return [*own, *map(_verdict, told[len(raw) :])]
@@ -371,7 +395,7 @@ def _response(request: Request | None, raw: Any, reply: Mapping[str, Any]) -> Re
     if isinstance(raw, str):
         return Text(raw, reply.get("finish"), reply.get("reasoning"), usage, reply.get("calls", ()))
     value, greedy = (raw, False) if isinstance(request, Rolling) else raw
-    return Likelihood(value if value is not None else _LEAST, greedy, usage)
+    return Likelihood(value, greedy, usage)
 
 
 def _usage(reply: Mapping[str, Any]) -> Usage | None:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from assay.runs.durable import put_folder_in_place
+
 NAME = "scored"
 
 
@@ -61,7 +63,7 @@ def place(part: Path) -> Path:
         there = versions(part.parent.parent)
         wanted = part.with_name(f"{int(there[-1].name) + 1 if there else 1:03}")
         try:
-            return part.rename(wanted)
+            return put_folder_in_place(part, wanted)
         except OSError:
             if not wanted.exists():
                 raise

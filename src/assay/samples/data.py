@@ -7,10 +7,8 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from assay.config.task import TaskConfig
-from assay.errors import installing
+from assay.errors import AssayError, installing
 from assay.samples.rows import DataError, Row, Rows, as_rows
 from assay.samples.user_code import called
 
@@ -18,6 +16,8 @@ READERS = ("json", "csv", "parquet", "text")
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 Split = Sequence[Row]
+ReadSamples = Callable[[Path], Split]
+"""Reads a file with the samples of an earlier run: each document with what was answered, and how that scored."""
 
 
 @dataclass(slots=True)
@@ -38,18 +38,28 @@ class DataSet:
         return self._opened[name]
 
 
-def data_set(config: TaskConfig, *, folder: str | None, data_dir: str | None, as_table: bool = False) -> DataSet:
+def data_set(
+    config: TaskConfig,
+    *,
+    folder: str | None,
+    data_dir: str | None,
+    as_table: bool = False,
+    read_samples: ReadSamples | None = None,
+) -> DataSet:
     """The data set of a task. `folder` is where its YAML lies; `data_dir` is looked into first, by data-set name.
 
     `as_table` gives every column one type, as lm-eval's data library does: whole numbers among others become others.
+    `read_samples` reads the samples of an earlier run.
     """
     try:
-        return _located(config, folder, data_dir, as_table)
+        return _located(config, folder, data_dir, as_table, read_samples)
     except OSError as error:
         raise DataError(f"{error.filename or config.dataset_path}: {error.strerror or error}") from error
 
 
-def _located(config: TaskConfig, folder: str | None, data_dir: str | None, as_table: bool) -> DataSet:
+def _located(
+    config: TaskConfig, folder: str | None, data_dir: str | None, as_table: bool, read_samples: ReadSamples | None
+) -> DataSet:
     if callable(config.custom_dataset):
         return _from_function(config)
     kwargs = dict(config.dataset_kwargs or {})
@@ -61,7 +71,7 @@ def _located(config: TaskConfig, folder: str | None, data_dir: str | None, as_ta
         if here.is_dir():
             return _from_folder(path, here, kwargs, as_table)
     if path == "assay":
-        return _from_run(kwargs, folder)
+        return _from_run(kwargs, folder, read_samples)
     if path in READERS:
         return _from_files(path, kwargs, folder, data_dir, as_table)
     local = _local_folder(path, folder)
@@ -84,7 +94,7 @@ def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any], as_table: b
     return DataSet(name, open_split, available)
 
 
-def _from_run(kwargs: Mapping[str, Any], folder: str | None) -> DataSet:
+def _from_run(kwargs: Mapping[str, Any], folder: str | None, read_samples: ReadSamples | None) -> DataSet:
     """The samples of an earlier run: each document with what was answered, and how that scored."""
     where = Path(folder or ".", str(kwargs.get("run", "")))
     if not (where / "samples").is_dir():
@@ -94,20 +104,16 @@ def _from_run(kwargs: Mapping[str, Any], folder: str | None) -> DataSet:
         file = where / "samples" / f"{split}.parquet"
         if not file.is_file():
             raise DataError(f"the run {where} has no task {split!r}; it has: {', '.join(available())}")
+        assert read_samples is not None, "who opens data sets of earlier runs says how they are read"
         try:
-            return [_sample_row(row) for row in Rows([file])]
-        except (KeyError, TypeError, orjson.JSONDecodeError) as error:
-            raise DataError(f"{file}: not the samples of a run: {type(error).__name__}: {error}") from error
+            return read_samples(file)
+        except AssayError as error:
+            raise DataError(f"{file}: not the samples of a run: {error}") from error
 
     def available() -> list[str]:
         return sorted(file.stem for file in (where / "samples").glob("*.parquet"))
 
     return DataSet(f"run {where}", open_split, available)
-
-
-def _sample_row(row: Row) -> Row:
-    told = {name: orjson.loads(row[name]) for name in ("target", "responses", "answers", "scores") if row.get(name)}
-    return {**orjson.loads(row["doc"]), "doc_id": row["doc_id"], "prompt": row["prefix"] + row["prompt"], **told}
 
 
 def _from_files(

@@ -37,6 +37,7 @@ from assay.records import (
     prompt_text,
 )
 from assay.runs.folder import Writer
+from assay.runs.stored import documents_of
 from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question
 from assay.samples.rows import DataError
@@ -71,7 +72,10 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
     folder = task.fields.origin(key).folder if key is not None else None
     splits = Splits(
-        data_set(config, folder=folder, data_dir=settings.data_dir, as_table=settings.like_lm_eval), helpers.as_dataset
+        data_set(
+            config, folder=folder, data_dir=settings.data_dir, as_table=settings.like_lm_eval, read_samples=documents_of
+        ),
+        helpers.as_dataset,
     )
     scored = scoring(task, config, settings, helpers)
     made = _bound(task, config, splits, settings, scored)

@@ -59,11 +59,13 @@ def value_count(samples: Samples, column: str) -> int:
 
 def calibrated(samples: Samples) -> list[Calibrated]:
     """For tasks with choices: by tenths of confidence, how often the likeliest choice is right. Of the first samples."""
-    columns = "responses, choices, coalesce(gold, target)"
+    if "responses.value" not in samples.stored.leaves:
+        return []
+    columns = "list_transform(responses, lambda several: several[1].value), len(choices), coalesce(gold, target)"
     query = f"select {columns} from {SOURCE} where choices is not null and failed is null limit {LOOKED_AT}"
     bins: list[list[tuple[float, bool]]] = [[] for _ in range(10)]
-    for responses, choices, gold in samples.database.rows(query, [samples.file]):
-        told = confidence(loads(responses, []), len(loads(choices, [])), loads(gold, None))
+    for values, choices, gold in samples.database.rows(query, [samples.file]):
+        told = confidence(values, choices, loads(gold, None))
         if told is not None:
             bins[min(int(told[0] * 10), 9)].append(told)
     return [
@@ -73,14 +75,14 @@ def calibrated(samples: Samples) -> list[Calibrated]:
     ]
 
 
-def confidence(responses: Sequence[Any], choices: int, gold: Any) -> tuple[float, bool] | None:
+def confidence(likelihoods: Sequence[float | None], choices: int, gold: Any) -> tuple[float, bool] | None:
     """How likely the likeliest choice is among all, and whether it is right; None where that cannot be said.
 
-    >>> confidence([[[0.0, True]], [[0.0, False]]], 2, 0)
+    >>> confidence([0.0, 0.0], 2, 0)
     (0.5, True)
     """
-    values = [several[0][0] for several in responses[:choices] if several and isinstance(several[0], list)]
-    if len(values) != choices or not values or any(value is None for value in values) or not isinstance(gold, int):
+    values = [value for value in likelihoods[:choices] if value is not None and math.isfinite(value)]
+    if len(values) != choices or not values or not isinstance(gold, int):
         return None
     best = max(values)
     return 1 / sum(math.exp(value - best) for value in values), values.index(best) == gold

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from assay.report.drawing import draw_graph, graph_parts
 from assay.report.reading import RunReading
 from assay.viewer.pages import NotThere
-from assay.viewer.sample_page import loads
 from assay.viewer.samples import SOURCE, Database, Samples
 
 LOOKED_AT = 20_000
@@ -54,15 +53,16 @@ def _note(visited: Visited) -> str:
 
 def _visited(samples: Samples, database: Database) -> tuple[int, dict[str, Visited]]:
     """By node, what the traces of the first records say; runs from before there were traces have none."""
-    query = f"select replies, failed from {SOURCE} where contains(replies, ?) limit {LOOKED_AT}"
     visits: Counter[str] = Counter()
     records: Counter[str] = Counter()
     requests: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     seconds: defaultdict[str, float] = defaultdict(float)
     known = 0
-    for text, failed in database.rows(query, [samples.file, '"trace":']):
-        replies = loads(text, [])
+    query = f"select file_row_number from {SOURCE} where trace is not null limit {LOOKED_AT}"
+    found = database.rows(query, [samples.file]) if "trace.node" in samples.stored.leaves else []
+    for row in samples.read([number for [number] in found]):
+        replies, failed = row.replies or (), row.failed
         trace: list[Any] = next((each["trace"] for each in reversed(replies) if "trace" in each), [])
         known += 1
         records.update({name for name, _ in trace})

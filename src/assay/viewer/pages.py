@@ -9,11 +9,12 @@ from starlette.datastructures import QueryParams
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import Head, Line, RunReading, worst_tasks
 from assay.runs.redact import redacted_text
+from assay.runs.rows import Row
 from assay.tasks.audit import KINDS
 from assay.viewer.asking import OPERATORS, SHOWS, Wish, address, read_wish
 from assay.viewer.distributions import PARTS, calibrated, score_bins, slices_by, value_count
 from assay.viewer.library import Library
-from assay.viewer.sample_page import choices_of, loads, sample_view, shown, target_of
+from assay.viewer.sample_page import choices_of, sample_view, shown, target_of
 from assay.viewer.sample_scores import own_numbers
 from assay.viewer.samples import Database, Found, Samples, score_columns
 
@@ -144,7 +145,7 @@ def task_page(library: Library, database: Database, query: QueryParams) -> Page:
 
 def _shown_columns(found: Found, samples: Samples) -> Page:
     """Which columns a list of samples has: what says nothing of any of them is left out."""
-    told = [loads(row.scores, {}) for row in found.rows]
+    told = [row.scores for row in found.rows]
     more = [
         name
         for name in dict.fromkeys(name for scores in told for name in scores if "," in name)
@@ -153,8 +154,8 @@ def _shown_columns(found: Found, samples: Samples) -> Page:
     return {
         "can_be_wrong": samples.metric in samples.scores,
         "more_scores": more,
-        "more_values": lambda row: own_numbers(loads(row.scores, {}), more),
-        "has_answers": any(row.choices or row.failed or '"' in (row.responses or "") for row in found.rows),
+        "more_values": lambda row: own_numbers(row.scores, more),
+        "has_answers": any(row.choices or row.failed or _texts(row) for row in found.rows),
         "has_targets": any(target_of(row) != row.prompt for row in found.rows),
     }
 
@@ -188,17 +189,17 @@ def _filterable(samples: Samples, columns: Sequence[str], config: Mapping[str, A
     ]  # fmt: skip
 
 
-def brief(row: Any) -> dict[str, str]:
+def _texts(row: Row) -> list[str]:
+    """The texts that were answered."""
+    return [each for several in row.responses for each in several if isinstance(each, str)]
+
+
+def brief(row: Row) -> dict[str, str]:
     """A sample in one line of a table: question, answer, target, scores by column."""
-    responses = loads(row.responses, [])
-    texts = [each for several in responses for each in several if isinstance(each, str)]
+    texts = _texts(row)
     best = "" if texts else next((choice.text for choice in choices_of(row) if choice.is_best), "")
-    answers = loads(row.answers, {})
-    filtered = (
-        next((shown(each[0]) for each in answers.values() if each), "")
-        if texts and isinstance(answers, Mapping)
-        else ""
-    )
+    answers = row.answers
+    filtered = next((shown(each[0]) for each in answers.values() if each), "") if texts else ""
     return {
         "question": _ending(row.prompt or ""), "answer": _cut((texts[0] if texts else best).strip()), "filtered": _cut(filtered),
         "target": _cut(target_of(row)), "failed": _cut(redacted_text(row.failed or "")),
@@ -268,13 +269,13 @@ def samples_of(run: RunReading, task: str, database: Database, metric: str = "")
     path = run.sample_file(task)
     if path is None:
         return None
-    columns = database.columns(path)
+    stored = database.samples(path)
     line = run.line(task)
     better = {number.key: number.higher_is_better for number in line.numbers} if line is not None else {}
     main = {line.main.key: line.main.higher_is_better} if line is not None and line.main is not None else {}
     asked = {metric: better.get(metric)} if metric else {}
-    column, more = score_columns(columns, {**asked, **main, **better})
-    return Samples(database, path, column, more, columns)
+    column, more = score_columns(stored.names, {**asked, **main, **better})
+    return Samples(database, stored, column, more)
 
 
 def _wish_without(wish: Wish, number: int) -> list[tuple[str, str]]:

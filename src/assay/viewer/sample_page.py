@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.runs.redact import redacted, redacted_text
-from assay.runs.stored import Row
+from assay.runs.rows import RequestRow, Row
 from assay.viewer.differing import Piece, aligned
 from assay.viewer.sample_scores import UnitResult, own_number, unit_results
 
@@ -141,10 +141,9 @@ class SampleView:
 
 def sample_view(row: Row, config: Mapping[str, Any], better: Mapping[str, bool | None]) -> SampleView:
     """A sample as it is written, taken apart for a page."""
-    requests, responses = loads(row.requests, []), loads(row.responses, [])
-    replies = loads(row.replies, []) or []
+    requests, responses, replies = row.requests, row.responses, row.replies or ()
     own = sum(map(len, responses))
-    trace = next((reply["trace"] for reply in reversed(replies) if isinstance(reply, Mapping) and "trace" in reply), ())
+    trace = next((reply["trace"] for reply in reversed(replies) if "trace" in reply), ())
     texts = [each for several in responses for each in several if isinstance(each, str)]
     return SampleView(
         row.doc_id,
@@ -152,20 +151,16 @@ def sample_view(row: Row, config: Mapping[str, Any], better: Mapping[str, bool |
         *_shots(row, config),
         target_of(row),
         [_reply(text, told) for text, told in zip(texts, [*replies, *[{}] * len(texts)], strict=False)],
-        _filtered(loads(row.answers, {}), config) if texts else (),
-        _scores(loads(row.scores, {}), better),
+        _filtered(row.answers, config) if texts else (),
+        _scores(row.scores, better),
         choices_of(row) if not texts else (),
-        [
-            _reply(str(told["verdict"]), told)
-            for told in replies[own:]
-            if isinstance(told, Mapping) and "verdict" in told
-        ],
+        [_reply(str(told["verdict"]), told) for told in replies[own:] if "verdict" in told],
         _trace(trace, requests, texts, replies, row),
         redacted_text(row.failed or ""),
-        row.audit.split(",") if row.audit else (),
+        row.audit,
         row.dropped or 0,
         _raw(row),
-        unit_results(loads(row.answers, {})) if trace else (),
+        unit_results(row.answers) if trace else (),
     )
 
 
@@ -202,8 +197,8 @@ def _shots(row: Row, config: Mapping[str, Any]) -> tuple[list[str], str]:
 def target_of(row: Row) -> str:
     """What would have been right, as text: of choices, the number and the choice."""
     target = loads(row.target, None)
-    gold, choices = loads(row.gold, target), loads(row.choices, None)
-    if isinstance(gold, int) and not isinstance(gold, bool) and isinstance(choices, list) and 0 <= gold < len(choices):
+    gold, choices = loads(row.gold, target), row.choices
+    if isinstance(gold, int) and not isinstance(gold, bool) and choices is not None and 0 <= gold < len(choices):
         return f"{gold}: {choices[gold]}"
     return target if isinstance(target, str) else shown(target)
 
@@ -212,7 +207,7 @@ def _reply(text: str, told: Any) -> Reply:
     about = dict(told) if isinstance(told, Mapping) else {}
     parts = [f"ended: {about['finish']}"] if about.get("finish") else []
     usage = about.get("usage")
-    if isinstance(usage, list) and len(usage) >= 4:
+    if usage is not None and len(usage) >= 4:
         parts.append(f"{usage[0]:,} tokens read, {usage[1]:,} written")
         parts += [f"{usage[2]:.2f} s"] if usage[2] else []
         parts += [f"asked {usage[3]} times"] if usage[3] > 1 else []
@@ -258,12 +253,11 @@ def _scores(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> lis
 
 def choices_of(row: Row) -> list[Choice]:
     """The log-likelihood of every continuation, with what metrics make of it. A text that is rolled over is its only one."""
-    requests, responses = loads(row.requests, []), loads(row.responses, [])
-    values = [several[0] if several else None for several in responses]
-    asked = [str(each[-1]) if each and isinstance(each[-1], str) else "" for each in requests]
-    named = loads(row.choices, None) or ()
+    values = [several[0] if several else None for several in row.responses]
+    asked = [each.continuation or "" for each in row.requests]
+    named = row.choices or ()
     count = len(named) or len(values)
-    pairs = [(value[0], bool(value[1])) if isinstance(value, list) else (value, False) for value in values]
+    pairs = [(_finite(value[0]), value[1]) if isinstance(value, tuple) else (_finite(value), False) for value in values]
     alone = [value for value, _ in pairs[count : 2 * count]]
     known = [value for value, _ in pairs[:count] if value is not None]
     best = max(known, default=None)
@@ -290,13 +284,20 @@ def choices_of(row: Row) -> list[Choice]:
     return made
 
 
-def _trace(trace: Any, requests: Sequence[Any], texts: Sequence[str], replies: Sequence[Any], row: Row) -> list[Step]:
+def _finite(value: float | None) -> float | None:
+    """A log-likelihood; None where it is that of the impossible."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _trace(
+    trace: Any, requests: Sequence[RequestRow], texts: Sequence[str], replies: Sequence[Any], row: Row
+) -> list[Step]:
     """The nodes in their order, each with what was asked and answered there."""
     steps = []
     for entry in trace if isinstance(trace, list) else ():
         name, numbers = str(entry[0]), [number for number in entry[1] if isinstance(number, int)]
-        told = [replies[number] for number in numbers if number < len(replies) and isinstance(replies[number], Mapping)]
-        took = [reply["usage"][2] for reply in told if isinstance(reply.get("usage"), list)]
+        told = [replies[number] for number in numbers if number < len(replies)]
+        took = [reply["usage"][2] for reply in told if reply.get("usage") is not None]
         stored = [number for number in numbers if number < max(len(requests), len(texts))]
         asked = [(_asked(number, requests, row), texts[number] if number < len(texts) else "") for number in stored]
         reason = next((str(reply["failed"]) for reply in told if "failed" in reply), "")
@@ -306,29 +307,37 @@ def _trace(trace: Any, requests: Sequence[Any], texts: Sequence[str], replies: S
     return steps
 
 
-def _asked(number: int, requests: Sequence[Any], row: Row) -> str:
-    own = requests[number] if number < len(requests) else []
-    return own[0] if own and isinstance(own[0], str) else (row.prefix or "") + (row.prompt or "")
+def _asked(number: int, requests: Sequence[RequestRow], row: Row) -> str:
+    own = requests[number].prompt if number < len(requests) else None
+    return own if own is not None else row.prefix + row.prompt
 
 
 def _raw(row: Row) -> dict[str, str]:
     """The columns as they are written; parameters of requests and reasons of failures without secrets."""
-    made = {}
-    for name, value in row._asdict().items():
-        if value is not None and name not in ("doc_id", "dropped"):
-            found = loads(value, value) if isinstance(value, str) else value
-            if name == "requests":
-                found = redacted(found, texts=False)
-            if name == "replies" and isinstance(found, list):
-                found = [_without_key(reply) for reply in found]
-            made[name] = redacted_text(value) if name == "failed" else shown(found, indent=True)
-    return made
+    found = {
+        **row._asdict(),
+        **{name: loads(getattr(row, name), None) for name in ("doc", "target", "gold")},
+        "requests": redacted([_request(each) for each in row.requests], texts=False),
+        "replies": [_without_key(reply) for reply in row.replies] if row.replies is not None else None,
+        "failed": redacted_text(row.failed) if row.failed else None,
+        "failures": {f"{key.metric},{key.filter}": redacted_text(reason) for key, reason in row.failures.items()}
+        or None,
+        "audit": [*row.audit] or None,
+    }
+    left_out = ("doc_id", "dropped")
+    return {
+        name: shown(value, indent=True) for name, value in found.items() if value is not None and name not in left_out
+    }
 
 
-def _without_key(reply: Any) -> Any:
+def _request(request: RequestRow) -> dict[str, Any]:
+    told = request._replace(params=loads(request.params, None))._asdict()
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _without_key(reply: Mapping[str, Any]) -> Mapping[str, Any]:
     """What came beside an answer; why there is none may tell the key that was sent."""
-    has_reason = isinstance(reply, Mapping) and isinstance(reply.get("failed"), str)
-    return {**reply, "failed": redacted_text(reply["failed"])} if has_reason else reply
+    return {**reply, "failed": redacted_text(reply["failed"])} if "failed" in reply else reply
 
 
 def shown(value: Any, *, indent: bool = False) -> str:

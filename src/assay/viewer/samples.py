@@ -1,20 +1,31 @@
 """Samples by DuckDB over Parquet: found, sorted, counted and paged without being loaded."""
 
 import re
+import shutil
+import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from assay.runs.stored import Row
+from assay.config.source import digest
+from assay.runs.rows import Row
+from assay.runs.stored import SampleFile
 from assay.viewer.asking import PAGE, Condition, Wish
 from assay.viewer.sample_page import loads
 
 MEMORY = "128MB"
 """What DuckDB may take: a server of pages stays small beside the model that is evaluated."""
-TEXTS = ("prompt", "responses", "target")
-"""Where a text is looked for: what was asked, what was answered, what would have been right."""
+TEXTS = {
+    "prompt": "contains({lower}(prompt), ?)",
+    "requests.messages.content":
+        "len(list_filter(flatten(list_transform(requests, lambda r: r.messages)), lambda m: contains({lower}(m.content), ?))) > 0",
+    "responses.text": "len(list_filter(flatten(responses), lambda r: contains({lower}(r.text), ?))) > 0",
+    "target": "contains({lower}(target), ?)",
+}  # fmt: skip
+"""Where a text is looked for, and how: what was asked, what was answered, what would have been right."""
 REMEMBERED = 12
 """Lists of samples, and what else was made of files, that are remembered: who turns a page does not search again."""
 Made = TypeVar("Made")
@@ -26,6 +37,8 @@ class Database:
     def __init__(self, folder: Path) -> None:
         import duckdb
 
+        self._made = Path(tempfile.mkdtemp(prefix="assay-view-"))
+        weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)
         self._remembered: dict[object, Any] = {}
         self._lock = threading.Lock()
         self._connection = duckdb.connect(":memory:", config={"threads": "2", "memory_limit": MEMORY})
@@ -33,7 +46,7 @@ class Database:
             "autoinstall_known_extensions=false",
             "autoload_known_extensions=false",
             "preserve_insertion_order=false",
-            f"allowed_directories=[{_quoted_text(f'{folder.resolve()}/')}, {_quoted_text(f'{_escaped(folder)}/')}]",
+            f"allowed_directories=[{', '.join(_quoted_text(f'{each}/') for each in self._allowed(folder))}]",
             "enable_external_access=false",
             "lock_configuration=true",
         ):
@@ -62,9 +75,14 @@ class Database:
                 self._remembered.pop(next(iter(self._remembered)))
         return made
 
-    def columns(self, path: Path) -> list[str]:
-        """The columns of a file."""
-        return [str(row[0]) for row in self.rows("select name from parquet_schema(?) offset 1", [_escaped(path)])]
+    def _allowed(self, folder: Path) -> list[str]:
+        return [str(folder.resolve()), _escaped(folder), str(self._made.resolve()), _escaped(self._made)]
+
+    def samples(self, path: Path) -> SampleFile:
+        """A file of samples that queries can read: whole, and in format 2. One of format 1 is written anew for them."""
+        name = f"{digest(f'{path}{path.stat().st_mtime_ns}'.encode())}.parquet"
+        made = self._made / name
+        return SampleFile(made if made.is_file() else SampleFile(path).as_format_2(made))
 
 
 class Found(NamedTuple):
@@ -85,10 +103,18 @@ class Samples:
     """The samples of a task. `metric` is the column that tells wrong from right, `is_more_better` which way."""
 
     database: Database
-    path: Path
+    stored: SampleFile
     metric: str
     is_more_better: bool
-    columns: Sequence[str]
+
+    @property
+    def path(self) -> Path:
+        return self.stored.path
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the file."""
+        return self.stored.names
 
     @property
     def scores(self) -> list[str]:
@@ -97,8 +123,7 @@ class Samples:
 
     def values(self, row: Row) -> list[float | None]:
         """The scores of a sample, column by column."""
-        told = loads(row.scores, {})
-        return [value if isinstance(value := told.get(name), int | float) else None for name in self.scores]
+        return [value if isinstance(value := row.scores.get(name), int | float) else None for name in self.scores]
 
     def page(self, wish: Wish) -> Found:
         """The samples that are wanted, a page of them: the worst first where nothing else is asked for."""
@@ -133,17 +158,7 @@ class Samples:
 
     def read(self, numbers: Sequence[int]) -> list[Row]:
         """The samples at these places in the file, in this order: only the row groups that hold them are read."""
-        if not numbers:
-            return []
-        there = [name for name in Row._fields if name in self.columns]
-        wanted = ", ".join(quoted(name) for name in there)
-        query = (
-            f"select file_row_number, {wanted} from {SOURCE} where file_row_number in ({', '.join('?' * len(numbers))})"
-        )
-        found = {
-            row[0]: dict(zip(there, row[1:], strict=True)) for row in self.database.rows(query, [self.file, *numbers])
-        }
-        return [Row._make(found[number].get(name) for name in Row._fields) for number in numbers if number in found]
+        return self.stored.at(numbers)
 
     def _numbers(self, wish: Wish, start: int, count: int) -> list[int]:
         """The places in the file of the samples that are wanted: texts are not looked at but to find them."""
@@ -179,15 +194,16 @@ class Samples:
         values: list[Any] = []
         if wish.text:
             text = wish.text.lower()
-            found = "contains(lower({}), ?)" if text != text.upper() else "contains({}, ?)"  # signs have no case
-            parts.append("(" + " or ".join(found.format(name) for name in TEXTS) + ")")
-            values += [_in_json(text) if name != "prompt" else text for name in TEXTS]
+            lower = "lower" if text != text.upper() else ""  # signs have no case
+            where = {leaf: how.format(lower=lower) for leaf, how in TEXTS.items() if leaf in self.stored.leaves}
+            parts.append(f"({' or '.join(where.values())})")
+            values += [_in_json(text) if leaf == "target" else text for leaf in where]
         if wish.show == "failed":
             parts.append("failed is not null")
         elif wish.show != "all" and self.metric in self.scores:
             parts.append(self._is_right() if wish.show == "right" else f"not {self._is_right()}")
         if wish.audit:
-            parts.append("list_contains(string_split(audit, ','), ?)")
+            parts.append("list_contains(audit, ?)")
             values.append(wish.audit)
         for condition in wish.conditions:
             text, own = self._condition(condition)
@@ -221,7 +237,10 @@ class Samples:
         if kind == "doc":
             return "try(json_extract_string(doc, ?))", [_pointer(name)]
         if kind == "answer":
-            return "try(json_extract_string(answers, ?))", [_pointer(name, "0")]
+            first = 'list_filter(answers, lambda a: a.filter = ?)[1]."values"[1]'
+            kinds = [kind for kind in ("text", "json", "value") if f"answers.values.{kind}" in self.stored.leaves]
+            terms = [f"cast({first}.{kind} as varchar)" for kind in kinds]
+            return f"coalesce({', '.join([*terms, 'null'])})", [name] * len(terms)
         if kind == "score" and name in self.scores:
             return quoted(name), []
         return (quoted(column) if column in ("target", "audit", "failed", "doc_id", "prompt") else "null"), []

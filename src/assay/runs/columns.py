@@ -1,0 +1,478 @@
+"""The columns of a samples file in format 2, built from flat arrays: the values of all rows, and where each row begins.
+
+What no sample of a file has is left out of it, columns and fields of structs alike: an empty one costs 40 µs a file. SCHEMA
+names them all.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import accumulate
+from typing import Any
+
+import orjson
+
+from assay.records import Usage
+from assay.runs.rows import REPEATS, Asked, RequestRow, Verdict, split_row
+from assay.writable import written
+
+INT, FLOAT, TRUTH, TEXT = "int64", "float64", "bool_", "string"
+Type = str | list[Any] | dict[str, Any]
+"""A type as SCHEMA has it: the name of a plain one, a list with the type of its items, or the fields of a struct."""
+TOOL_CALL: dict[str, Type] = {"id": TEXT, "name": TEXT, "arguments": TEXT, "json": TEXT}
+"""A call of a tool. `json` is the whole call where it says more than the others, or otherwise."""
+MESSAGE: dict[str, Type] = {
+    "role": TEXT, "content": TEXT, "name": TEXT, "tool_call_id": TEXT, "tool_calls": [TOOL_CALL],
+    "media": [{"type": TEXT, "hash": TEXT}],
+}  # fmt: skip
+"""A message of a conversation. `media` is reserved: images and sounds by the hash of their bytes, kept in `media/`."""
+USAGE: dict[str, Type] = {name: FLOAT if name == "seconds" else INT for name in Usage._fields}
+RESPONSE: dict[str, Type] = {
+    "text": TEXT, "value": FLOAT, "greedy": TRUTH, "failed": TEXT, "finish": TEXT, "reasoning": TEXT, "usage": USAGE,
+    "tool_calls": [TOOL_CALL],
+}  # fmt: skip
+ANSWER: dict[str, Type] = {"text": TEXT, "value": FLOAT, "greedy": TRUTH, "json": TEXT}
+"""What a filter left: a text, a log-likelihood with or without its greediness, or anything else as JSON."""
+REQUEST: dict[str, Type] = {"kind": TEXT, "prompt": TEXT, "messages": [MESSAGE], "continuation": TEXT, "params": TEXT}
+FILTERED: dict[str, Type] = {"filter": TEXT, "values": [ANSWER]}
+SCORE: dict[str, Type] = {"metric": TEXT, "filter": TEXT, "repeat": INT, "value": FLOAT, "json": TEXT}
+SCHEMA: dict[str, Type] = {
+    "doc_id": INT, "kind": TEXT, "dropped": INT, "doc": TEXT, "target": TEXT, "gold": TEXT, "choices": [TEXT], "prefix": TEXT,
+    "prompt": TEXT,
+    "requests": [REQUEST], "responses": [[RESPONSE]], "verdicts": [RESPONSE], "trace": [{"node": TEXT, "responses": [INT]}],
+    "noticed": [{"what": TEXT, "count": INT}],
+    "answers": [FILTERED], "failed": TEXT,
+    "failures": [{"metric": TEXT, "filter": TEXT, "reason": TEXT}], "audit": [TEXT], "other_scores": [SCORE],
+}  # fmt: skip
+"""The columns of format 2; beside them a float64 for every row of scores, named as in results.json: `metric,filter`."""
+ALWAYS = frozenset((
+    "doc_id", "kind", "doc", "target", "gold", "choices", "prefix", "prompt", "requests", "responses", "answers", "failed", "audit",
+))  # fmt: skip
+"""Columns that every file has, also where they are empty."""
+DICTIONARIES = ("kind", "prefix")
+"""Columns that are read with every text once: pieces of prompts that many share are long."""
+REPEATED = [
+    "kind", "prefix", "target", "gold", "choices.list.element", "requests.list.element.kind", "requests.list.element.params",
+    "requests.list.element.continuation", "requests.list.element.messages.list.element.role",
+    "requests.list.element.messages.list.element.content", "answers.list.element.filter", "failed", "audit.list.element",
+    "responses.list.element.list.element.finish", "other_scores.list.element.metric", "other_scores.list.element.filter",
+]  # fmt: skip
+"""Leaves that may say the same in many rows."""
+ROW_NAMES = "assay.rows"
+"""Where the metadata has the names of all rows of scores, in their order: a JSON list."""
+Array = Any
+"""An array of pyarrow's, which has no types."""
+
+
+@cache
+def arrow_type(name: str) -> Any:
+    """The type of a column as pyarrow has it."""
+    return _arrow_type(SCHEMA[name])
+
+
+def _arrow_type(described: Type) -> Any:
+    import pyarrow as pa
+
+    if isinstance(described, list):
+        return pa.list_(_arrow_type(described[0]))
+    if isinstance(described, dict):
+        return pa.struct([(name, _arrow_type(inner)) for name, inner in described.items()])
+    return getattr(pa, described)()
+
+
+def asked_arrays(rows: Sequence[Asked], requests: Array | None = None) -> dict[str, Array]:
+    """Columns of what was asked and answered; `requests`, where that column is built. Beginnings that many prompts share are
+    stored once."""
+    import pyarrow as pa
+
+    columns: dict[str, Sequence[Any]] = dict(zip(Asked._fields, _turned(rows, len(Asked._fields)), strict=True))
+    found: dict[str, Array] = {
+        "doc_id": pa.array(columns["doc_id"], pa.int64()),
+        "kind": _dictionary(columns["kind"]),
+        "dropped": _unless_empty(pa.array(columns["dropped"], pa.int64())),
+        **{name: _texts(columns[name]) for name in ("doc", "target", "gold")},
+        "choices": _lists(columns["choices"], _texts),
+        "prefix": _dictionary(columns["prefix"]),
+        "prompt": _texts(columns["prompt"]),
+        "requests": requests if requests is not None else request_lists(columns["requests"]),
+        **_responses(columns["responses"], columns["replies"]),
+    }
+    return _those_there(found)
+
+
+def verdict_arrays(rows: Sequence[Verdict]) -> tuple[dict[str, Array], list[str]]:
+    """Columns of what a scoring made of samples, behind the others those of scores that are numbers; and the names of all rows
+    of scores, in their order."""
+    answers, scores, failed, failures, audit = _turned(rows, len(Verdict._fields))
+    kinds = dict.fromkeys(map(tuple, scores))  # of most tasks one
+    names = dict.fromkeys(name for several in kinds for name in several)
+    found: dict[str, Array] = {
+        "answers": _answers(answers),
+        "failed": _texts(failed),
+        "failures": _unless_empty(_lists([[*each.items()] for each in failures], _failures)) if any(failures) else None,
+        "audit": _lists(audit, _texts),
+        **_scores(scores, [*names]),
+    }
+    return _those_there(found), [name for name in names if not name.endswith(REPEATS)]
+
+
+def _those_there(found: Mapping[str, Array | None]) -> dict[str, Array]:
+    import pyarrow as pa
+
+    size = len(next(each for each in found.values() if each is not None))
+    made = {
+        name: pa.nulls(size, arrow_type(name)) if each is None and name in ALWAYS else each
+        for name, each in found.items()
+    }
+    return {name: each for name, each in made.items() if each is not None}
+
+
+def _turned(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Any]]:
+    """The columns of rows."""
+    return list(zip(*rows, strict=True)) if rows else [()] * width
+
+
+# ---- plain arrays; None stands for one that holds nothing
+
+
+def _texts(values: Sequence[str | None]) -> Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:  # half a character
+        return pa.array([written(each) if isinstance(each, str) else each for each in values], pa.string())
+
+
+def _dictionary(values: Sequence[str]) -> Array:
+    import pyarrow as pa
+
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(values))}
+    indices = pa.array([numbers[text] for text in values], pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, _texts(list(numbers)))
+
+
+def _unless_empty(array: Array) -> Array | None:
+    return None if array is None or array.null_count == len(array) else array
+
+
+def _lists(column: Sequence[Sequence[Any] | None], make: Callable[[list[Any]], Array]) -> Array:
+    """A column of lists, from what is made of the items of all of them; None is no list."""
+    missing = [each is None for each in column] if None in column else None
+    there: Sequence[Sequence[Any]] = [each or () for each in column] if missing else column  # type: ignore[assignment]
+    return _split(make([item for each in there for item in each]), map(len, there), missing)
+
+
+def _split(values: Array, lengths: Iterable[int], missing: Sequence[bool] | None = None) -> Array:
+    import pyarrow as pa
+
+    offsets = pa.array([0, *accumulate(lengths)], pa.int32())
+    return pa.ListArray.from_arrays(offsets, values, mask=pa.array(missing) if missing is not None else None)
+
+
+def _struct(described: Mapping[str, Type], fields: Mapping[str, Array | None], *always: str) -> Array:
+    """Structs of the fields that hold anything, and those that are always there; the first, where nothing does."""
+    import pyarrow as pa
+
+    there = {name: each for name, each in fields.items() if name in always or _unless_empty(each) is not None}
+    if not there:
+        name = next(iter(described))
+        size = len(next(each for each in fields.values() if each is not None))
+        there = {name: pa.nulls(size, _arrow_type(described[name]))}
+    return pa.StructArray.from_arrays([*there.values()], [*there])
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON; what JSON has no word for, as text."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # keys that are numbers, values that are arrays: allowed, and slower for all if always asked for
+        return _odd_json(value)
+
+
+def _odd_json(value: Any) -> str:
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
+    except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
+        return json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict") or isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+# ---- requests
+
+
+def request_lists(column: Sequence[Sequence[RequestRow]]) -> Array:
+    """The column of requests."""
+    return _lists(column, _requests)
+
+
+def _requests(flat: Sequence[RequestRow]) -> Array:
+    kinds, prompts, messages, continuations, params = _turned(flat, len(RequestRow._fields))
+    fields = {
+        "kind": _texts(kinds),
+        "prompt": _texts(prompts),
+        "messages": _lists(messages, _messages) if any(each is not None for each in messages) else None,
+        "continuation": _texts(continuations),
+        "params": _texts(params),
+    }
+    return _struct(REQUEST, fields, "kind")
+
+
+def likelihood_requests(
+    lengths: Iterable[int], prompts: Sequence[str | None], continuations: Sequence[str], kind: str
+) -> Array:
+    """The column of requests of samples that ask for log-likelihoods alone, from what all of them ask."""
+    import pyarrow as pa
+
+    fields = {"kind": pa.repeat(kind, len(prompts)), "prompt": _texts(prompts), "continuation": _texts(continuations)}
+    return _split(_struct(REQUEST, fields, "kind"), lengths)
+
+
+def _messages(flat: Sequence[Mapping[str, Any]]) -> Array:
+    calls = [each.get("tool_calls") for each in flat]
+    fields = {
+        **{name: _texts([each.get(name) for each in flat]) for name in ("role", "content", "name", "tool_call_id")},
+        "tool_calls": _lists(calls, _tool_calls) if any(calls) else None,
+    }
+    return _struct(MESSAGE, fields, "role", "content")
+
+
+def _tool_calls(flat: Sequence[Mapping[str, Any]]) -> Array:
+    parts = [call_parts(each) for each in flat]
+    ids, names, arguments = _turned(parts, 3)
+    whole = [None if call_of(*own) == each else as_json(each) for own, each in zip(parts, flat, strict=True)]
+    fields = {"id": _texts(ids), "name": _texts(names), "arguments": _texts(arguments), "json": _texts(whole)}
+    return _struct(TOOL_CALL, fields, "name")
+
+
+def call_parts(call: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
+    """Id, name and arguments of a call in OpenAI's words, those that are texts."""
+    function = call.get("function")
+    inner: Mapping[str, Any] = function if isinstance(function, Mapping) else {}
+    found = [call.get("id"), inner.get("name"), inner.get("arguments")]
+    ids, name, arguments = (each if isinstance(each, str) else None for each in found)
+    return ids, name, arguments
+
+
+def call_of(call_id: str | None, name: str | None, arguments: str | None) -> dict[str, Any]:
+    """A call of a tool in OpenAI's words."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+# ---- responses
+
+NOT_KEPT: list[Any] = [None]
+
+
+def _responses(
+    column: Sequence[Sequence[Sequence[Any]]], replies: Sequence[Sequence[Mapping[str, Any]] | None]
+) -> dict[str, Array | None]:
+    """Responses with what came beside them; and behind those to the sample's requests what scorers were told."""
+    if not any(replies):
+        lengths = [len(several) for responses in column for several in responses]
+        made = _response_structs([said for responses in column for several in responses for said in several], None)
+        return {"responses": _split(_split(made, lengths), map(len, column))}
+    nested: list[Sequence[Sequence[Any]]] = []
+    own: list[Mapping[str, Any]] = []
+    behind: list[Sequence[Mapping[str, Any]]] = []
+    for responses, told in zip(column, replies, strict=True):
+        kept = responses or [NOT_KEPT] * len(told or ())  # of a sample that failed only that, and what others took
+        count = sum(map(len, kept))
+        nested.append(kept)
+        own += told[:count] if told else [{}] * count
+        behind.append(told[count:] if told else ())
+    lengths = [len(several) for responses in nested for several in responses]
+    made = _response_structs([said for responses in nested for several in responses for said in several], own)
+    ends = [(told[-1] if told else {}) for told in replies]
+    return {
+        "responses": _split(_split(made, lengths), map(len, nested)),
+        "verdicts": _lists(behind, _verdicts) if any(behind) else None,
+        "trace": _lists([each.get("trace") or None for each in ends], _trace)
+        if any("trace" in e for e in ends)
+        else None,
+        "noticed": _lists([[*each["noticed"].items()] if each.get("noticed") else None for each in ends], _noticed)
+        if any("noticed" in each for each in ends)
+        else None,
+    }
+
+
+def _verdicts(flat: Sequence[Mapping[str, Any]]) -> Array:
+    return _response_structs([each.get("verdict") for each in flat], flat)
+
+
+def _response_structs(said: Sequence[Any], told: Sequence[Mapping[str, Any]] | None) -> Array:
+    fields = _said(said)
+    if told is not None:
+        usages = [each.get("usage") for each in told]
+        calls = [each.get("calls") for each in told]
+        fields |= {name: _texts([each.get(name) for each in told]) for name in ("failed", "finish", "reasoning")}
+        fields["usage"] = _usages(usages) if any(each is not None for each in usages) else None
+        fields["tool_calls"] = _lists(calls, _tool_calls) if any(calls) else None
+    return _struct(RESPONSE, fields)
+
+
+def _usages(column: Sequence[Sequence[Any] | None]) -> Array:
+    import pyarrow as pa
+
+    whole = [Usage(*each) if each is not None else Usage() for each in column]
+    columns = zip(Usage._fields, _turned(whole, len(Usage._fields)), strict=True)
+    arrays = [pa.array(values, _arrow_type(USAGE[name])) for name, values in columns]
+    return pa.StructArray.from_arrays(arrays, [*Usage._fields], mask=pa.array([each is None for each in column]))
+
+
+def _trace(flat: Sequence[Sequence[Any]]) -> Array:
+    import pyarrow as pa
+
+    numbers = _lists([each[1] for each in flat], lambda items: pa.array(items, pa.int64()))
+    return pa.StructArray.from_arrays([_texts([str(each[0]) for each in flat]), numbers], ["node", "responses"])
+
+
+def _noticed(flat: Sequence[tuple[str, int]]) -> Array:
+    import pyarrow as pa
+
+    counts = pa.array([count for _, count in flat], pa.int64())
+    return pa.StructArray.from_arrays([_texts([what for what, _ in flat]), counts], ["what", "count"])
+
+
+def _said(values: Sequence[Any]) -> dict[str, Array | None]:
+    """Texts, pairs of log-likelihood and greediness, and log-likelihoods, each in its field."""
+    import pyarrow as pa
+
+    if (found := _of_one_kind(values)) is not None:
+        return found
+    pairs = [each if isinstance(each, tuple | list) else (each, None) for each in values]
+    numbers = [
+        None if isinstance(each, str) else as_float(number, flag)
+        for each, (number, flag) in zip(values, pairs, strict=True)
+    ]
+    return {
+        "text": _texts([each if isinstance(each, str) else None for each in values]),
+        "value": pa.array(numbers, pa.float64()),
+        "greedy": pa.array([flag for _, flag in pairs], pa.bool_()),
+    }
+
+
+def as_float(value: float | None, flag: bool | None) -> float | None:
+    """A log-likelihood. Where only its greediness is known it is that of the impossible, as JSON has it."""
+    return float(value) if value is not None else None if flag is None else -math.inf
+
+
+def _of_one_kind(values: Sequence[Any]) -> dict[str, Array | None] | None:
+    """The fields of values that are all texts, all pairs of log-likelihood and greediness, or all log-likelihoods."""
+    import pyarrow as pa
+
+    kinds = {*map(type, values)}
+    if kinds == {str}:
+        return {"text": _texts(values)}
+    if kinds == {float}:
+        return {"value": pa.array(values, pa.float64())}
+    if kinds != {tuple} or {*map(len, values)} != {2}:
+        return None
+    numbers, flags = zip(*values, strict=True)
+    if {*map(type, numbers)} != {float} or {*map(type, flags)} != {bool}:
+        return None
+    return {"value": pa.array(numbers, pa.float64()), "greedy": pa.array(flags, pa.bool_())}
+
+
+# ---- answers and scores
+
+
+def _answers(column: Sequence[Mapping[str, Sequence[Any]]]) -> Array:
+    names = [name for each in column for name in each]
+    several = [values for each in column for values in each.values()]
+    left = _split(_answer_structs([value for values in several for value in values]), map(len, several))
+    return _split(_struct(FILTERED, {"filter": _texts(names), "values": left}, "filter", "values"), map(len, column))
+
+
+def _answer_structs(flat: Sequence[Any]) -> Array:
+    import pyarrow as pa
+
+    if (found := _of_one_kind(flat)) is None:
+        kinds = [_kind_of_answer(each) for each in flat]
+        pairs = [each if kind == "pair" else (each, None) for each, kind in zip(flat, kinds, strict=True)]
+        has_value = [kind in ("pair", "value") for kind in kinds]
+        told = [*zip(flat, kinds, strict=True)]
+        found = {
+            "text": _texts([each if kind == "text" else None for each, kind in told]),
+            "value": pa.array(
+                [as_float(*each) if has else None for each, has in zip(pairs, has_value, strict=True)], pa.float64()
+            ),
+            "greedy": pa.array([flag for _, flag in pairs], pa.bool_()),
+            "json": _texts([as_json(each) if kind == "json" else None for each, kind in told]),
+        }
+    return _struct(ANSWER, found)
+
+
+def _kind_of_answer(value: Any) -> str:
+    kind = type(value)
+    if kind is str or kind is float:
+        return "text" if kind is str else "value"
+    if kind in (tuple, list) and len(value) == 2 and type(value[1]) is bool:
+        return "pair" if value[0] is None or type(value[0]) in (float, int) else "json"
+    return "json"
+
+
+def _failures(flat: Sequence[tuple[tuple[str, str], str]]) -> Array:
+    import pyarrow as pa
+
+    columns = [[key[0] for key, _ in flat], [key[1] for key, _ in flat], [reason for _, reason in flat]]
+    return pa.StructArray.from_arrays([_texts(each) for each in columns], ["metric", "filter", "reason"])
+
+
+def _scores(column: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Array | None]:
+    """A column for each row of scores that has numbers; and one of all scores that are something else."""
+    import pyarrow as pa
+
+    found: dict[str, Array | None] = {}
+    are_all = not any(name.endswith(REPEATS) for name in names)
+    for name in names:
+        if name.endswith(REPEATS):
+            continue
+        values = [scores.get(name) for scores in column]
+        if not {*map(type, values)} <= {float, type(None)}:
+            numbers = [each if is_number(each) else None for each in values]
+            are_all = are_all and numbers == values
+            values = numbers
+        if any(each is not None for each in values):
+            found[name] = pa.array(values, pa.float64())
+    if not are_all:
+        found["other_scores"] = _lists([[*_others(scores)] for scores in column], _other_scores)
+    return found
+
+
+def _others(scores: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None, Any]]:
+    for name, value in scores.items():
+        row = split_row(name.removesuffix(REPEATS))
+        if name.endswith(REPEATS):
+            yield from ((*row, repeat, each) for repeat, each in enumerate(value))
+        elif not is_number(value):
+            yield (*row, None, value)
+
+
+def _other_scores(flat: Sequence[tuple[str, str, int | None, Any]]) -> Array:
+    import pyarrow as pa
+
+    metrics, filters, repeats, values = _turned(flat, 4)
+    fields = {
+        "metric": _texts(metrics),
+        "filter": _texts(filters),
+        "repeat": pa.array(repeats, pa.int64()),
+        "value": pa.array([each if is_number(each) else None for each in values], pa.float64()),
+        "json": _texts([None if is_number(each) else as_json(each) for each in values]),
+    }
+    return _struct(SCORE, fields, "metric", "filter")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value fits a column of numbers: whole ones as far as they are exact there."""
+    return isinstance(value, float) or (
+        isinstance(value, int) and not isinstance(value, bool) and -(2**53) <= value <= 2**53
+    )

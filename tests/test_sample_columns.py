@@ -1,0 +1,239 @@
+"""Format 2 of samples: typed columns that other tools read, the same values back, and damage that is noticed."""
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import run_world
+from assay import score
+from assay.errors import AssayError
+from assay.records import FilterScores, Generate, Likelihood, Loglikelihood, Rolling, Sample, ScoreKey, Text, Usage
+from assay.runs.parquet import SampleWriter
+from assay.runs.samples import Kept, replies
+from assay.runs.stored import SampleFile
+from old_runs import FOLDERS, folders
+from run_world import ACC, COLOURS, EXACT_MATCH, Asked
+
+INF, NAN = math.inf, math.nan
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
+TALK = [
+    {"role": "user", "content": "add 1"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "2"},
+]
+
+
+def written(folder: Path, *several: Kept) -> Path:
+    writer = SampleWriter(folder, "t")
+    for kept in several:
+        writer.add(kept)
+    writer.end()
+    writer.place()
+    return writer.path
+
+
+def sample(number: int, *requests: Any, **more: Any) -> Sample:
+    return Sample(number, {"q": number}, requests, "x", "x", **more)
+
+
+def scored(values: dict[str, Any], answers: list[Any], **more: Any) -> list[FilterScores]:
+    return [FilterScores("none", answers, values, **more)]
+
+
+def column(path: Path, name: str) -> list[Any]:
+    """A column as pyarrow reads it, without anything of ours."""
+    found: list[Any] = pq.read_table(path).column(name).to_pylist()
+    return found
+
+
+# ---- what other tools find in the files
+
+
+def test_choices_are_typed_columns(tasks: Path, output: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    path = output / "samples/colours.parquet"
+    kinds = {field.name: str(field.type) for field in pq.read_schema(path)}
+    assert kinds["acc,none"] == "double"
+    assert kinds["choices"] == "list<element: string>"
+    assert kinds["responses"] == "list<element: list<element: struct<value: double, greedy: bool>>>"
+    assert kinds["requests"] == "list<element: struct<kind: string, continuation: string>>"
+    assert column(path, "kind") == ["loglikelihood"] * 4
+    told = [[several[0]["value"] for several in responses] for responses in column(path, "responses")]
+    assert told == [list(both) for _, *both in COLOURS.values()]
+    asked = [[each["continuation"] for each in requests] for requests in column(path, "requests")]
+    assert asked == [[" green", " red"]] * 4
+
+
+def test_duckdb_reads_scores_and_texts_without_a_word_of_json(tasks: Path, output: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    [[mean]] = duckdb.sql(f"""select avg("acc,none") from '{output}/samples/colours.parquet'""").fetchall()
+    assert mean == ACC
+    query = f"select kind, responses[1][1].text from '{output}/samples/sums.parquet' order by doc_id limit 1"
+    [[kind, text]] = duckdb.sql(query).fetchall()
+    assert (kind, text) == ("generate", next(iter(run_world.SUMS.values()))[1])
+
+
+def test_infinities_and_what_is_no_number_are_numbers(tmp_path: Path) -> None:
+    requests = [Loglikelihood("c", each) for each in ("a", "b", "c")]
+    said = [(-INF, False), (NAN, True), (-1.5, True)]
+    kept = Kept(sample(0, *requests), [[each] for each in said], scored({"acc": NAN, "gain": -INF}, said))
+    path = written(tmp_path, kept)
+    values = [several[0]["value"] for several in column(path, "responses")[0]]
+    assert values[0] == -INF
+    assert math.isnan(values[1])
+    assert values[2] == -1.5
+    assert math.isnan(column(path, "acc,none")[0])
+    assert column(path, "gain,none") == [-INF]
+    [stored] = SampleFile(path).samples()
+    assert stored.responses[0] == Likelihood(-INF)
+    assert math.isnan(stored.responses[1].value)  # type: ignore[union-attr]
+
+
+def test_a_conversation_is_messages_with_the_calls_of_tools(tmp_path: Path) -> None:
+    prompt = json.dumps(TALK, ensure_ascii=False)
+    request = Generate(prompt, {"temperature": 0}, chat=True)
+    response = Text("done", "stop", "hm", Usage(3, 4, 0.5, 2, 1, 1), [CALL])
+    kept = Kept(sample(0, request), [["done"]], scored({"m": 1.0}, ["done"]), replies=replies([response], 1))
+    path = written(tmp_path, kept)
+    [[asked]] = column(path, "requests")
+    assert [each["role"] for each in asked["messages"]] == ["user", "assistant", "tool"]
+    assert asked["messages"][1]["tool_calls"] == [{"id": "c1", "name": "add", "arguments": '{"a":1}'}]
+    assert (asked["kind"], json.loads(asked["params"])) == ("generate", {"temperature": 0})
+    assert column(path, "prompt") == [""]
+    [[[told]]] = column(path, "responses")
+    assert (told["text"], told["finish"], told["reasoning"], told["usage"]["read"]) == ("done", "stop", "hm", 3)
+    [stored] = SampleFile(path).samples()
+    assert stored.sample.requests == [request]
+    assert stored.responses == [response]
+
+
+@pytest.mark.parametrize(
+    "prompt", ["[{broken", '[{"role": "user"}]', '[{"content":"a","role":"user"}]', "[{}]", "plain"]
+)
+def test_what_only_looks_like_a_conversation_stays_text(prompt: str, tmp_path: Path) -> None:
+    kept = Kept(sample(0, Generate(prompt, {}, chat=True)), [["a"]], scored({"m": 1.0}, ["a"]))
+    path = written(tmp_path, kept)
+    assert column(path, "prompt") == [prompt]
+    assert "messages" not in column(path, "requests")[0][0]
+
+
+def test_failures_are_told_by_row(tmp_path: Path) -> None:
+    scores = scored({"a": 1.0}, ["x"], failed={"b": "no number"})
+    path = written(tmp_path, Kept(sample(0, Generate("p", {})), [["x"]], scores, failed="no number"))
+    assert column(path, "failures") == [[{"metric": "b", "filter": "none", "reason": "no number"}]]
+    [row] = SampleFile(path).rows()
+    assert row.failures == {ScoreKey("b", "none"): "no number"}
+    [kept] = SampleFile(path).kept()
+    assert kept.scores[0].failed == {"b": "no number"}
+
+
+def test_scores_of_any_kind_come_back_in_their_order(tmp_path: Path) -> None:
+    values = {"pair": [-1.5, 7], "f1": 0.25, "flag": True, "large": 2**60}
+    kept = Kept(sample(0, Generate("p", {})), [["x", "y"]], scored(values, ["x"], repeats={"f1": [0.5, 0.0]}), 2)
+    [row] = SampleFile(written(tmp_path, kept)).rows()
+    assert [*row.scores] == ["pair,none", "f1,none", "flag,none", "large,none", "f1,none,repeats"]
+    assert [*row.scores.values()] == [[-1.5, 7], 0.25, True, 2**60, [0.5, 0.0]]
+
+
+def test_answers_of_any_kind_come_back(tmp_path: Path) -> None:
+    answers = ["text", (-0.5, True), -2.5, 3, None, True, ["a", 1], {"k": [None]}, (-INF, False)]
+    kept = Kept(sample(0, Rolling("p")), [[-1.0]], scored({"m": 1.0}, answers))
+    [row] = SampleFile(written(tmp_path, kept)).rows()
+    assert row.answers == {"none": answers}
+    assert [type(each) for each in row.answers["none"]] == [*map(type, answers)]
+
+
+def test_a_later_group_may_have_more_than_the_first(tmp_path: Path) -> None:
+    first = [
+        Kept(sample(n, Loglikelihood("c", "a")), [[(-1.0, True)]], scored({"acc": 1.0}, [(-1.0, True)]))
+        for n in range(2000)
+    ]
+    told = Text("b", "length", usage=Usage(1, 2))
+    last = Kept(sample(2000, Generate("p", {})), [["b"]], scored({"f1": 0.5}, ["b"]), replies=replies([told], 1))
+    path = written(tmp_path, *first, last)
+    rows = [*SampleFile(path).rows()]
+    assert pq.ParquetFile(path).num_row_groups == 2
+    assert (rows[0].scores, rows[0].responses, rows[0].replies) == ({"acc,none": 1.0}, [[(-1.0, True)]], None)
+    assert (rows[2000].scores, rows[2000].responses) == ({"f1,none": 0.5}, [["b"]])
+    assert rows[2000].replies == [{"finish": "length", "usage": (1, 2, 0.0, 1, 0, 0)}]
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_the_same_samples_make_the_same_bytes(tmp_path: Path) -> None:
+    kept = [Kept(sample(n, Generate("p", {})), [[f"a{n}"]], scored({"m": n / 7}, [f"a{n}"])) for n in range(50)]
+    assert written(tmp_path / "a", *kept).read_bytes() == written(tmp_path / "b", *kept).read_bytes()
+
+
+# ---- format 1
+
+
+@pytest.mark.parametrize("name", folders())
+def test_samples_of_format_1_are_read_as_format_2(name: str, tmp_path: Path) -> None:
+    for path in (FOLDERS / name).glob("samples/*.parquet"):
+        old = pq.read_table(path)
+        made = SampleFile(SampleFile(path).as_format_2(tmp_path / path.name))
+        assert made.path != path
+        rows = [*made.rows()]
+        assert rows == [*SampleFile(path).rows()]
+        for row, before in zip(rows, old.to_pylist(), strict=True):
+            assert {key: value for key, value in row.scores.items() if not key.endswith(",repeats")} == {
+                key: value for key, value in json.loads(before["scores"]).items() if not key.endswith(",repeats")
+            }
+            assert (row.prefix + row.prompt, row.doc) == (before["prefix"] + before["prompt"], before["doc"])
+            texts = [[each for each in several if isinstance(each, str)] for several in row.responses]
+            said = [[each for each in several if isinstance(each, str)] for several in json.loads(before["responses"])]
+            assert texts == said
+
+
+# ---- damage
+
+
+def changed(path: Path, place: int, bit: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1 << bit
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("task", ["colours", "sums"])
+def test_a_flipped_bit_anywhere_is_noticed_with_words(task: str, tasks: Path, output: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    path = output / f"samples/{task}.parquet"
+    whole, random_ = path.read_bytes(), random.Random(task)
+    footer = len(whole) - int.from_bytes(whole[-8:-4], "little") - 8
+    places = [random_.randrange(len(whole)) for _ in range(300)] + [
+        random_.randrange(footer, len(whole)) for _ in range(100)
+    ]
+    for place in [*places, *range(len(whole) - 8, len(whole)), 0, 3]:
+        path.write_bytes(whole)
+        changed(path, place, random_.randrange(8))
+        with pytest.raises(AssayError, match="the samples cannot be read"):
+            SampleFile(path).check()
+    path.write_bytes(whole)
+    SampleFile(path).check()
+
+
+def test_a_damaged_file_is_not_scored(tasks: Path, output: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    path = output / "samples/sums.parquet"
+    changed(path, 300, 2)
+    with pytest.raises(AssayError, match="does not match its checksum"):
+        score(output)
+    changed(path, 300, 2)
+    assert score(output).results["results"]["sums"]["exact_match,none"] == EXACT_MATCH
+
+
+def test_pages_have_checksums_for_other_readers(tasks: Path, output: Path) -> None:
+    run_world.run(Asked(), tasks, output)
+    path = output / "samples/sums.parquet"
+    about = pq.ParquetFile(path).metadata.row_group(0).column(2)
+    assert about.path_in_schema == "doc"
+    changed(path, about.data_page_offset + about.total_compressed_size - 1, 0)
+    with pytest.raises((OSError, pa.ArrowException)):
+        pq.read_table(path, page_checksum_verification=True)
