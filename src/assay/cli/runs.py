@@ -13,7 +13,8 @@ from assay.report.reading import RunReading
 from assay.report.table import heading
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
-from assay.runs.placing import RUNS_DIR, manifests
+from assay.runs.placing import RUNS_DIR
+from assay.runs.run import find_runs
 
 ENVIRONMENT = "ASSAY_RUNS_DIR"
 
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(folder: Path) -> int:
-    readings = [RunReading(path, path.name) for path, _ in manifests(folder)]
+    readings = [RunReading(path, path.name) for path in find_runs(folder, 1).values() if path != folder]
     if not readings:
         say(f"no runs in {folder}; `assay run` puts them there")
         return 0
@@ -86,7 +87,7 @@ def _found(folder: Path, name: str) -> Path:
     for path in (folder / name, Path(name)):
         if (path / MANIFEST).is_file():
             return path
-    known = [path.name for path, _ in manifests(folder)]
+    known = [*find_runs(folder, 1)]
     if Path(name).exists() or (folder / name).exists():
         raise RunError([no_run(Path(name) if Path(name).exists() else folder / name)])
     raise ConfigError([Problem(Place(str(folder)), f"no run named {name!r}", did_you_mean(name, known))])

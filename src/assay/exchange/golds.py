@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from assay.errors import some
-from assay.exchange.opened import Opened
+from assay.runs.run import Run
 
 REMOVED = "[removed]"
 WITHOUT_GOLD = "without_gold"
@@ -24,7 +24,7 @@ WORDS = frozenset((
 class GoldRemoval:
     """Takes right answers out of the samples of a run, task by task; `told` says of each what was taken."""
 
-    def __init__(self, run: Opened, scratch: Path) -> None:
+    def __init__(self, run: Run, scratch: Path) -> None:
         self._run, self._scratch = run, scratch
         self._told: dict[str, dict[str, None]] = {}
 
@@ -49,7 +49,7 @@ class GoldRemoval:
         self._tell(task, "the examples in the configuration")
         return {**config, "fewshot_config": {**fewshot, "samples": REMOVED}}
 
-    def rewritten(self, run: Opened, task: str, inner: str) -> Path:
+    def rewritten(self, run: Run, task: str, inner: str) -> Path:
         """The samples of a task in a new file, without right answers."""
         from pyarrow import parquet
 
@@ -57,7 +57,7 @@ class GoldRemoval:
         shots = int(run.results.get("n-shot", {}).get(task) or 0)
         removal = TaskRemoval(config, shots, is_chat=bool(run.results.get("config", {}).get("apply_chat_template")))
         target = self._scratch / inner.replace("/", "-")
-        source = parquet.ParquetFile(run.tasks[task])
+        source = parquet.ParquetFile(run.sample_path(task))
         with parquet.ParquetWriter(target, source.schema_arrow, compression="zstd") as writer:
             for number in range(source.num_row_groups):
                 table = source.read_row_group(number)

@@ -224,7 +224,7 @@ def sample_page(library: Library, database: Database, query: QueryParams) -> Pag
     row = samples.document(int(doc)) if samples is not None and doc.lstrip("-").isdecimal() and len(doc) < 19 else None
     if samples is None or row is None:
         raise NotThere(f"there is no document {doc!r:.40} among the samples of {task}")
-    better = (run.results.get("higher_is_better") or {}).get(task, {})
+    better = run.run.higher_is_better(task)
     links = {"before": "", "behind": ""}
     if at.isdecimal() and len(at) < 12:
         before, _, behind = samples.around(wish, int(at))
@@ -265,13 +265,13 @@ def known_task(run: RunReading, name: str) -> str:
 
 def samples_of(run: RunReading, task: str, database: Database, metric: str = "") -> Samples | None:
     """The samples of a task, where they are whole; `metric` is the column to go by, if another than the main one."""
-    path = run.sample_file(task)
+    path = run.sample_path(task)
     if path is None:
         return None
     columns = database.columns(path)
     line = run.line(task)
-    better = {number.key: number.higher_is_better for number in line.numbers} if line is not None else {}
-    main = {line.main.key: line.main.higher_is_better} if line is not None and line.main is not None else {}
+    better = {number.name: number.higher_is_better for number in line.numbers} if line is not None else {}
+    main = {line.main.name: line.main.higher_is_better} if line is not None and line.main is not None else {}
     asked = {metric: better.get(metric)} if metric else {}
     column, more = score_columns(columns, {**asked, **main, **better})
     return Samples(database, path, column, more, columns)
