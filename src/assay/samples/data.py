@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
-from typing import Any
-
-import orjson
+from typing import Any, Protocol
 
 from assay.config.task import TaskConfig
 from assay.errors import installing
@@ -38,12 +36,33 @@ class DataSet:
         return self._opened[name]
 
 
-def data_set(config: TaskConfig, *, folder: str | None, data_dir: str | None, as_table: bool = False) -> DataSet:
+class EarlierRun(Protocol):
+    """A run whose samples are data."""
+
+    @property
+    def splits(self) -> Sequence[str]: ...
+    def rows(self, split: str) -> Split | None: ...
+
+
+ReadRun = Callable[[Path], EarlierRun]
+
+
+def data_set(
+    config: TaskConfig,
+    *,
+    folder: str | None,
+    data_dir: str | None,
+    as_table: bool = False,
+    read_run: ReadRun | None = None,
+) -> DataSet:
     """The data set of a task. `folder` is where its YAML lies; `data_dir` is looked into first, by data-set name.
 
     `as_table` gives every column one type, as lm-eval's data library does: whole numbers among others become others.
+    `read_run` opens an earlier run whose samples are the data.
     """
     try:
+        if config.dataset_path == "assay" and not callable(config.custom_dataset):
+            return _from_run(dict(config.dataset_kwargs or {}), folder, read_run)
         return _located(config, folder, data_dir, as_table)
     except OSError as error:
         raise DataError(f"{error.filename or config.dataset_path}: {error.strerror or error}") from error
@@ -60,8 +79,6 @@ def _located(config: TaskConfig, folder: str | None, data_dir: str | None, as_ta
         here = Path(data_dir, path, config.dataset_name or "default")
         if here.is_dir():
             return _from_folder(path, here, kwargs, as_table)
-    if path == "assay":
-        return _from_run(kwargs, folder)
     if path in READERS:
         return _from_files(path, kwargs, folder, data_dir, as_table)
     local = _local_folder(path, folder)
@@ -84,30 +101,20 @@ def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any], as_table: b
     return DataSet(name, open_split, available)
 
 
-def _from_run(kwargs: Mapping[str, Any], folder: str | None) -> DataSet:
+def _from_run(kwargs: Mapping[str, Any], folder: str | None, read_run: ReadRun | None) -> DataSet:
     """The samples of an earlier run: each document with what was answered, and how that scored."""
-    where = Path(folder or ".", str(kwargs.get("run", "")))
-    if not (where / "samples").is_dir():
-        raise DataError(f"{where} holds no run with samples; give it as dataset_kwargs.run")
+    if read_run is None or not kwargs.get("run"):
+        raise DataError("dataset_path 'assay' needs the folder of a run: dataset_kwargs: {run: FOLDER}")
+    where = Path(folder or ".", str(kwargs["run"]))
+    run = read_run(where)
 
     def open_split(split: str) -> Split:
-        file = where / "samples" / f"{split}.parquet"
-        if not file.is_file():
-            raise DataError(f"the run {where} has no task {split!r}; it has: {', '.join(available())}")
-        try:
-            return [_sample_row(row) for row in Rows([file])]
-        except (KeyError, TypeError, orjson.JSONDecodeError) as error:
-            raise DataError(f"{file}: not the samples of a run: {type(error).__name__}: {error}") from error
+        rows = run.rows(split)
+        if rows is None:
+            raise DataError(f"the run {where} has no samples of a task {split!r}; it has: {', '.join(run.splits)}")
+        return rows
 
-    def available() -> list[str]:
-        return sorted(file.stem for file in (where / "samples").glob("*.parquet"))
-
-    return DataSet(f"run {where}", open_split, available)
-
-
-def _sample_row(row: Row) -> Row:
-    told = {name: orjson.loads(row[name]) for name in ("target", "responses", "answers", "scores") if row.get(name)}
-    return {**orjson.loads(row["doc"]), "doc_id": row["doc_id"], "prompt": row["prefix"] + row["prompt"], **told}
+    return DataSet(f"run {where}", open_split, lambda: run.splits)
 
 
 def _from_files(
