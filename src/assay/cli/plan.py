@@ -7,11 +7,11 @@ from dataclasses import asdict
 
 from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import say, say_json, tell
+from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem
 from assay.records import ScoreKey
 from assay.report.planning import Aim, Planned, Unknown, planned_from_runs, planned_from_tasks
 from assay.report.table import markdown
-from assay.runs.row_keys import row_key
 
 HEADER = ("Tasks", "Metric", "n", "needed", "enough", "found with all", "repeats of all")
 NONE = "none would do"

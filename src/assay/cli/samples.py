@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 
 from assay.cli.output import counted, say, tell
+from assay.config.row_names import sample_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import ScoreKey
 from assay.runs.folder import no_run
-from assay.runs.row_keys import sample_scores
 from assay.runs.run import Run
 from assay.runs.stored import Row, SampleFile
 from assay.tasks.audit import KINDS

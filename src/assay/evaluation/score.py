@@ -189,7 +189,7 @@ def _completed(
         account["status"] = "partial"
     account["scored"] = {
         "changed": changes.told(),
-        "numbers": [number._asdict() for number in several if number.before != number.after],
+        "numbers": [number.written() for number in several if number.before != number.after],
     }
     return {**results, **again(answers.results), "assay": account}
 

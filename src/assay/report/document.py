@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.report.compare import compare
 from assay.report.comparison import Comparison
@@ -16,7 +17,6 @@ from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, Line, RunReading
 from assay.report.slices import Values, sliced
 from assay.runs.folder import no_run
-from assay.runs.row_keys import row_name, sample_scores
 from assay.runs.run import RUNNING, Number, Run
 from assay.runs.stored import Row
 

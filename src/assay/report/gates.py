@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from assay.aggregate.paired import Contrast, interval
+from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import ScoreKey
 from assay.report.comparison import Decision, Unit, Verdict
 from assay.report.lines import Line
 from assay.report.pairing import PairedTask
 from assay.report.unscored import moved, why_open
-from assay.runs.row_keys import row_name
 from assay.runs.run import Run
 
 _WRITTEN = re.compile(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from assay.aggregate.paired import Contrast, Significance, detectable, interval, significance
+from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
 from assay.report.comparison import Row
@@ -16,7 +17,6 @@ from assay.report.contrasts import Member, Part, contrast, member_of
 from assay.report.pairing import PairedTask, shared_tasks
 from assay.report.run_scores import values
 from assay.report.table import in_order
-from assay.runs.row_keys import row_name, spellings
 from assay.runs.run import Run
 
 Runs = tuple[Run, Run]

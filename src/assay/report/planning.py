@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 
 from assay.aggregate.paired import documents_needed, effect_found, smoothed
+from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
@@ -21,7 +22,6 @@ from assay.report.contrasts import Part
 from assay.report.lines import Line, lines, members
 from assay.report.pairing import PairedTask, pair_tasks
 from assay.report.run_scores import TaskScores, values
-from assay.runs.row_keys import repeats_name, spellings
 from assay.runs.run import Run
 
 RATE = "a rate"

@@ -12,6 +12,7 @@ from typing import Any
 from assay.errors import Problem
 from assay.report.table import SETTINGS
 from assay.runs.folder import RunError
+from assay.runs.links import LEADS_OUT
 from assay.runs.redact import redacted
 from assay.runs.results import coverage, troubles
 from assay.runs.run import RUNNING, Number, Run, mapping, number
@@ -253,6 +254,8 @@ def _opened(path: Path, follow_links: bool) -> tuple[Run, str]:
 
 def _told(path: Path, problem: Problem) -> str:
     file = Path(problem.place.file)
+    if problem.what == LEADS_OUT:
+        return f"{file.relative_to(path)} {problem.what}"
     return NOTHING if file == path else f"{file.name}: {problem.what}"
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import orjson
 
 from assay.aggregate.board import cluster_number
+from assay.config.row_names import row_name
 from assay.records import ScoreKey
 from assay.runs.redact import redacted
-from assay.runs.row_keys import row_name
 from assay.runs.run import Run, mapping
 from assay.runs.stored import SampleFile
 

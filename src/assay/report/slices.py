@@ -9,9 +9,9 @@ import orjson
 from assay.aggregate.estimate import sample_deviation
 from assay.aggregate.functions import mean
 from assay.aggregate.interval import interval
+from assay.config.row_names import row_name
 from assay.records import Estimate, ScoreKey
 from assay.report.plots import Interval
-from assay.runs.row_keys import row_name
 from assay.runs.stored import Row
 
 MOST, LEAST = 12, 5

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.errors import Place, Problem
 from assay.records import ScoreKey
 from assay.runs import journal
@@ -20,7 +21,6 @@ from assay.runs.journal import Answered
 from assay.runs.lease import is_held, progress
 from assay.runs.links import JOURNALS, refuse_strays
 from assay.runs.redact import without_secrets
-from assay.runs.row_keys import row_key, row_name, rows_of, stderr_name
 from assay.runs.stored import SampleFile, sample_file
 from assay.runs.versions import NAME as SCORINGS
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
+from assay.config.row_names import is_row_name
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import Head, Line, RunReading, worst_tasks
 from assay.runs.redact import redacted_text
@@ -147,7 +148,7 @@ def _shown_columns(found: Found, samples: Samples) -> Page:
     told = [loads(row.scores, {}) for row in found.rows]
     more = [
         name
-        for name in dict.fromkeys(name for scores in told for name in scores if "," in name)
+        for name in dict.fromkeys(name for scores in told for name in scores if is_row_name(name))
         if name not in samples.scores and any(own_numbers(scores, [name]) != [None] for scores in told)
     ]
     return {
