@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -15,6 +16,8 @@ from assay.runs.folder import NewerRun, NoRun, RunError
 from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import header, sealed
 from assay.runs.run import Run, find_runs
+from assay.samples.rows import DataError
+from assay.tasks.earlier_runs import read_run
 
 ROOT = Path(__file__).parent.parent
 OLD = ROOT / "tests/runs_0_1"
@@ -259,3 +262,36 @@ def test_nothing_else_reads_the_files_of_a_run() -> None:
             if is_reader and name not in READERS:
                 found.add(name)
     assert found == set()
+
+
+JOINED = re.compile(r"""partition\(","\)|split\(",", 1\)|metric\}(_stderr)?,\{|filter\}?,repeats|_stderr,[n{]""")
+MAY_JOIN = {
+    "config/row_names.py": "the one place",
+    "runs/parquet.py": "the names of columns in samples",
+    "runs/stored.py": "the names of columns in samples, read back",
+    "evaluation/models.py": "a model with its arguments: name,key=value",
+    "exchange/brought.py": "an example of lm-eval's layout",
+}
+
+
+def test_a_metric_and_its_filter_are_joined_and_split_in_one_place() -> None:
+    found = {
+        path.relative_to(ROOT / "src/assay").as_posix()
+        for path in sorted((ROOT / "src/assay").rglob("*.py"))
+        if JOINED.search(path.read_text())
+    }
+    assert found <= set(MAY_JOIN)
+
+
+def test_a_run_that_is_data_is_refused_in_words_where_it_is_none_or_damaged(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"the folder holds no run.*dataset_kwargs\.run"):
+        read_run(tmp_path)
+    shutil.copytree(OLD / "text", tmp_path / "run")
+    earlier = read_run(tmp_path / "run")
+    [task] = earlier.splits
+    rows = earlier.rows(task)
+    assert rows is not None and {"doc_id", "prompt", "responses", "answers", "scores"} <= rows[0].keys()
+    assert earlier.rows("nothing") is None
+    next((tmp_path / "run/samples").iterdir()).write_bytes(b"PAR1 and then nothing PAR1")
+    with pytest.raises(DataError, match="the samples cannot be read"):
+        read_run(tmp_path / "run").rows(task)

@@ -16,7 +16,8 @@ from assay.exchange.to_lm_eval import export_lm_eval
 from assay.exchange.to_parquet import export_parquet
 from assay.exchange.trackers import export_mlflow, export_wandb
 from assay.exchange.unpack import unpack
-from assay.runs.folder import MANIFEST, RunError
+from assay.runs.folder import RunError
+from assay.runs.run import holds_run
 
 FILES = {"lm-eval": export_lm_eval, "inspect": export_inspect, "parquet": export_parquet}
 TRACKERS = {"mlflow": export_mlflow, "wandb": export_wandb}
@@ -73,7 +74,7 @@ def brought(paths: Sequence[Path]) -> list[Brought]:
                 [Problem(Place(str(path)), "there is no such file or folder", "name what is to be imported")]
             )
         logs = sorted(path.glob("*.eval")) if path.is_dir() else []
-        if path.is_dir() and (path / MANIFEST).is_file():
+        if holds_run(path):
             runs.append(from_run(path))
         elif logs:
             runs += map(from_inspect, logs)

@@ -294,8 +294,15 @@ class Run:
         return journal.responses(self.path / journal.NAME)
 
 
-def is_run(names: set[str]) -> bool:
-    """Whether a folder with these entries holds a run."""
+def holds_run(folder: Path) -> bool:
+    """Whether a folder holds a run, as far as the names in it say."""
+    try:
+        return _is_run({entry.name for entry in os.scandir(folder)})
+    except OSError:
+        return False
+
+
+def _is_run(names: set[str]) -> bool:
     return MANIFEST in names or not names.isdisjoint(JOURNALS) or (RESULTS in names and SAMPLES in names)
 
 
@@ -309,7 +316,7 @@ def _runs(folder: Path, name: str, depth: int) -> Iterator[tuple[str, Path]]:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
-    found = is_run({entry.name for entry in entries})
+    found = _is_run({entry.name for entry in entries})
     if found:
         yield name, folder
     for entry in entries:
