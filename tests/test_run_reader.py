@@ -86,6 +86,13 @@ def test_a_standard_error_is_one_only_beside_its_value(tmp_path: Path) -> None:
     }
 
 
+def test_a_comma_in_the_name_of_a_metric_of_an_old_run_makes_no_further_rows(tmp_path: Path) -> None:
+    results = {"results": {"t": {"f1,macro,none": 0.5, "f1,macro_stderr,none": 0.0}},
+               "higher_is_better": {"t": {"f1,macro": True}}}  # fmt: skip
+    [(key, row)] = Run.open(written(tmp_path / "run", results)).rows("t").items()
+    assert (key, row.value, row.stderr, row.higher_is_better) == (("f1,macro", "none"), 0.5, 0.0, True)
+
+
 def test_tasks_groups_usage_and_broken_tasks_are_there(tmp_path: Path) -> None:
     run = Run.open(
         written(tmp_path / "run", status="complete", tasks={"c": {"size": 3}, "a": {"size": 6, "source": "data"}})

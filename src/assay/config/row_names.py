@@ -86,19 +86,32 @@ def is_row_name(name: str) -> bool:
 def rows_of(written: Mapping[str, Any]) -> Iterator[tuple[ScoreKey, Any]]:
     """The rows of a task or group in results, without standard errors, aliases and counts.
 
+    Earlier versions let a metric have a comma in its name: then the name of its standard error tells where the filter begins.
+
     >>> dict(rows_of({"alias": "a", "acc,none": 0.5, "acc_stderr,none": 0.1}))
     {ScoreKey(metric='acc', filter='none'): 0.5}
+    >>> [key for key, _ in rows_of({"f1,macro,none": 0.5, "f1,macro_stderr,none": "N/A"})]
+    [ScoreKey(metric='f1,macro', filter='none')]
     """
     for name, value in written.items():
-        if is_row_name(name):
-            key = row_key(name)
-            if not _is_stderr(key, written) and key.metric != BYPASS:
+        if is_row_name(name) and not _is_stderr(name, written):
+            key = next((each for each in _splits(name) if stderr_name(each) in written), row_key(name))
+            if key.metric != BYPASS:
                 yield key, value
 
 
-def _is_stderr(key: ScoreKey, written: Mapping[str, Any]) -> bool:
-    base = key._replace(metric=key.metric.removesuffix(STDERR))
-    return base != key and row_name(base) in written
+def _is_stderr(name: str, written: Mapping[str, Any]) -> bool:
+    """Whether a name is that of the standard error of a row beside it."""
+    bases = (
+        key._replace(metric=key.metric.removesuffix(STDERR)) for key in _splits(name) if key.metric.endswith(STDERR)
+    )
+    return any(row_name(base) in written for base in bases)
+
+
+def _splits(name: str) -> Iterator[ScoreKey]:
+    """Every way to take a name apart at a comma."""
+    parts = name.split(",")
+    return (ScoreKey(",".join(parts[:place]), ",".join(parts[place:])) for place in range(1, len(parts)))
 
 
 def sample_scores(written: Mapping[str, Any]) -> dict[ScoreKey, Any]:
