@@ -15,7 +15,7 @@ from assay.records import Failed, ScoreKey, Text
 from assay.runs.folder import NewerRun, NoRun, RunError
 from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import header, sealed
-from assay.runs.run import Run, find_runs
+from assay.runs.run import Run, find_runs, runs_in
 from assay.samples.rows import DataError
 from assay.tasks.earlier_runs import read_run
 
@@ -250,6 +250,15 @@ def test_a_thousand_runs_are_opened_in_a_moment(tmp_path: Path) -> None:
     started = time.process_time()
     assert sum(Run.open(path).status == "incomplete" for path in find_runs(tmp_path).values()) == 1000
     assert time.process_time() - started < 2.0
+
+
+def test_runs_directly_in_a_folder_are_listed_damaged_ones_too(tmp_path: Path) -> None:
+    written(tmp_path / "b", status="complete")
+    (written(tmp_path / "a") / "manifest.json").write_text("damaged")
+    written(tmp_path / "deeper/c", status="complete")
+    (tmp_path / "manifest.json").write_text("{}")
+    assert [path.name for path in runs_in(tmp_path)] == ["a", "b"]
+    assert runs_in(tmp_path / "nowhere") == []
 
 
 READERS = ("runs/run.py", "runs/folder.py")

@@ -15,7 +15,7 @@ from assay.report.table import heading
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
 from assay.runs.placing import RUNS_DIR
-from assay.runs.run import RUNNING, Run, find_runs, holds_run
+from assay.runs.run import RUNNING, Run, holds_run, runs_in
 
 ENVIRONMENT = "ASSAY_RUNS_DIR"
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(folder: Path) -> int:
-    readings = [RunReading(path, path.name) for path in find_runs(folder, 1).values() if path != folder]
+    readings = [RunReading(path, path.name) for path in runs_in(folder)]
     if not readings:
         say(f"no runs in {folder}; `assay run` puts them there")
         return 0
@@ -95,7 +95,7 @@ def _found(folder: Path, name: str, is_meant: Callable[[Path], bool]) -> Path:
     for path in (folder / name, Path(name)):
         if is_meant(path):
             return path
-    known = [*find_runs(folder, 1)]
+    known = [path.name for path in runs_in(folder)]
     if Path(name).exists() or (folder / name).exists():
         raise RunError([no_run(Path(name) if Path(name).exists() else folder / name)])
     raise ConfigError([Problem(Place(str(folder)), f"no run named {name!r}", did_you_mean(name, known))])

@@ -148,7 +148,7 @@ class RunReading:
             own.get("documents", mapping(results["results"].get(name)).get("sample_len")),
             int(own.get("failed") or 0),
             bool(own.get("incomplete")),
-            coverage(own) if name in self.run.members else "",
+            coverage(mapping(mapping(self.account.get("groups")).get(name))),
             {kind: mapping(told).get("count", 0) for kind, told in mapping(own.get("audit")).items()},
         )
 

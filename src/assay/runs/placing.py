@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.runs.folder import RunError, as_written
 from assay.runs.lease import is_held
-from assay.runs.run import COMPLETE, Run, find_runs
+from assay.runs.run import COMPLETE, Run, runs_in
 
 RUNS_DIR = "runs"
 
@@ -40,7 +40,7 @@ def new_folder(runs_dir: Path, model: str, tasks: Sequence[str]) -> Path:
 
 def _manifests(runs_dir: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """The runs directly below a folder that can be read, each with its manifest."""
-    for path in find_runs(runs_dir, 1).values():
+    for path in runs_in(runs_dir):
         with suppress(RunError):
             yield path, Run.open(path).manifest
 

@@ -306,9 +306,18 @@ def _is_run(names: set[str]) -> bool:
     return MANIFEST in names or not names.isdisjoint(JOURNALS) or (RESULTS in names and SAMPLES in names)
 
 
-def find_runs(folder: Path, depth: int = DEEPEST) -> dict[str, Path]:
+def runs_in(folder: Path) -> list[Path]:
+    """The runs directly in a folder, by name."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder))
+    except OSError:
+        return []
+    return [folder / name for name in names if holds_run(folder / name)]
+
+
+def find_runs(folder: Path) -> dict[str, Path]:
     """The runs below a folder, by their path from it: itself, if it is one. Scorings of a run come behind it."""
-    return {name or folder.resolve().name: path for name, path in _runs(folder, "", depth)}
+    return {name or folder.resolve().name: path for name, path in _runs(folder, "", DEEPEST)}
 
 
 def _runs(folder: Path, name: str, depth: int) -> Iterator[tuple[str, Path]]:
