@@ -118,7 +118,7 @@ def _spec(run: Run, task: str) -> dict[str, Any]:
         "task": task,
         "task_id": own[-22:],
         "task_version": _version(results.get("versions", {}).get(task, 0)),
-        "task_display_name": str(results["results"].get(task, {}).get("alias", task)),
+        "task_display_name": run.alias(task),
         "dataset": {"name": str(results.get("configs", {}).get(task, {}).get("dataset_path") or task), "samples": about.get("size"),
                     "shuffled": False},
         "model": model_name(run),
@@ -139,7 +139,7 @@ def _ours(run: Run, task: str) -> dict[str, Any]:
         "rows": [[[*key], [row.value, row.stderr]] for key, row in run.rows(task).items() if _is_value(row.value)],
         "task": {
             "name": task,
-            "alias": str(results["results"].get(task, {}).get("alias", task)),
+            "alias": run.alias(task),
             "original": results.get("n-samples", {}).get(task, {}).get("original"),
             "num_fewshot": int(results.get("n-shot", {}).get(task) or 0),
             "version": results.get("versions", {}).get(task, "N/A"),

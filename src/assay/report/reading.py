@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import Problem
-from assay.report.table import SETTINGS
+from assay.report.table import SETTINGS, tree
 from assay.runs.folder import RunError
 from assay.runs.links import LEADS_OUT
 from assay.runs.redact import redacted
@@ -129,7 +129,7 @@ class RunReading:
                 Line((task,), task, False, (), None, "", size, done=self.done.get(task, 0))
                 for task, size in self.sizes.items()
             ]
-        return [self._line(path) for path in _paths(self.results)]
+        return [self._line(path) for path in tree(self.results)]
 
     def line(self, name: str) -> Line | None:
         """Where a task or group first stands."""
@@ -264,19 +264,3 @@ def worst_tasks(lines: Sequence[Line], count: int = 5) -> list[Line]:
     found = {line.name: line for line in lines if not line.is_group and line.main is not None}
     shares = [line for line in found.values() if line.main and line.main.is_share and line.main.higher_is_better]
     return sorted(shares, key=lambda line: (line.main.value or 0.0) if line.main else 0.0)[:count]
-
-
-def _paths(results: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """The way to every line of the tree: groups that are in no other first, by name, each with its members below it."""
-    members: Mapping[str, Sequence[str]] = mapping(results.get("group_subtasks"))
-    inside = {name for several in members.values() for name in several}
-
-    def below(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        yield path
-        for member in sorted(members.get(path[-1], ())):
-            if member not in path:
-                yield from below((*path, member))
-
-    for name in sorted(name for name in members if name not in inside):
-        yield from below((name,))
-    yield from ((name,) for name in sorted(results["results"]) if name not in members and name not in inside)

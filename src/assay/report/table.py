@@ -87,18 +87,24 @@ def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tupl
 
 
 def in_order(results: Results) -> Iterator[tuple[str, int]]:
-    """Groups that are in no other first, by name, each with its members below it; then what is in no group."""
-    members: Mapping[str, Sequence[str]] = results.get("group_subtasks", {})
-    inside = {name for several in members.values() for name in several}
+    """Every line of the tree with its depth, in the order of `tree`."""
+    return ((path[-1], len(path) - 1) for path in tree(results))
 
-    def below(name: str, depth: int) -> Iterator[tuple[str, int]]:
-        yield name, depth
-        for member in sorted(members.get(name, ())):
-            yield from below(member, depth + 1)
+
+def tree(results: Results) -> Iterator[tuple[str, ...]]:
+    """The path to every line: groups that are in no other first, by name, each with its members below it; then the rest."""
+    members: Mapping[str, Sequence[str]] = results.get("group_subtasks") or {}
+    inside = {name for names in members.values() for name in names}
+
+    def below(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        yield path
+        for member in sorted(members.get(path[-1], ())):
+            if member not in path:
+                yield from below((*path, member))
 
     for name in sorted(name for name in members if name not in inside):
-        yield from below(name, 0)
-    yield from ((name, 0) for name in sorted(results["results"]) if name not in members and name not in inside)
+        yield from below((name,))
+    yield from ((name,) for name in sorted(results["results"]) if name not in members and name not in inside)
 
 
 def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) -> Iterator[tuple[str, ...]]:
