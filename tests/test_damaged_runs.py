@@ -23,8 +23,8 @@ from assay.exchange.formats import export, import_runs
 from assay.exchange.pack import pack
 from assay.report.compare import compare
 from assay.report.write import report_text
-from assay.runs.folder import read_manifest, read_results
 from assay.runs.lease import is_held
+from assay.runs.run import Run as RunReader
 from assay.runs.seal import KEY, UNSEALED, seal
 from assay.viewer.app import Viewer
 from conftest import Write
@@ -281,7 +281,7 @@ def test_a_damaged_run_is_told_with_its_file_and_the_place_in_it(
 ) -> None:
     run = damage(copied(good, tmp_path_factory), name)
     with pytest.raises(AssayError, match=r"results\.json.*damaged: \S+ (must be|is a member|is missing|is nested)"):
-        read_results(run)
+        assert RunReader.open(run).results
     for command in (["report", run, "--format", "md"], ["compare", run.parent / "good", run], ["samples", run],
                     ["export", run, "--to", "parquet", "-o", run.parent / "x"], ["pack", run, "-o", run.parent / "x.zip"]):  # fmt: skip
         assert main([str(each) for each in command]) == 2
@@ -340,14 +340,14 @@ def test_a_run_is_not_begun_in_a_folder_whose_manifest_is_damaged_but_moves_it_a
         run_world.run(Asked(), tasks, output)
     assert (output / "manifest.json").read_bytes() == manifest
     run_world.run(Asked(), tasks, output, force=True)
-    assert read_manifest(output)["status"] == "complete"
+    assert RunReader.open(output).manifest["status"] == "complete"
     assert len(list(output.parent.glob("run.old-*"))) == 1
 
 
 def test_what_was_made_by_another_version_is_told_as_that(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format": 7, "tasks": []}')
     with pytest.raises(AssayError, match="it has format 7, and this version of assay reads 1 to 2"):
-        read_manifest(tmp_path)
+        RunReader.open(tmp_path)
 
 
 # ---- archives
@@ -434,4 +434,4 @@ def test_runs_of_every_kind_are_in_the_layout(write: Write, tmp_path: Path) -> N
     tasks = write({**run_world.FILES, "both.yaml": GROUP})
     for name, options in {"shard": {"shard": "1/2"}, "asked": {"predict_only": True}, "few": {"limit": 1}}.items():
         run_world.run(Asked(failing={"1+1="}), tasks, tmp_path / name, tasks=["both"], **options)
-        assert read_results(tmp_path / name)["results"] and read_manifest(tmp_path / name)["tasks"]
+        assert RunReader.open(tmp_path / name).results["results"] and RunReader.open(tmp_path / name).manifest["tasks"]

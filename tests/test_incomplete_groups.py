@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay import TaskManager, simple_evaluate
-from assay.exchange.opened import opened
+from assay.exchange.finished import finished_run
 from assay.exchange.to_lm_eval import export_lm_eval
 from assay.exchange.to_parquet import export_parquet
 from assay.exchange.trackers import metrics
@@ -249,7 +249,7 @@ def test_no_gate_passes_on_a_group_that_lacks_a_task(lacking: Path, tmp_path: Pa
 
 
 def test_exports_have_no_number_of_a_group_that_lacks_a_task(lacking: Path, tmp_path: Path) -> None:
-    run = opened(lacking)
+    run = finished_run(lacking)
     results, *_ = export_lm_eval(run, tmp_path / "lm")
     assert json.loads(results.read_text())["groups"]["g"]["x,none"] is None
     *_, numbers = export_parquet(run, tmp_path / "pq")

@@ -20,7 +20,7 @@ from assay.exchange.pack import pack
 from assay.report.compare import compare
 from assay.report.table import results_table
 from assay.report.write import report_text
-from assay.runs.folder import read_results
+from assay.runs.run import Run
 from old_runs import EXPECTED, FOLDERS, KILLED_AFTER, RECIPES, WORLD, Asked, copied, folders, numbers, write_world
 from run_world import everything
 
@@ -80,7 +80,7 @@ def test_the_tasks_beside_them_are_those_they_were_made_of(tmp_path: Path) -> No
 def test_a_run_opens(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, run = copied(name, tmp_path)
     before = everything(run)
-    results = read_results(run)
+    results = Run.open(run).results
     assert same(numbers(results), expected(name))
     table = results_table(results)
     assert all(task in table for task in results["n-samples"])
@@ -104,7 +104,7 @@ def test_a_run_compares_with_itself(name: str, tmp_path: Path) -> None:
 def test_a_run_is_exported_and_packed(name: str, tmp_path: Path) -> None:
     _, run = copied(name, tmp_path)
     rows = expected(name)["rows"]
-    tasks = read_results(run)["n-samples"]
+    tasks = Run.open(run).results["n-samples"]
     written = [Path(path) for path in export(run, "lm-eval", tmp_path / "lm_eval")]
     told = json.loads(next(path for path in written if path.name.startswith("results_")).read_text())
     for task in rows:
@@ -140,7 +140,7 @@ def test_a_run_goes_on_and_asks_only_what_is_missing(name: str, tmp_path: Path) 
     lines = (run / "responses.jsonl").read_bytes().count(b"\n") if name == "killed" else 0
     results = recipe.evaluate(world, run, asked)
     assert same(numbers(results), expected(name))
-    assert same(numbers(read_results(run)), expected(name))
+    assert same(numbers(Run.open(run).results), expected(name))
     if name == "killed":
         assert KILLED_AFTER - 1 <= lines <= KILLED_AFTER
         assert asked.count == 6 + 18 - lines
@@ -174,7 +174,7 @@ def test_the_shards_are_merged_again_to_the_same(tmp_path: Path) -> None:
 def test_a_further_scoring_is_read_like_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, run = copied("rescored", tmp_path)
     version = run / "scored/001"
-    rows = read_results(version)["results"]["old_text"]
+    rows = Run.open(version).results["results"]["old_text"]
     assert {"exact_match,strict", "exact_match,number", "exact_match,last"} <= rows.keys()
     assert main(["samples", str(version), "-n", "1"]) == 0
     assert "filtered by last" in capsys.readouterr().out

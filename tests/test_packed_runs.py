@@ -10,11 +10,10 @@ import pytest
 
 import run_world
 from assay.exchange.formats import export, import_runs
-from assay.exchange.opened import without_secrets
 from assay.exchange.pack import pack
-from assay.report.run_scores import RunScores
 from assay.report.write import report_text
-from assay.runs.redact import redacted
+from assay.runs.redact import redacted, without_secrets
+from assay.runs.run import Run
 from graph_world import RECORDS, write_graph
 from run_world import Asked
 from serving import TALKING, Servers
@@ -107,7 +106,7 @@ def test_a_run_is_the_same_after_it_was_packed_and_imported(
     assert told(there) == told(run)
     account = told(run)["assay"].get("account", {})
     assert (account.get("tokens", {}).get("out", 0) > 0) == (kind != "scripted")
-    assert RunScores.of(there).tasks == RunScores.of(run).tasks
+    assert Run.open(there).tasks == Run.open(run).tasks
     for each in ("md", "csv"):
         assert report_text([there], each) == report_text([run], each)
     samples = [run_assay("samples", folder, "-n", "0", "--full").stdout for folder in (run, there)]

@@ -10,7 +10,7 @@ import pytest
 from assay.cli import main
 from assay.report.compare import compare
 from assay.report.planning import Aim, Planned, planned_from_runs
-from assay.report.run_scores import RunScores
+from assay.runs.run import Run
 from compared_world import GROUP, MEAN, make_run, write_tasks
 
 QUANTILES = 1.959964 + 0.841621
@@ -18,7 +18,7 @@ QUANTILES = 1.959964 + 0.841621
 
 
 def planned(*runs: Path, mde: float = 0.01) -> dict[str, Planned]:
-    read = [RunScores.of(run) for run in runs]
+    read = [Run.open(run).finished() for run in runs]
     names = [*read[0].groups, *read[0].tasks]
     return {each.name: each for each in planned_from_runs(read, names, None, Aim(mde))}
 

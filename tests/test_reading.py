@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.report.reading import RunReading, find_runs, worst_tasks
+from assay.report.reading import RunReading, worst_tasks
 from assay.runs.lease import progress
+from assay.runs.run import find_runs
 from run_world import Asked, run
 
 RESULTS = {

@@ -260,7 +260,7 @@ def test_an_imported_run_has_a_report(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_finished_run_has_no_report(tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match="holds no run that has ended"):
+    with pytest.raises(AssayError, match="the folder holds no run"):
         document([tmp_path])
 
 

@@ -75,7 +75,9 @@ def test_a_filter_in_place_of_another_changes_what_it_says(tasks: Path, output: 
         {"task": "sums", "doc_id": 1, "scores": {"exact_match,none": [1.0, 0.0]}},
         {"task": "sums", "doc_id": 3, "scores": {"exact_match,none": [1.0, 0.0]}},
     ]
-    assert [tuple(number) for number in scored.numbers] == [("sums", "exact_match,none", 0.6, 0.2, 2)]
+    assert [tuple(number.written().values()) for number in scored.numbers] == [
+        ("sums", "exact_match,none", 0.6, 0.2, 2)
+    ]
     assert "colours" not in scored.results["results"]
     assert [row["answers"] for row in samples(scored.folder, "sums")][1] == {"none": ["[invalid]"]}
     assert scored.results["assay"]["tasks"]["sums"]["audit"]["unextracted"] == {"count": 4, "ids": [1, 2, 3, 4]}

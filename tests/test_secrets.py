@@ -12,9 +12,10 @@ import pytest
 from assay.exchange.formats import export
 from assay.exchange.inspect_file import member
 from assay.exchange.trackers import settings
-from assay.report.run_scores import RunScores
+from assay.report.run_scores import model_of
 from assay.report.write import report_text
 from assay.runs.redact import redacted, redacted_command, redacted_text
+from assay.runs.run import Run as RunReader
 from exchange_world import HERE, INSPECT, as_json
 from run_world import Asked, everything, run
 
@@ -146,7 +147,7 @@ def test_a_run_that_holds_a_secret_does_not_hand_it_on(tasks: Path, tmp_path: Pa
     for to in ("lm-eval", "inspect"):
         assert export(tmp_path / "run", to, tmp_path / "made" / to)
     assert traces(tmp_path / "made") == []
-    assert RunScores.of(tmp_path / "run").model.endswith("(api_key=***)")
+    assert model_of(RunReader.open(tmp_path / "run")).endswith("(api_key=***)")
     assert settings(json.loads((tmp_path / "run/results.json").read_text()))["model_args.api_key"] == "***"
 
 

@@ -73,6 +73,7 @@ _HOME = {
     "export": "assay.exchange.formats",
     "import_runs": "assay.exchange.formats",
     "pack": "assay.exchange.pack",
+    "Run": "assay.runs.run",
     "write_report": "assay.report.write",
     "Wanted": "assay.evaluation.score",
     "Task": "assay.tasks",
@@ -124,6 +125,7 @@ if TYPE_CHECKING:
     from assay.groups.factory import register_aggregator as register_aggregator
     from assay.records import Estimate as Estimate
     from assay.report.write import write_report as write_report
+    from assay.runs.run import Run as Run
     from assay.scorers.cross_filter import CrossFilterScorer as CrossFilterScorer
     from assay.scorers.ensemble import EnsembleScorer as EnsembleScorer
     from assay.scorers.instance import Instance as Instance

@@ -4,10 +4,10 @@ import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import say, say_json, tell
+from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem
 from assay.records import ScoreKey
 from assay.report.planning import Aim, Planned, Unknown, planned_from_runs, planned_from_tasks
@@ -83,12 +83,12 @@ def _aim(options: argparse.Namespace) -> Aim:
 
 def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     from assay.report.lines import below
-    from assay.report.run_scores import RunScores
+    from assay.runs.run import Run
 
     if len(options.baseline) > 2:
         raise ConfigError([Problem(Place("--baseline"), "one run or two", "name a run, or two to be compared")])
-    runs = [RunScores.of(Path(each)) for each in options.baseline]
-    names = [*runs[0].groups, *runs[0].tasks]
+    runs = [Run.open(each).finished() for each in options.baseline]
+    names = [*runs[0].groups, *runs[0].scored_tasks]
     wanted = set().union(*(below(runs[0], each, set(names)) for each in options.tasks)) if options.tasks else set(names)
     found = planned_from_runs(runs, [name for name in names if name in wanted], options.metric, aim)
     told = {each.name for each in found}
@@ -123,7 +123,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
 
 def _has_own_unit(metric: str) -> bool:
     """Whether a metric is no share, so that percentage points say nothing of it."""
-    name = metric.partition(",")[0]
+    name = row_key(metric).metric
     return name.endswith("perplexity") or name in OWN_UNITS
 
 

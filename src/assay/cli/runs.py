@@ -4,6 +4,7 @@ import argparse
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from assay.report.reading import RunReading
 from assay.report.table import heading
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
-from assay.runs.placing import RUNS_DIR, manifests
+from assay.runs.placing import RUNS_DIR
+from assay.runs.run import RUNNING, Run, holds_run, runs_in
 
 ENVIRONMENT = "ASSAY_RUNS_DIR"
 
@@ -42,14 +44,16 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "list":
         return _list(folder)
     if options.action == "show":
-        return _show(_found(folder, options.name))
-    for path in [_found(folder, name) for name in options.names]:  # all are looked for before one is removed
+        return _show(_found(folder, options.name, holds_run))
+    for path in [
+        _found(folder, name, _has_manifest) for name in options.names
+    ]:  # all are looked for before one is removed
         _remove(path)
     return 0
 
 
 def _list(folder: Path) -> int:
-    readings = [RunReading(path, path.name) for path, _ in manifests(folder)]
+    readings = [RunReading(path, path.name) for path in runs_in(folder)]
     if not readings:
         say(f"no runs in {folder}; `assay run` puts them there")
         return 0
@@ -66,12 +70,12 @@ def _row(head: Any) -> tuple[str, ...]:
 
 
 def _show(path: Path) -> int:
-    reading = RunReading(path, path.name)
-    if not reading.results:
-        say(f"{path}: {reading.head.status}; no results yet")
+    opened = Run.open(path)
+    if opened.status == RUNNING or not opened.results:
+        say(f"{path}: {opened.status}; no results yet")
         return 0
-    say(heading(reading.results))
-    say_tables(reading.results)
+    say(heading(opened.results))
+    say_tables(opened.results)
     return 0
 
 
@@ -82,11 +86,16 @@ def _remove(path: Path) -> None:
     say(f"removed {path}")
 
 
-def _found(folder: Path, name: str) -> Path:
+def _has_manifest(path: Path) -> bool:
+    """Only such a folder is removed: one that only looks like a run may hold other things."""
+    return (path / MANIFEST).is_file()
+
+
+def _found(folder: Path, name: str, is_meant: Callable[[Path], bool]) -> Path:
     for path in (folder / name, Path(name)):
-        if (path / MANIFEST).is_file():
+        if is_meant(path):
             return path
-    known = [path.name for path, _ in manifests(folder)]
+    known = [path.name for path in runs_in(folder)]
     if Path(name).exists() or (folder / name).exists():
         raise RunError([no_run(Path(name) if Path(name).exists() else folder / name)])
     raise ConfigError([Problem(Place(str(folder)), f"no run named {name!r}", did_you_mean(name, known))])

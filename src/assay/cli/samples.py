@@ -3,16 +3,18 @@
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from assay.cli.output import counted, say, tell
+from assay.config.row_names import sample_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.runs.folder import MANIFEST, no_run, read_manifest, read_results
+from assay.records import ScoreKey
+from assay.runs.folder import no_run
 from assay.runs.rows import RequestRow, Row
-from assay.runs.stored import SampleFile, is_whole
+from assay.runs.run import Run
+from assay.runs.stored import SampleFile
 from assay.tasks.audit import KINDS
 
 LONG = 2000
@@ -42,10 +44,10 @@ def _count(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    files = _files(Path(options.folder), options.task)
-    better = read_results(Path(options.folder)).get("higher_is_better", {})
-    for task, path in files.items():
-        rows = (row for row in SampleFile(path).rows() if _is_wanted(row, options, better.get(task, {})))
+    opened = Run.open(options.folder)
+    for task, file in _files(opened, options.task).items():
+        better = opened.higher_is_better(task)
+        rows = (row for row in file.rows() if _is_wanted(row, options, better))
         for row in islice(rows, options.n or None):
             say(f"\n━━ {task} · document {row.doc_id}{_marks(row)}")
             for name, text in _parts(row, full=options.full):
@@ -56,16 +58,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _files(folder: Path, wanted: Sequence[str] | None) -> dict[str, Path]:
-    """The samples files by task: those in place, and those of tasks that have ended in a run that has not."""
-    found = {path.name.partition(".parquet")[0]: path for path in sorted((folder / "samples").glob("*.parquet*"))}
-    found = {name: path for name, path in found.items() if path.suffix == ".parquet" or is_whole(path)}
-    names = {_file_name(task): task for task in _tasks(folder)}
-    files = {names.get(name, name): path for name, path in found.items()}
+def _files(run: Run, wanted: Sequence[str] | None) -> dict[str, SampleFile]:
+    """The samples by task: those in place, and those of tasks that have ended in a run that has not."""
+    known = {task: run.sample_file(task) for task in run.tasks}
+    files = {task: file for task, file in sorted(known.items()) if file is not None}
     if not files:
-        there = (folder / MANIFEST).is_file()
-        what = "no task of this run has come to its end yet" if there else "the folder holds no run"
-        raise ConfigError([no_run(folder, what)])
+        raise ConfigError([no_run(run.path, "no task of this run has come to its end yet")])
     for task in wanted or ():
         if task not in files:
             what = f"there are no samples of a task {task!r}"
@@ -73,34 +71,21 @@ def _files(folder: Path, wanted: Sequence[str] | None) -> dict[str, Path]:
     return {task: files[task] for task in wanted} if wanted else files
 
 
-def _tasks(folder: Path) -> list[str]:
-    known = read_manifest(folder).get("tasks") or read_results(folder).get("n-samples", {})
-    return list(known)
-
-
-def _file_name(task: str) -> str:
-    from assay.runs.parquet import file_name
-
-    return file_name(task)
-
-
 def _is_wanted(row: Row, options: argparse.Namespace, better: Mapping[str, bool | None]) -> bool:
     if options.doc is not None and row.doc_id not in options.doc:
         return False
     if options.reason is not None and options.reason not in row.audit:
         return False
-    return not options.wrong or _is_wrong(row.scores, better)
+    return not options.wrong or _is_wrong(sample_scores(row.scores), better)
 
 
-def _is_wrong(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> bool:
-    """As `tasks.audit.is_wrong` has it, of scores as they are written: `{"metric,filter": value}`."""
+def _is_wrong(scores: Mapping[ScoreKey, Any], better: Mapping[str, bool | None]) -> bool:
+    """Whether no filter's first metric of which more is better is above 0, as `tasks.audit.is_wrong` decides."""
     firsts: dict[str, tuple[str, Any]] = {}
-    for row, value in scores.items():
-        if not row.endswith(",repeats"):
-            metric, _, name = row.partition(",")
-            firsts.setdefault(name, (metric, value))
-    told = [v for metric, v in firsts.values() if better.get(metric) is not False and isinstance(v, int | float)]
-    return bool(told) and all(value <= 0 for value in told)
+    for key, value in scores.items():
+        firsts.setdefault(key.filter, (key.metric, value))
+    counted = [v for metric, v in firsts.values() if better.get(metric) is not False and isinstance(v, int | float)]
+    return bool(counted) and all(value <= 0 for value in counted)
 
 
 def _marks(row: Row) -> str:

@@ -21,13 +21,13 @@ from assay.compat.sygra_names import sygra_modules
 from assay.compat.task_base import Instance
 from assay.config.source import Source
 from assay.config.task import TaskConfig
-from assay.runs.stored import documents_of
 from assay.samples.data import data_set
 from assay.samples.templates import template
 from assay.scorers.metrics import softmax
 from assay.scorers.named import SCORER_REGISTRY, register_scorer
 from assay.scorers.results import GenResult, MCResult, Results
 from assay.scorers.scorer import GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, Scorer
+from assay.tasks.earlier_runs import read_run
 from assay.tasks.scorers import ScorerFactory
 
 
@@ -132,7 +132,7 @@ def _datasets(data_dir: str | None) -> dict[str, Any]:
     def load_dataset(path: str, name: str | None = None, split: str | None = None, **kwargs: Any) -> Any:
         """A data set as a task would get it: from the data folder, from files, or from the hub."""
         config = TaskConfig(task=path, dataset_path=path, dataset_name=name, dataset_kwargs=kwargs)
-        found = data_set(config, folder=None, data_dir=data_dir, read_samples=documents_of)
+        found = data_set(config, folder=None, data_dir=data_dir, read_run=read_run)
         if split is not None:
             return Dataset(found.split(split))
         return DatasetDict({each: Dataset(found.split(each)) for each in found.available()})

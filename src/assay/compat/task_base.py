@@ -14,6 +14,7 @@ from assay.samples.data import data_set
 from assay.samples.fewshot import Leaks, Sampler, default_sampler
 from assay.samples.rows import DataError, plain_rows
 from assay.scorers.loop import Scoring
+from assay.tasks.earlier_runs import read_run
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task as OurTask
@@ -113,7 +114,9 @@ class Task:
         )  # fmt: skip
         folder = self.surroundings.folder if self.surroundings is not None else None
         like_lm_eval = self.surroundings is not None and self.surroundings.settings.like_lm_eval
-        return _Splits(data_set(config, folder=folder, data_dir=self._data_dir, as_table=like_lm_eval))
+        return _Splits(
+            data_set(config, folder=folder, data_dir=self._data_dir, as_table=like_lm_eval, read_run=read_run)
+        )
 
     @property
     def config(self) -> Any:

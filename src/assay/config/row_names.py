@@ -1,6 +1,13 @@
-"""The names of metrics and filters, which together name a row of the results: `exact_match,strict`."""
+"""The names of rows: a metric and a filter, joined by a comma where lm-eval's layout or a user writes them as one text.
 
+Nothing else joins or splits them: between readers and writers a row is a `ScoreKey`.
+"""
+
+from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import Any
+
+from assay.records import ScoreKey
 
 RESERVED = frozenset((
     "alias", "name", "sample_len", "sample_count", "samples",
@@ -9,6 +16,10 @@ RESERVED = frozenset((
 ))  # fmt: skip
 """Names of other things in the results, and in the samples as lm-eval logs them: a metric of that name would replace them."""
 STDERR = "_stderr"
+BYPASS = "bypass"
+"""The metric of a run that scores nothing: lm-eval writes 999 under it."""
+REPEATS = ",repeats"
+"""The end of a name in the scores of a sample that holds the score of every repeat."""
 
 
 @cache
@@ -27,3 +38,82 @@ def filter_name_problem(name: str) -> tuple[str, str] | None:
     if "," in name:
         return "a comma separates metric and filter in the results", f"write {name.replace(',', ';')!r}"
     return None if name.strip() else ("it is empty", "give it a name")
+
+
+def row_name(key: ScoreKey) -> str:
+    """The name of a row in results and samples.
+
+    >>> row_name(ScoreKey("exact_match", "strict"))
+    'exact_match,strict'
+    """
+    return f"{key.metric},{key.filter}"
+
+
+def stderr_name(key: ScoreKey) -> str:
+    """The name under which a row's standard error is written beside it."""
+    return f"{key.metric}{STDERR},{key.filter}"
+
+
+def repeats_name(key: ScoreKey) -> str:
+    """The name under which a sample has the score of every repeat."""
+    return row_name(key) + REPEATS
+
+
+def row_key(name: str) -> ScoreKey:
+    """The metric and filter that a name of a row joins; without a comma it is of the filter that every task has.
+
+    >>> row_key("exact_match,strict"), row_key("acc")
+    (ScoreKey(metric='exact_match', filter='strict'), ScoreKey(metric='acc', filter='none'))
+    """
+    metric, _, filter_name = name.partition(",")
+    return ScoreKey(metric, filter_name or "none")
+
+
+def spellings(key: ScoreKey) -> frozenset[str]:
+    """How an option may name a row: by its metric, or by metric and filter.
+
+    >>> sorted(spellings(ScoreKey("acc", "none")))
+    ['acc', 'acc,none']
+    """
+    return frozenset((key.metric, row_name(key)))
+
+
+def is_row_name(name: str) -> bool:
+    """Whether a name is that of a row: others, such as `alias` and `sample_len`, have no comma."""
+    return "," in name
+
+
+def rows_of(written: Mapping[str, Any]) -> Iterator[tuple[ScoreKey, Any]]:
+    """The rows of a task or group in results, without standard errors, aliases and counts.
+
+    Earlier versions let a metric have a comma in its name: then the name of its standard error tells where the filter begins.
+
+    >>> dict(rows_of({"alias": "a", "acc,none": 0.5, "acc_stderr,none": 0.1}))
+    {ScoreKey(metric='acc', filter='none'): 0.5}
+    >>> [key for key, _ in rows_of({"f1,macro,none": 0.5, "f1,macro_stderr,none": "N/A"})]
+    [ScoreKey(metric='f1,macro', filter='none')]
+    """
+    for name, value in written.items():
+        if is_row_name(name) and not _is_stderr(name, written):
+            key = next((each for each in _splits(name) if stderr_name(each) in written), row_key(name))
+            if key.metric != BYPASS:
+                yield key, value
+
+
+def _is_stderr(name: str, written: Mapping[str, Any]) -> bool:
+    """Whether a name is that of the standard error of a row beside it."""
+    bases = (
+        key._replace(metric=key.metric.removesuffix(STDERR)) for key in _splits(name) if key.metric.endswith(STDERR)
+    )
+    return any(row_name(base) in written for base in bases)
+
+
+def _splits(name: str) -> Iterator[ScoreKey]:
+    """Every way to take a name apart at a comma."""
+    parts = name.split(",")
+    return (ScoreKey(",".join(parts[:place]), ",".join(parts[place:])) for place in range(1, len(parts)))
+
+
+def sample_scores(written: Mapping[str, Any]) -> dict[ScoreKey, Any]:
+    """The scores of a sample by row, without those of its repeats."""
+    return {row_key(name): value for name, value in written.items() if not name.endswith(REPEATS)}

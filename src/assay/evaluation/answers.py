@@ -13,10 +13,11 @@ from assay.errors import Place, Problem
 from assay.evaluation.foreign import LEFT_OUT, Kept, is_known, without_paths
 from assay.evaluation.options import run_config, task_manager
 from assay.records import Likelihood, Response, Text, arguments
-from assay.runs.folder import RunError, read_manifest, read_results
+from assay.runs.folder import RunError
 from assay.runs.logged import LoggedFile, logged_files, logged_samples, results_beside
 from assay.runs.origin import is_own
-from assay.runs.stored import SampleFile, Stored, sample_file
+from assay.runs.run import Run
+from assay.runs.stored import SampleFile, Stored
 from assay.scorers.results import ROLLING
 from assay.tasks import TaskManager
 from assay.tasks.rescore import RescoredTask, TaskFacts
@@ -74,13 +75,13 @@ class Answers(Protocol):
 class StoredRun:
     """The answers in the folder of a run."""
 
-    folder: Path
-    manifest: Mapping[str, Any]
+    run: Run
     include_path: Sequence[str] = ()
 
     @classmethod
     def of(cls, folder: Path, include_path: Sequence[str] = ()) -> "StoredRun":
-        manifest = read_manifest(folder)
+        run = Run.open(folder)
+        manifest = run.manifest
         if "created" not in manifest or not all(
             isinstance(manifest.get(key), dict) for key in ("options", "tasks", "spec")
         ):
@@ -91,7 +92,15 @@ class StoredRun:
         if manifest.get("without_gold"):
             what = "the right answers were taken out of this run when it was packed: nothing can be scored"
             raise RunError([Problem(Place(str(folder)), what, "score the run that it was packed from")])
-        return cls(folder, manifest, include_path)
+        return cls(run, include_path)
+
+    @property
+    def folder(self) -> Path:
+        return self.run.path
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        return self.run.manifest
 
     @cached_property
     def config(self) -> RunConfig:
@@ -112,7 +121,7 @@ class StoredRun:
     def _kept(self) -> Kept:
         if is_own(self.manifest):
             return Kept(self.manifest["options"], [])
-        names = [*self.results.get("group_subtasks", {}), *self.manifest["tasks"]]
+        names = [*self.run.members, *self.manifest["tasks"]]
         kept = without_paths(self.manifest["options"], names)
         tasks = [name for name in kept.options["tasks"] if is_known(name, self.include_path)]
         return kept._replace(options={**kept.options, "tasks": tasks})
@@ -129,7 +138,7 @@ class StoredRun:
 
     @cached_property
     def files(self) -> dict[str, Path]:
-        found = {name: sample_file(self.folder, name) for name in self.manifest["tasks"]}
+        found = {name: self.run.sample_path(name) for name in self.manifest["tasks"]}
         return {name: path for name, path in found.items() if path is not None}
 
     @property
@@ -142,12 +151,11 @@ class StoredRun:
 
     @property
     def broken(self) -> Mapping[str, str]:
-        found: Mapping[str, str] = self.results.get("assay", {}).get("broken", {})
-        return found
+        return self.run.broken
 
-    @cached_property
+    @property
     def results(self) -> Mapping[str, Any]:
-        return read_results(self.folder)
+        return self.run.results
 
     @property
     def is_imported(self) -> bool:
@@ -155,7 +163,7 @@ class StoredRun:
         return "imported" in self.manifest
 
     def facts(self, name: str) -> TaskFacts:
-        written = self.manifest["tasks"][name]
+        written = self.run.facts(name)
         noted = {key: written[key] for key in TaskFacts._fields if key in written and key != "first"}
         size = noted.get("size", 0)
         known = TaskFacts(**{"size": size, "original": size, **noted})

@@ -1,13 +1,15 @@
 """What a scoring makes otherwise than the one before: which samples, and which numbers."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
+from assay.config.row_names import row_name, rows_of, sample_scores
+from assay.records import ScoreKey
 from assay.runs.samples import Kept
 from assay.runs.stored import Stored
 
@@ -19,10 +21,18 @@ class Number(NamedTuple):
     """A number before and after, and how many documents score otherwise. None where there is none."""
 
     name: str
-    row: str
+    key: ScoreKey
     before: float | None
     after: float | None
     changed: int
+
+    @property
+    def row(self) -> str:
+        return row_name(self.key)
+
+    def written(self) -> dict[str, Any]:
+        """As results have it."""
+        return {"name": self.name, "row": self.row, "before": self.before, "after": self.after, "changed": self.changed}
 
 
 @dataclass
@@ -35,7 +45,7 @@ class Changes:
     folder: Path
     documents: dict[str, list[int]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    rows: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rows: Counter[tuple[str, ScoreKey]] = field(default_factory=Counter)
     _waiting: dict[int, Stored] = field(default_factory=dict)
     _lines: list[bytes] = field(default_factory=list)
 
@@ -52,7 +62,10 @@ class Changes:
         named = self.documents.setdefault(task, [])
         if len(named) < NAMED:
             named.append(kept.sample.doc_id)
-        self.rows.update((task, row) for row in found.get("scores", {}))
+        scores = found.pop("scores", {})
+        self.rows.update((task, key) for key in scores)
+        if scores:
+            found["scores"] = {row_name(key): values for key, values in scores.items()}
         self._lines.append(orjson.dumps({"task": task, "doc_id": kept.sample.doc_id, **found}) + b"\n")
         if len(self._lines) >= 1000:
             self.write()
@@ -72,12 +85,12 @@ def _difference(before: Stored, kept: Kept) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if before.failed != kept.failed:
         found["failed"] = [before.failed or None, kept.failed or None]
-    old = before.scores
-    new = {f"{metric},{each.filter}": value for each in kept.scores for metric, value in each.values.items()}
+    old = sample_scores(before.scores)
+    new = {ScoreKey(metric, each.filter): value for each in kept.scores for metric, value in each.values.items()}
     changed = {
-        row: [old[row], _plain(value)]
-        for row, value in new.items()
-        if row in old and value != old[row] and _plain(value) != old[row]
+        key: [old[key], _plain(value)]
+        for key, value in new.items()
+        if key in old and value != old[key] and _plain(value) != old[key]
     }
     if changed:
         found["scores"] = changed
@@ -90,20 +103,20 @@ def _plain(value: Any) -> Any:
     return orjson.loads(orjson.dumps(value, default=str, option=options))
 
 
-def numbers(before: Mapping[str, Any], after: Mapping[str, Any], rows: Mapping[tuple[str, str], int]) -> list[Number]:
+def numbers(
+    before: Mapping[str, Any], after: Mapping[str, Any], changed: Mapping[tuple[str, ScoreKey], int]
+) -> list[Number]:
     """Every number that both results have, or one of them: groups first, as the headline."""
     old, new = before.get("results", {}), after["results"]
     order = [*after.get("groups", {}), *(name for name in new if name not in after.get("groups", {}))]
-    return [
-        Number(name, row, _number(old.get(name, {}).get(row)), _number(new[name].get(row)), rows.get((name, row), 0))
-        for name in order
-        for row in _rows(old.get(name, {}), new[name])
-    ]
-
-
-def _rows(*tables: Mapping[str, Any]) -> Iterator[str]:
-    seen = dict.fromkeys(row for table in tables for row in table if "," in row)
-    return (row for row in seen if not row.partition(",")[0].endswith("_stderr"))
+    found: list[Number] = []
+    for name in order:
+        mine, others = dict(rows_of(old.get(name, {}))), dict(rows_of(new[name]))
+        found += [
+            Number(name, key, _number(mine.get(key)), _number(others.get(key)), changed.get((name, key), 0))
+            for key in dict.fromkeys((*mine, *others))
+        ]
+    return found
 
 
 def _number(value: Any) -> float | None:

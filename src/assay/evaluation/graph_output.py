@@ -13,7 +13,8 @@ from assay.config.run import RunConfig
 from assay.errors import Place, Problem
 from assay.evaluation.options import run_config, task_manager
 from assay.records import Failed, Outcome, Sample
-from assay.runs.folder import RunError, read_manifest
+from assay.runs.folder import NoRun, RunError
+from assay.runs.run import Run
 from assay.runs.stored import Stored
 from assay.samples.rows import Rows
 from assay.tasks import TaskManager
@@ -52,7 +53,10 @@ class OutputFile:
     @cached_property
     def asked(self) -> int | None:
         """How many records its run was to have, where the run's manifest lies beside it: those that failed are not in it."""
-        size = read_manifest(self.path.parent).get("tasks", {}).get(self.name, {}).get("size")
+        try:
+            size = Run.open(self.path.parent).facts(self.name).get("size")
+        except NoRun:
+            return None
         return size if isinstance(size, int) and size >= len(self._rows) else None
 
     @property

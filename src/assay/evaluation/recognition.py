@@ -11,7 +11,8 @@ from assay.evaluation.conduct import run_async
 from assay.evaluation.models import UNDER_TEST
 from assay.models.protocol import AnyModel, Remote
 from assay.models.served import VARIES, Served
-from assay.runs.folder import RunError, RunFolder, read_manifest
+from assay.runs.folder import RunError, RunFolder
+from assay.runs.run import Run
 
 WITH_ADDRESSES = 1
 """The format of folders whose keys hold the addresses of servers."""
@@ -50,10 +51,10 @@ def note_addresses(folder: RunFolder, models: Mapping[str, AnyModel]) -> None:
             noted["addresses"] = [*known, *(each for each in model.addresses if each not in known)]
 
 
-def _manifest(folder: str | None) -> dict[str, Any]:
+def _manifest(folder: str | None) -> Mapping[str, Any]:
     """What is there, as far as it can be read: of the rest, opening the folder tells."""
     try:
-        return read_manifest(Path(folder)) if folder is not None else {}
+        return Run.open(folder).manifest if folder is not None else {}
     except RunError:
         return {}
 

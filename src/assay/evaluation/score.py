@@ -25,6 +25,7 @@ from assay.runs.layout import FORMAT
 from assay.runs.parquet import SampleWriter
 from assay.runs.redact import redacted
 from assay.runs.results import plain
+from assay.runs.run import holds_run
 from assay.runs.samples import Kept
 from assay.runs.stored import Stored
 from assay.runs.versions import new_version, place
@@ -146,7 +147,7 @@ def feed(samples: Iterable[Stored], run: TaskRun, each: Callable[[Stored], None]
 
 def _answers(paths: Sequence[Path], wanted: Wanted) -> Answers:
     one = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
-    if one is not None and ((one / MANIFEST).is_file() or not any(one.glob("samples_*.jsonl"))):
+    if one is not None and (holds_run(one) or not any(one.glob("samples_*.jsonl"))):
         return StoredRun.of(one, wanted.include_path)
     options = {
         "tasks": list(wanted.tasks),
@@ -189,7 +190,7 @@ def _completed(
         account["status"] = "partial"
     account["scored"] = {
         "changed": changes.told(),
-        "numbers": [number._asdict() for number in several if number.before != number.after],
+        "numbers": [number.written() for number in several if number.before != number.after],
     }
     return {**results, **again(answers.results), "assay": account}
 

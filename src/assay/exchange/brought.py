@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
+from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.records import ScoreKey
 from assay.runs.samples import Kept
 
@@ -73,13 +74,11 @@ def told_rows(row: Mapping[str, Any]) -> dict[ScoreKey, Told]:
     found = {}
     counts = row.get("sample_count")
     counts = counts if isinstance(counts, Mapping) else {}
-    for key, value in row.items():
-        metric, comma, name = key.partition(",")
-        is_error = metric.endswith("_stderr") and f"{metric.removesuffix('_stderr')},{name}" in row
-        if comma and not is_error and is_number(value):
-            error = row.get(f"{metric}_stderr,{name}")
-            stderr, n = float(error) if is_number(error) else None, counts.get(key)
-            found[ScoreKey(metric, name)] = Told(float(value), stderr, n if isinstance(n, int) else None)
+    for key, value in rows_of(row):
+        if is_number(value):
+            error = row.get(stderr_name(key))
+            stderr, n = float(error) if is_number(error) else None, counts.get(row_name(key))
+            found[key] = Told(float(value), stderr, n if isinstance(n, int) else None)
     return found
 
 

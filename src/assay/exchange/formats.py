@@ -7,16 +7,17 @@ from typing import Any
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.exchange.bring import Into, bring
 from assay.exchange.brought import Brought
+from assay.exchange.finished import finished_run, read_json
 from assay.exchange.from_inspect import from_inspect
 from assay.exchange.from_lm_eval import from_lm_eval
 from assay.exchange.from_run import from_run
-from assay.exchange.opened import opened, read_json
 from assay.exchange.to_inspect import export_inspect
 from assay.exchange.to_lm_eval import export_lm_eval
 from assay.exchange.to_parquet import export_parquet
 from assay.exchange.trackers import export_mlflow, export_wandb
 from assay.exchange.unpack import unpack
-from assay.runs.folder import MANIFEST, RunError
+from assay.runs.folder import RunError
+from assay.runs.run import holds_run
 
 FILES = {"lm-eval": export_lm_eval, "inspect": export_inspect, "parquet": export_parquet}
 TRACKERS = {"mlflow": export_mlflow, "wandb": export_wandb}
@@ -27,7 +28,7 @@ def export(run: str | Path, to: str, target: str | Path | None = None, *, name: 
     """Hand a run on in another format; what comes back is where it went. `name` is the experiment or project of a tracker."""
     if to not in FORMATS:
         raise ConfigError([Problem(Place("--to"), f"no format is called {to!r}", did_you_mean(to, FORMATS))])
-    made = opened(run)
+    made = finished_run(run)
     if to in TRACKERS:
         return [TRACKERS[to](made, None if target is None else str(target), name)]
     if target is None:
@@ -73,7 +74,7 @@ def brought(paths: Sequence[Path]) -> list[Brought]:
                 [Problem(Place(str(path)), "there is no such file or folder", "name what is to be imported")]
             )
         logs = sorted(path.glob("*.eval")) if path.is_dir() else []
-        if path.is_dir() and (path / MANIFEST).is_file():
+        if holds_run(path):
             runs.append(from_run(path))
         elif logs:
             runs += map(from_inspect, logs)

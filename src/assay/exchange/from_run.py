@@ -2,54 +2,60 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, bottom_up, told_rows
-from assay.exchange.opened import Opened, opened
+from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, Told, bottom_up
+from assay.exchange.finished import finished_run, sample_files
+from assay.records import ScoreKey
+from assay.runs.run import Number, Run
+from assay.runs.stored import SampleFile
 
 
 def from_run(folder: Path) -> Brought:
     """The tasks and groups of a run as it told them."""
-    run = opened(folder)
+    run = finished_run(folder)
+    files = sample_files(run)
     return Brought(
         format="assay",
-        tasks=[_task(run, name) for name in run.tasks],
-        groups=[
-            _group(run.results, name, run.results["results"].get(name, {}))
-            for name in bottom_up(run.results.get("group_subtasks", {}))
-        ],
+        tasks=[_task(run, name, file) for name, file in files.items()],
+        groups=[_group(run, name) for name in bottom_up(run.members)],
         facts=run.results,
-        files=list(run.tasks.values()),
+        files=[file.path for file in files.values()],
     )
 
 
-def _task(run: Opened, name: str) -> BroughtTask:
+def _task(run: Run, name: str, file: SampleFile) -> BroughtTask:
     results, facts = run.results, run.facts(name)
-    row = results["results"].get(name, {})
     return BroughtTask(
         name=name,
-        samples=run.samples(name).kept,
-        told=told_rows(row),
-        alias=str(row.get("alias", name)),
+        samples=file.kept,
+        told=_told(run.rows(name)),
+        alias=run.alias(name),
         repeats=run.repeats(name),
         original=results.get("n-samples", {}).get(name, {}).get("original"),
-        expected=int(run.account(name).get("documents", 0)) + int(run.account(name).get("not_asked", 0)),
+        expected=int(run.summary(name).get("documents", 0)) + int(run.summary(name).get("not_asked", 0)),
         num_fewshot=int(results.get("n-shot", {}).get(name) or 0),
         version=results.get("versions", {}).get(name, "N/A"),
         source=str(facts.get("source") or ""),
-        higher_is_better=results.get("higher_is_better", {}).get(name, {}),
-        config=results.get("configs", {}).get(name, {}),
+        higher_is_better=run.higher_is_better(name),
+        config=run.config(name),
         multiple_targets=bool(facts.get("multiple_targets")),
     )
 
 
-def _group(results: Mapping[str, Any], name: str, row: Mapping[str, Any]) -> BroughtGroup:
+def _told(rows: Mapping[ScoreKey, Number]) -> dict[ScoreKey, Told]:
+    return {key: Told(row.value, row.stderr, row.n or None) for key, row in rows.items() if row.value is not None}
+
+
+def _group(run: Run, name: str) -> BroughtGroup:
+    results, row = run.results, run.results["results"].get(name, {})
     return BroughtGroup(
         name=name,
-        members=results["group_subtasks"][name],
-        told=told_rows(row),
-        alias=str(row.get("alias", name)),
+        members=run.members[name],
+        told=_told(run.rows(name)),
+        alias=run.alias(name),
         version=str(results.get("versions", {}).get(name, "N/A")),
         size=int(row.get("sample_len") or 0),
-        higher_is_better=results.get("higher_is_better", {}).get(name, {}),
+        higher_is_better={
+            metric: better for metric, better in run.higher_is_better(name).items() if better is not None
+        },
     )

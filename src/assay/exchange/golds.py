@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 
 from assay.errors import some
-from assay.exchange.opened import Opened
 from assay.runs.decode import rows_of
 from assay.runs.parquet import GroupWriter, row_arrays
 from assay.runs.rows import ROLLING, RequestRow, Row
+from assay.runs.run import Run
 
 REMOVED = "[removed]"
 WITHOUT_GOLD = "without_gold"
@@ -27,7 +27,7 @@ WORDS = frozenset((
 class GoldRemoval:
     """Takes right answers out of the samples of a run, task by task; `told` says of each what was taken."""
 
-    def __init__(self, run: Opened, scratch: Path) -> None:
+    def __init__(self, run: Run, scratch: Path) -> None:
         self._run, self._scratch = run, scratch
         self._told: dict[str, dict[str, None]] = {}
 
@@ -52,14 +52,16 @@ class GoldRemoval:
         self._tell(task, "the examples in the configuration")
         return {**config, "fewshot_config": {**fewshot, "samples": REMOVED}}
 
-    def rewritten(self, run: Opened, task: str, inner: str) -> Path:
+    def rewritten(self, run: Run, task: str, inner: str) -> Path:
         """The samples of a task in a new file, without right answers."""
         config = run.results.get("configs", {}).get(task) or self._run.results.get("configs", {}).get(task, {})
         shots = int(run.results.get("n-shot", {}).get(task) or 0)
         removal = TaskRemoval(config, shots, is_chat=bool(run.results.get("config", {}).get("apply_chat_template")))
         target = self._scratch / inner.replace("/", "-")
+        samples = run.sample_file(task)
+        assert samples is not None, "who packs a run has looked"
         made = GroupWriter(target)
-        for table in run.samples(task).tables():
+        for table in samples.tables():
             made.write(*row_arrays([removal.row(row) for row in rows_of(table)]))
         made.end()
         for what in removal.told():

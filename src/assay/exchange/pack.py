@@ -15,13 +15,15 @@ import orjson
 import assay
 from assay.errors import Place, Problem
 from assay.exchange.archive import write_archive
+from assay.exchange.finished import finished_run, sample_files
 from assay.exchange.golds import GoldRemoval
-from assay.exchange.opened import Opened, opened, read_json, without_secrets
 from assay.runs.decode import texts_of
 from assay.runs.folder import MANIFEST, RESULTS, RunError
 from assay.runs.links import LEADS_OUT, leads_out
 from assay.runs.origin import SIGNATURE
 from assay.runs.parquet import file_name
+from assay.runs.redact import without_secrets
+from assay.runs.run import Run
 from assay.runs.stored import SampleFile
 from assay.runs.versions import NAME as SCORED
 from assay.runs.versions import versions
@@ -45,8 +47,8 @@ class Packed:
 
 def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool = False) -> Packed:
     """Write an archive of a run that has ended: numbers, samples, scorings; and with `no_gold` no right answers."""
-    run = opened(folder)
-    name = file_name(run.folder.resolve().name)
+    run = finished_run(folder)
+    name = file_name(run.path.resolve().name)
     path = Path(output) if output is not None else Path(f"{name}{'-no_gold' if no_gold else ''}.zip")
     if path.suffix.lower() != ".zip":
         raise RunError([Problem(Place(str(path)), "an archive of a run is a zip file", "end its name in .zip")])
@@ -64,7 +66,7 @@ def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool 
         write_archive(path, _contents(name, sorted(members, key=lambda member: member[0])))
     taken = {str(source) for _, _, source in members if source is not None}
     left = sorted(
-        str(each.relative_to(run.folder)) for each in run.folder.rglob("*") if each.is_file() and str(each) not in taken
+        str(each.relative_to(run.path)) for each in run.path.rglob("*") if each.is_file() and str(each) not in taken
     )
     return Packed(path, sorted(inner for inner, _, _ in members), removed, left)
 
@@ -73,25 +75,28 @@ Member = tuple[str, bytes | Path, Path | None]
 """A name in the archive, its content or the file that has it, and the file of the run that it is of."""
 
 
-def _members(run: Opened, golds: GoldRemoval | None) -> Iterator[Member]:
+def _members(run: Run, golds: GoldRemoval | None) -> Iterator[Member]:
     yield from _folder(run, "", golds)
-    for version in versions(run.folder):
-        if leads_out(run.folder, version):
+    for version in versions(run.path):
+        if leads_out(run.path, version):
             continue
-        yield from _folder(opened(version), f"{SCORED}/{version.name}/", golds)
+        yield from _folder(finished_run(version), f"{SCORED}/{version.name}/", golds)
 
 
-def _folder(run: Opened, before: str, golds: GoldRemoval | None) -> Iterator[Member]:
+def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member]:
     """What is taken of one folder: nothing that lies elsewhere, and is there by a link."""
-    for file in (RESULTS, MANIFEST):
-        if leads_out(run.folder, run.folder / file):
-            raise RunError([Problem(Place(str(run.folder / file)), LEADS_OUT, "put the file itself there")])
-        known = _clean({key: each for key, each in read_json(run.folder / file).items() if key != SIGNATURE})
+    as_written = Run.open(run.path)
+    contents = {RESULTS: as_written.results, MANIFEST: as_written.manifest}
+    for file in contents:
+        if leads_out(run.path, run.path / file):
+            raise RunError([Problem(Place(str(run.path / file)), LEADS_OUT, "put the file itself there")])
+        known = _clean({key: each for key, each in contents[file].items() if key != SIGNATURE})
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
-        yield before + file, _json(content), run.folder / file
-    for task, path in run.tasks.items():
-        if path.is_file() and not leads_out(run.folder, path):
-            run.samples(task).check()
+        yield before + file, _json(content), run.path / file
+    for task, samples in sample_files(run).items():
+        path = samples.path
+        if path.is_file() and not leads_out(run.path, path):
+            samples.check()
             inner = f"{before}samples/{file_name(task)}.parquet"
             yield inner, path if golds is None else golds.rewritten(run, task, inner), path
 

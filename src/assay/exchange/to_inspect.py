@@ -12,46 +12,44 @@ import orjson
 import assay
 from assay.config.source import digest
 from assay.exchange.archive import write_archive
+from assay.exchange.finished import model_name, sample_files
 from assay.exchange.inspect_own import KEPT, written
 from assay.exchange.inspect_sample import epochs, scorer, summary
-from assay.exchange.opened import Opened
 from assay.runs.parquet import file_name
+from assay.runs.run import Number, Run
+from assay.runs.stored import SampleFile
 
 
-def export_inspect(run: Opened, target: Path) -> list[Path]:
+def export_inspect(run: Run, target: Path) -> list[Path]:
     """Write DATE_TASK_ID.eval for each task of a run; the names are those that Inspect gives."""
     target.mkdir(parents=True, exist_ok=True)
     files = []
-    for task in run.tasks:
+    for task, samples in sample_files(run).items():
         spec = _spec(run, task)
         date = spec["created"].replace(":", "-").replace("+", "-")
         name = file_name(task).replace("_", "-")  # Inspect takes names apart at this sign
         path = target / f"{date}_{name}_{spec['task_id']}.eval"
         with TemporaryFile() as summaries:
-            write_archive(path, _members(run, task, spec, summaries))
+            write_archive(path, _members(run, samples, spec, summaries))
         files.append(path)
     return files
 
 
 def _members(
-    run: Opened, task: str, spec: Mapping[str, Any], summaries: IO[bytes]
+    run: Run, samples: SampleFile, spec: Mapping[str, Any], summaries: IO[bytes]
 ) -> Iterator[tuple[str, bytes | IO[bytes]]]:
     """The members of a log in the order that Inspect writes them: the start, the samples, what sums them up, the header.
 
     `summaries` is a file to hold those of all samples meanwhile.
     """
-    plan = {
-        "name": "plan",
-        "steps": [
-            {"solver": str(run.results.get("configs", {}).get(task, {}).get("output_type", "assay")), "params": {}}
-        ],
-    }
+    task = spec["task"]
+    plan = {"name": "plan", "steps": [{"solver": str(run.config(task).get("output_type", "assay")), "params": {}}]}
     yield "_journal/start.json", _json({"version": 2, "eval": spec, "plan": plan})
     repeats = run.repeats(task)
     summaries.write(b"[")
     reductions = Reductions(repeats)
     failed = total = 0
-    for row, kept in run.samples(task).rows_kept():
+    for row, kept in samples.rows_kept():
         reductions.add(kept.sample.doc_id, kept.scores)
         total, failed = total + repeats, failed + (repeats if kept.failed else 0)
         for number, sample in enumerate(epochs(kept, spec)):
@@ -61,10 +59,10 @@ def _members(
     summaries.write(b"]")
     yield "summaries.json", summaries
     yield "reductions.json", _json(reductions.told())
-    lacking = int(run.account(task).get("not_asked", 0)) * repeats
+    lacking = int(run.summary(task).get("not_asked", 0)) * repeats
     header = {
         "version": 2,
-        **_ended(run.account(task)),
+        **_ended(run.summary(task)),
         "eval": spec,
         "plan": plan,
         "results": {"total_samples": total + lacking, "completed_samples": total - failed,
@@ -107,7 +105,7 @@ class Reductions:
         ]
 
 
-def _spec(run: Opened, task: str) -> dict[str, Any]:
+def _spec(run: Run, task: str) -> dict[str, Any]:
     results, manifest = run.results, run.manifest
     config, about = results.get("config", {}), run.facts(task)
     own = digest(f"{manifest.get('spec_digest')} {manifest.get('created')} {task}".encode())
@@ -120,32 +118,28 @@ def _spec(run: Opened, task: str) -> dict[str, Any]:
         "task": task,
         "task_id": own[-22:],
         "task_version": _version(results.get("versions", {}).get(task, 0)),
-        "task_display_name": str(results["results"].get(task, {}).get("alias", task)),
+        "task_display_name": run.alias(task),
         "dataset": {"name": str(results.get("configs", {}).get(task, {}).get("dataset_path") or task), "samples": about.get("size"),
                     "shuffled": False},
-        "model": run.model,
+        "model": model_name(run),
         "model_args": dict(config.get("model_args") or {}),
         "config": {"limit": int(limit) if isinstance(limit, int | float) and limit >= 1 else None, "epochs": run.repeats(task),
                    **({"epochs_reducer": ["mean"]} if run.repeats(task) > 1 else {})},
         **({"revision": {"type": "git", "origin": "", "commit": git["commit"], "dirty": git.get("dirty")}} if git else {}),
         "packages": {"assay": assay.__version__},
         "metadata": {KEPT: _ours(run, task)},
-        "scorers": [{"name": scorer(*row.partition(",")[::2])} for row in run.account(task).get("rows", {})],
+        "scorers": [{"name": scorer(*key)} for key in run.rows(task)],
     }  # fmt: skip
 
 
-def _ours(run: Opened, task: str) -> dict[str, Any]:
+def _ours(run: Run, task: str) -> dict[str, Any]:
     """All that is known of a task, so that nothing is lost on the way back."""
-    results, rows = run.results, run.account(task).get("rows", {})
+    results = run.results
     return {
-        "rows": [
-            [[*row.partition(",")[::2]], [each["value"], each.get("stderr")]]
-            for row, each in rows.items()
-            if _is_value(each.get("value"))
-        ],
+        "rows": [[[*key], [row.value, row.stderr]] for key, row in run.rows(task).items() if _is_value(row.value)],
         "task": {
             "name": task,
-            "alias": str(results["results"].get(task, {}).get("alias", task)),
+            "alias": run.alias(task),
             "original": results.get("n-samples", {}).get(task, {}).get("original"),
             "num_fewshot": int(results.get("n-shot", {}).get(task) or 0),
             "version": results.get("versions", {}).get(task, "N/A"),
@@ -157,25 +151,28 @@ def _ours(run: Opened, task: str) -> dict[str, Any]:
     }
 
 
-def _scores(run: Opened, task: str, repeats: int) -> Iterator[dict[str, Any]]:
+def _scores(run: Run, task: str, repeats: int) -> Iterator[dict[str, Any]]:
     """The numbers of a task: each row a score, with its value under the metric's name and its standard error."""
-    documents = run.account(task).get("documents", 0)
-    for row, known in run.account(task).get("rows", {}).items():
-        metric, _, filter_name = row.partition(",")
-        name, n = scorer(metric, filter_name), known.get("n", 0)
-        found = {metric: known.get("value"), "stderr": known.get("stderr")}
+    documents = run.summary(task).get("documents", 0)
+    for key, row in run.rows(task).items():
+        name = scorer(*key)
+        found = {key.metric: row.value, "stderr": row.stderr}
         yield {
             "name": name,
             "scorer": name,
             **({"reducer": "mean"} if repeats > 1 else {}),
-            "scored_samples": n,
-            "unscored_samples": max(documents - n, 0),
+            "scored_samples": row.n,
+            "unscored_samples": max(documents - row.n, 0),
             "params": {},
             "metrics": {
-                key: {"name": key, "value": value, "params": {}} for key, value in found.items() if _is_value(value)
+                each: {"name": each, "value": value, "params": {}} for each, value in found.items() if _is_value(value)
             },
-            "metadata": {"interval": known.get("interval"), "metric": metric, "filter": filter_name},
+            "metadata": {"interval": _interval(row), "metric": key.metric, "filter": key.filter},
         }
+
+
+def _interval(row: Number) -> list[float] | None:
+    return [row.low, row.high] if row.low is not None and row.high is not None else None
 
 
 def _version(version: object) -> int | str:

@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from assay.exchange.opened import Opened
+from assay.exchange.finished import sample_files
 from assay.runs.folder import LineWriter, write_json
 from assay.runs.parquet import file_name
+from assay.runs.run import Run
 from assay.runs.samples import Kept, lm_eval_records
+from assay.runs.stored import SampleFile
 
 OURS = ("assay", "assay_version")
 """What our results have beside those of lm-eval."""
@@ -19,7 +21,7 @@ UNKNOWN = ("pretty_env_info", "upper_git_hash", "eot_token_id", "chat_template",
 """What lm-eval tells of a run and we do not know."""
 
 
-def export_lm_eval(run: Opened, target: Path) -> list[Path]:
+def export_lm_eval(run: Run, target: Path) -> list[Path]:
     """Write the files below `target`; what lm-eval tells of a run and nobody noted is null."""
     date = _date(run.results)
     folder = target / file_name(
@@ -27,9 +29,9 @@ def export_lm_eval(run: Opened, target: Path) -> list[Path]:
     )
     folder.mkdir(parents=True, exist_ok=True)
     files, hashes = [], {}
-    for task in run.tasks:
+    for task, samples in sample_files(run).items():
         path = folder / f"samples_{file_name(task)}_{date}.jsonl"
-        hashes[task] = _write_samples(run, task, path)
+        hashes[task] = _write_samples(samples, path)
         files.append(path)
     packages = run.manifest.get("environment", {}).get("packages", {})
     told = {key: value for key, value in run.results.items() if key not in OURS}
@@ -46,7 +48,7 @@ def _date(results: Mapping[str, Any]) -> str:
     return datetime.fromtimestamp(float(moment), UTC).replace(tzinfo=None).isoformat().replace(":", "-")
 
 
-def _write_samples(run: Opened, task: str, path: Path) -> str:
+def _write_samples(samples: SampleFile, path: Path) -> str:
     """Write the samples of a task; what comes back is lm-eval's hash over all of them."""
     hashes: dict[str, list[str]] = {}
 
@@ -58,7 +60,7 @@ def _write_samples(run: Opened, task: str, path: Path) -> str:
 
     writer = LineWriter(path, lambda _, doc_id: doc_id, records)
     try:
-        for kept in run.samples(task).kept():
+        for kept in samples.kept():
             writer.add(kept)
         writer.end()
     finally:

@@ -6,9 +6,10 @@ from typing import Any
 
 import orjson
 
-from assay.exchange.opened import Opened
+from assay.exchange.finished import model_name, sample_files
 from assay.records import arguments
 from assay.runs.durable import put_in_place
+from assay.runs.run import Run
 from assay.runs.samples import Kept
 
 TEXT, NUMBER, COUNT = "string", "float64", "int64"
@@ -33,7 +34,7 @@ ROWS = 5000
 """Rows that are held before they are written."""
 
 
-def export_parquet(run: Opened, target: Path) -> list[Path]:
+def export_parquet(run: Run, target: Path) -> list[Path]:
     """Write samples.parquet, scores.parquet (a row for each document, filter, metric and repeat) and numbers.parquet."""
     target.mkdir(parents=True, exist_ok=True)
     samples = (_sample(run, task, kept) for task, kept in _kept(run))
@@ -42,39 +43,26 @@ def export_parquet(run: Opened, target: Path) -> list[Path]:
     return [_write(target / f"{name}.parquet", columns, rows) for name, columns, rows in tables]
 
 
-def numbers(run: Opened) -> Iterator[tuple[Any, ...]]:
+def numbers(run: Run) -> Iterator[tuple[Any, ...]]:
     """Every number of a run: model, name, task or group, metric, filter, value, standard error, interval, documents."""
-    account = run.results.get("assay", {})
-    for kind in ("tasks", "groups"):
-        for name, own in account.get(kind, {}).items():
-            for row, known in own.get("rows", {}).items():
-                metric, _, filter_name = row.partition(",")
-                low, high = known.get("interval") or (None, None)
-                yield (
-                    run.model,
-                    name,
-                    kind[:-1],
-                    metric,
-                    filter_name,
-                    known.get("value"),
-                    known.get("stderr"),
-                    low,
-                    high,
-                    known.get("n"),
-                )
+    model = model_name(run)
+    for kind, names in (("task", run.scored_tasks), ("group", run.groups)):
+        for name in names:
+            for row in run.rows(name).values():
+                yield (model, name, kind, row.metric, row.filter, row.value, row.stderr, row.low, row.high, row.n)
 
 
-def _kept(run: Opened) -> Iterator[tuple[str, Kept]]:
-    return ((task, kept) for task in run.tasks for kept in run.samples(task).kept())
+def _kept(run: Run) -> Iterator[tuple[str, Kept]]:
+    return ((task, kept) for task, samples in sample_files(run).items() for kept in samples.kept())
 
 
-def _sample(run: Opened, task: str, kept: Kept) -> tuple[Any, ...]:
+def _sample(run: Run, task: str, kept: Kept) -> tuple[Any, ...]:
     sample = kept.sample
     prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
     answers = {each.filter: each.answers for each in kept.scores}
     values = (_json(sample.target), _json(kept.responses), _json(answers))
     return (
-        run.model,
+        model_name(run),
         task,
         sample.doc_id,
         prompt,
@@ -85,10 +73,10 @@ def _sample(run: Opened, task: str, kept: Kept) -> tuple[Any, ...]:
     )
 
 
-def _scores(run: Opened, task: str, kept: Kept) -> Iterator[tuple[Any, ...]]:
+def _scores(run: Run, task: str, kept: Kept) -> Iterator[tuple[Any, ...]]:
     for each in kept.scores:
         for metric, value in each.values.items():
-            about = (run.model, task, kept.sample.doc_id, metric, each.filter)
+            about = (model_name(run), task, kept.sample.doc_id, metric, each.filter)
             if isinstance(value, int | float):
                 yield (*about, None, float(value))
             several = each.repeats.get(metric, ())

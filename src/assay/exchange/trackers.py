@@ -8,15 +8,16 @@ from typing import Any
 import orjson
 
 from assay.errors import ConfigError, Place, Problem, installing
-from assay.exchange.opened import Opened, read_json, without_secrets
+from assay.exchange.finished import model_name
 from assay.exchange.to_parquet import numbers
 from assay.runs.folder import MANIFEST, RESULTS
 from assay.runs.redact import redacted
+from assay.runs.run import Run
 
 PROJECT = "assay"
 
 
-def export_mlflow(run: Opened, target: str | None, name: str | None = None) -> str:
+def export_mlflow(run: Run, target: str | None, name: str | None = None) -> str:
     """Log a run to MLflow; `target` is the address of its server, or a folder; `name` the experiment. What comes back is where."""
     try:
         import mlflow
@@ -32,16 +33,15 @@ def export_mlflow(run: Opened, target: str | None, name: str | None = None) -> s
     if files is not None and mlflow.get_experiment_by_name(name) is None:
         mlflow.create_experiment(name, artifact_location=files)
     experiment = mlflow.set_experiment(name)
-    with mlflow.start_run(run_name=run.folder.resolve().name, tags=_tags(run)) as made:
+    with mlflow.start_run(run_name=run.path.resolve().name, tags=_tags(run)) as made:
         mlflow.log_params({key: _short(value) for key, value in settings(run.results).items()})
         mlflow.log_metrics(dict(metrics(run)))
-        for file in (RESULTS, MANIFEST):
-            if found := read_json(run.folder / file):
-                mlflow.log_text(orjson.dumps(without_secrets(found), option=orjson.OPT_INDENT_2).decode(), file)
+        for file, content in ((RESULTS, run.results), (MANIFEST, run.manifest)):
+            mlflow.log_text(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode(), file)
         return f"{mlflow.get_tracking_uri()} experiment {experiment.experiment_id} run {made.info.run_id}"
 
 
-def export_wandb(run: Opened, target: str | None, name: str | None = None) -> str:
+def export_wandb(run: Run, target: str | None, name: str | None = None) -> str:
     """Log a run to Weights & Biases; `target` is the folder for its files, `name` the project. What comes back is where."""
     try:
         import wandb
@@ -51,7 +51,7 @@ def export_wandb(run: Opened, target: str | None, name: str | None = None) -> st
         Path(target).mkdir(parents=True, exist_ok=True)
     made = wandb.init(
         project=name or PROJECT,
-        name=run.folder.resolve().name,
+        name=run.path.resolve().name,
         dir=target,
         config=settings(run.results),
         tags=list(_tags(run).values()),
@@ -64,7 +64,7 @@ def export_wandb(run: Opened, target: str | None, name: str | None = None) -> st
     return where
 
 
-def metrics(run: Opened) -> Iterator[tuple[str, float]]:
+def metrics(run: Run) -> Iterator[tuple[str, float]]:
     """The numbers by name, `task/metric/filter`, each with its standard error and ends of its interval where it has them."""
     for _, name, _, metric, filter_name, value, stderr, low, high, n in numbers(run):
         whole = "/".join(_plain(part) for part in (name, metric, filter_name))
@@ -80,9 +80,9 @@ def settings(results: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, **{f"model_args.{key}": value for key, value in told}}
 
 
-def _tags(run: Opened) -> dict[str, str]:
+def _tags(run: Run) -> dict[str, str]:
     version = str(run.results.get("assay_version") or run.results.get("lm_eval_version") or "")
-    return {"model": run.model, "status": str(run.results.get("assay", {}).get("status", "")), "version": version}
+    return {"model": model_name(run), "status": str(run.results.get("assay", {}).get("status", "")), "version": version}
 
 
 def _plain(name: str) -> str:

@@ -10,10 +10,11 @@ from typing import Any
 
 from assay.errors import Place, Problem
 from assay.evaluation.foreign import imported
-from assay.exchange.opened import Opened, opened, read_json
+from assay.exchange.finished import finished_run, read_json
 from assay.exchange.pack import NOTE
 from assay.runs.durable import put_folder_in_place
 from assay.runs.folder import MANIFEST, RESULTS, RunError, write_json
+from assay.runs.run import Run
 from assay.runs.versions import part_folder, versions
 
 SMALL, GROWS = 64 << 20, 200
@@ -72,12 +73,12 @@ def _check(part: Path, archive: Path) -> None:
         raise RunError([Problem(Place(str(archive)), what, "get it again from where it was packed")])
 
 
-def _opened(part: Path, archive: Path) -> Opened:
+def _opened(part: Path, archive: Path) -> Run:
     """The run that was unpacked: nothing is put in place that cannot be read."""
     try:
         for version in versions(part):
-            opened(version)
-        return opened(part)
+            finished_run(version)
+        return finished_run(part)
     except RunError as error:
         problems = [
             Problem(
@@ -91,11 +92,8 @@ def _opened(part: Path, archive: Path) -> Opened:
 def _note_paths(part: Path) -> None:
     """See to it that what the run names of where it was made is noted, and never used."""
     for path in (part / MANIFEST, *part.glob(f"scored/*/{MANIFEST}")):
-        manifest, results = read_json(path), read_json(path.with_name(RESULTS))
-        groups, tasks = results.get("group_subtasks"), manifest.get("tasks")
-        names = [name for several in (groups, tasks) if isinstance(several, dict) for name in several]
-        if manifest:
-            write_json(path, imported(manifest, names))
+        run = Run.open(path.parent)
+        write_json(path, imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]))
 
 
 def _hash(path: Path) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import blame, did_you_mean, some
 from assay.groups.group import Group
-from assay.groups.rows import NONE, Results, Row, rows
+from assay.groups.rows import NONE, Results, Row, rows, written_rows
 from assay.groups.selection import Selection
 from assay.groups.spread import Member, curved, resampled, smooth, unknown
-from assay.records import Draws, Estimate
+from assay.records import Draws, Estimate, ScoreKey
 
 DRAWS, FEWER, MANY_DOCUMENTS = 10_000, 1_000, 100_000
 """Resamples of a median; fewer where there are very many documents, or where only the shape near 0 matters."""
@@ -62,7 +62,7 @@ class CustomAggregator(Aggregator):
             return {str(key): float(value) if not isinstance(value, Estimate) else value for key, value in made.items()}
         [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
         found = made if isinstance(made, Estimate) else Estimate(float(made), None, 0, "a function of yours gave it")
-        return {f"{entry.row_name},none": found}
+        return written_rows({ScoreKey(entry.row_name, NONE): found})
 
 
 class SeveralAggregators(Aggregator):
@@ -91,7 +91,7 @@ def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> di
         return compute()
     except BaseException as error:  # noqa: BLE001  # anybody's code: told in its rows, and all others stand
         lost = unknown(math.nan, (), blame(error))
-        return {f"{name},{NONE}": lost for name in names}
+        return written_rows({ScoreKey(name, NONE): lost for name in names})
 
 
 class RowAggregator(Aggregator):
@@ -105,17 +105,23 @@ class RowAggregator(Aggregator):
         """The number of a row."""
 
     def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
-        found: dict[str, float] = {}
+        found: dict[ScoreKey, float] = {}
         for entry in self.agg_metric_configs:
             several = self.rows(group, entry, task_results)
-            found |= {f"{entry.row_name},{row.filter}": self._number(group, entry, row) for row in several}
+            found |= {ScoreKey(entry.row_name, row.filter): self._number(group, entry, row) for row in several}
             named = entry.filter_list is None or len(entry.filter_list) > 0
             if not several and named and self.strict and entry.missing != "skip":
-                found[f"{entry.row_name},{NONE}"] = unknown(math.nan, (), f"no member has {entry.metric_name!r}")
-        return found
+                lost = unknown(math.nan, (), f"no member has {entry.metric_name!r}")
+                found[ScoreKey(entry.row_name, NONE)] = lost
+        return written_rows(found)
 
     def rows(self, group: Group[Any], entry: AggMetricConfig, task_results: Results) -> Sequence[Row]:
-        return [row for row in rows(group, entry, task_results) if row.members or entry.missing == "error"]
+        derive = partial(self.derived, entry)
+        return [row for row in rows(group, entry, task_results, derive) if row.members or entry.missing == "error"]
+
+    def derived(self, entry: AggMetricConfig, name: str, own: Mapping[ScoreKey, float]) -> Mapping[ScoreKey, float]:  # noqa: ARG002
+        """The rows of a member, with those that follow from them."""
+        return own
 
     def _number(self, group: Group[Any], entry: AggMetricConfig, row: Row) -> Estimate:
         strict = entry.missing == "error" or (self.strict and entry.missing is None)
@@ -297,17 +303,13 @@ class PassAtKAggregator(MeanAggregator):
             raise ValueError(f"k must be a number from 1 on, not {k!r}")
         self.k, self.of = k, of
 
-    def rows(self, group: Group[Any], entry: AggMetricConfig, task_results: Results) -> Sequence[Row]:
-        before, counted = f"{entry.metric_name},", f"{self.of},"
-        reduced: dict[str, dict[str, float]] = {}
-        for name, own in task_results.items():
-            made = {
-                before + key[len(counted) :]: self._of_repeats(name, value)
-                for key, value in own.items()
-                if key.startswith(counted) and isinstance(value, Estimate)
-            }
-            reduced[name] = {**own, **made, **{key: value for key, value in own.items() if key.startswith(before)}}
-        return super().rows(group, entry, reduced)
+    def derived(self, entry: AggMetricConfig, name: str, own: Mapping[ScoreKey, float]) -> Mapping[ScoreKey, float]:
+        counted = {
+            ScoreKey(entry.metric_name, key.filter): self._of_repeats(name, value)
+            for key, value in own.items()
+            if key.metric == self.of and isinstance(value, Estimate)
+        }
+        return {**own, **counted, **{key: value for key, value in own.items() if key.metric == entry.metric_name}}
 
     def _of_repeats(self, name: str, value: Estimate) -> Estimate:
         import numpy as np

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any, Protocol
 
 from assay.config.group import AggMetricConfig
-from assay.config.row_names import STDERR, filter_name_problem, row_name_problem
+from assay.config.row_names import STDERR, filter_name_problem, row_key, row_name_problem
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group
 from assay.groups.mean import TaskScore, mean_of_tasks
-from assay.groups.rows import NONE
+from assay.groups.rows import NONE, SAMPLES, written_rows
 from assay.groups.spread import unknown
 from assay.groups.withheld import Counted, withheld
 from assay.records import Draws, Estimate, ScoreKey, number
@@ -46,8 +46,7 @@ def group_numbers(
 ) -> dict[str, dict[ScoreKey, Estimate]]:
     """The numbers of groups, which come with members first; by the group's name."""
     known: dict[str, Mapping[str, float]] = {
-        name: {**{f"{key.metric},{key.filter}": value for key, value in task.rows.items()}, "samples": task.scored}
-        for name, task in tasks.items()
+        name: {**written_rows(task.rows), SAMPLES: task.scored} for name, task in tasks.items()
     }
     found: dict[str, dict[ScoreKey, Estimate]] = {}
     for group in groups:
@@ -57,7 +56,7 @@ def group_numbers(
         group.aggregator.strict = not is_lenient(group)
         made = _checked(_numbers(group, known), lenient=is_lenient(group))
         found[group.name] = withheld(group, made, tasks)
-        known[group.name] = {f"{key.metric},{key.filter}": value for key, value in found[group.name].items()}
+        known[group.name] = written_rows(found[group.name])
     return found
 
 
@@ -76,7 +75,7 @@ def _checked(numbers: Iterable[tuple[str, Any]], *, lenient: bool) -> dict[Score
     """Rows with their numbers; of user code some may be none, and some have names that others have."""
     found: dict[ScoreKey, Estimate] = {}
     for name, value in numbers:
-        key, wrong = ScoreKey(*_split(name)), None
+        key, wrong = row_key(name), None
         if not lenient:
             wrong = row_name_problem(key.metric) or filter_name_problem(key.filter)
         if wrong is not None:
@@ -92,11 +91,6 @@ def _checked(numbers: Iterable[tuple[str, Any]], *, lenient: bool) -> dict[Score
 def is_lenient(group: Group[Any]) -> bool:
     """Whether it comes from a folder that is read as leniently as lm-eval reads."""
     return any(group.fields.origin(key).lenient for key in group.fields)
-
-
-def _split(key: str) -> tuple[str, str]:
-    metric, _, filter_name = key.partition(",")
-    return metric, filter_name or "none"
 
 
 def _as_estimate(value: Any) -> Estimate:

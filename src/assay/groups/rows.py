@@ -1,18 +1,44 @@
 """Which numbers of which members make a row of a group."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from assay.config.group import AggMetricConfig
+from assay.config.row_names import is_row_name, row_key, row_name
 from assay.groups.group import Group
 from assay.groups.selection import Selection
-from assay.groups.spread import Member
-from assay.records import Estimate
+from assay.groups.spread import Member, smooth
+from assay.records import Estimate, ScoreKey
+
+T = TypeVar("T")
 
 Results = Mapping[str, Mapping[str, float]]
-"""By task (and by group, once it has numbers) the value of each `metric,filter`; `samples` is how many documents it has."""
+"""As aggregators, which may be a user's, are given them: by task (and by group, once it has numbers) the value of each
+`metric,filter`; `samples` is how many documents it has."""
 
-NONE = "none"
+NONE, SAMPLES = "none", "samples"
+
+
+class MemberRows(NamedTuple):
+    """The rows of a member, and how many documents it has."""
+
+    rows: Mapping[ScoreKey, float]
+    documents: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, float]) -> "MemberRows":
+        """From what an aggregator is given of a member."""
+        rows = {row_key(name): value for name, value in given.items() if is_row_name(name)}
+        return cls(rows, int(given.get(SAMPLES, 1)))
+
+
+Derive = Callable[[str, Mapping[ScoreKey, float]], Mapping[ScoreKey, float]]
+"""The rows of a member by its name, with further ones that follow from them."""
+
+
+def written_rows(rows: Mapping[ScoreKey, T]) -> dict[str, T]:
+    """Rows as aggregators are given and return them."""
+    return {row_name(key): value for key, value in rows.items()}
 
 
 class Row(NamedTuple):
@@ -23,23 +49,26 @@ class Row(NamedTuple):
     missing: Sequence[str]
 
 
-def rows(group: Group[Any], entry: AggMetricConfig, results: Results) -> Iterator[Row]:
+def rows(group: Group[Any], entry: AggMetricConfig, results: Results, derive: Derive | None = None) -> Iterator[Row]:
     """The rows of one entry of a group's aggregate_metric_list."""
     names = Selection.of(group.config).names(member_names(group, entry))
+    known = {name: MemberRows.of(results[name]) for name in names if name in results}
+    if derive is not None:
+        known = {name: member._replace(rows=derive(name, member.rows)) for name, member in known.items()}
     metric = entry.metric_name
     if isinstance(entry.filter_list, Mapping):
         by_task = {str(task): filter_name(str(name)) for task, name in entry.filter_list.items()}
         wanted = {name: by_task.get(name, by_task.get("*", NONE)) for name in names}
-        made = _row("", names, results, lambda name: [f"{metric},{wanted[name]}"])
+        made = _row("", names, known, lambda name: [ScoreKey(metric, wanted[name])])
         yield made._replace(filter="+".join(dict.fromkeys(wanted[member.name] for member in made.members)) or NONE)
         return
-    filters = _filters(entry, names, results)
+    filters = _filters(entry, known)
     if entry.combine and len(filters) > 1:
-        yield _row("+".join(filters), names, results, lambda _: [f"{metric},{each}" for each in filters])
+        yield _row("+".join(filters), names, known, lambda _: [ScoreKey(metric, each) for each in filters])
         return
     for each in filters:
-        key = f"{metric},{each}"
-        yield _row(each, names, results, lambda _, key=key: [key])
+        key = ScoreKey(metric, each)
+        yield _row(each, names, known, lambda _, key=key: [key])
 
 
 def member_names(group: Group[Any], entry: AggMetricConfig) -> list[str]:
@@ -52,19 +81,17 @@ def filter_name(written: str) -> str:
     return NONE if written == "default" else written
 
 
-def _filters(entry: AggMetricConfig, names: Sequence[str], results: Results) -> list[str]:
+def _filters(entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> list[str]:
     if entry.filter_list is not None:
         several = [entry.filter_list] if isinstance(entry.filter_list, str) else entry.filter_list
         return list(dict.fromkeys(filter_name(str(each)) for each in several))
-    before = f"{entry.metric_name},"
-    found = {key[len(before) :] for name in names for key in results.get(name, ()) if key.startswith(before)}
-    return sorted(found)
+    return sorted({key.filter for member in known.values() for key in member.rows if key.metric == entry.metric_name})
 
 
-def _row(label: str, names: Sequence[str], results: Results, keys: Any) -> Row:
+def _row(label: str, names: Sequence[str], known: Mapping[str, MemberRows], keys: Any) -> Row:
     members, missing = [], []
     for name in names:
-        member = _member(name, results.get(name, {}), keys(name))
+        member = _member(name, known[name], keys(name)) if name in known else None
         if member is None:
             missing.append(name)
         else:
@@ -72,15 +99,13 @@ def _row(label: str, names: Sequence[str], results: Results, keys: Any) -> Row:
     return Row(label, members, missing)
 
 
-def _member(name: str, own: Mapping[str, float], keys: Sequence[str]) -> Member | None:
+def _member(name: str, own: MemberRows, keys: Sequence[ScoreKey]) -> Member | None:
     """A member's number; of several filters their mean, its documents counted once."""
-    found = [_estimate(own[key], own) for key in keys if key in own]
+    found = [_estimate(own.rows[key], own.documents) for key in keys if key in own.rows]
     if not found:
         return None
     if len(found) == 1:
         return Member(name, found[0], found[0].n)
-    from assay.groups.spread import smooth
-
     several = [Member(name, each, each.n) for each in found]
     joined = smooth(sum(found) / len(found), several, [1 / len(found)] * len(found))
     size = max(each.n for each in found)
@@ -88,7 +113,7 @@ def _member(name: str, own: Mapping[str, float], keys: Sequence[str]) -> Member 
     return Member(name, Estimate(joined, joined.stderr, size, joined.reason, parts=joined.parts, draws=draws), size)
 
 
-def _estimate(value: float, own: Mapping[str, float]) -> Estimate:
+def _estimate(value: float, documents: int) -> Estimate:
     if isinstance(value, Estimate):
         return value
-    return Estimate(value, None, int(own.get("samples", 1)), "a plain number has no standard error")
+    return Estimate(value, None, documents, "a plain number has no standard error")

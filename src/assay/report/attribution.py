@@ -6,7 +6,8 @@ from typing import Any
 
 from assay.report.comparison import STAGES, Attribution, Difference
 from assay.report.pairing import PROMPT_OPTIONS, PairedTask
-from assay.report.run_scores import RunScores
+from assay.report.run_scores import model_of
+from assay.runs.run import Run
 
 OPTIONS = {
     "data": ("limit", "sample", "samples", "start_index", "shard", "data_dir"),
@@ -26,7 +27,7 @@ KEYS = {
 NOWHERE = ("task", "task_alias", "tag", "metadata", "unsafe_code", "cluster_by", "include", "group", "dataset_version")
 
 
-def attribute(a: RunScores, b: RunScores, tasks: Sequence[PairedTask], number: int) -> Attribution:
+def attribute(a: Run, b: Run, tasks: Sequence[PairedTask], number: int) -> Attribution:
     """In what the other run differs from the first. What was asked is told by the documents and prompts themselves: settings
     that left those as they were are not mentioned."""
     data = [task.name for task in tasks if task.by_content or len(task.places_a) < max(_sizes(task))]
@@ -61,19 +62,19 @@ def _counts(tasks: Sequence[PairedTask], names: Sequence[str]) -> tuple[str, str
     return str(sum(a for a, _ in sizes)), str(sum(b for _, b in sizes))
 
 
-def _options(stage: str, a: RunScores, b: RunScores) -> Iterable[Difference]:
+def _options(stage: str, a: Run, b: Run) -> Iterable[Difference]:
     mine, others = _spec(a), _spec(b)
     for name in OPTIONS[stage]:
         if mine.get(name) != others.get(name):
             yield Difference(stage, name, _short(mine.get(name)), _short(others.get(name)))
 
 
-def _spec(run: RunScores) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = run.asked.get("spec", {})
+def _spec(run: Run) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = run.answers_manifest.get("spec", {})
     return found
 
 
-def _keys(stage: str, a: RunScores, b: RunScores, tasks: Sequence[PairedTask]) -> list[Difference]:
+def _keys(stage: str, a: Run, b: Run, tasks: Sequence[PairedTask]) -> list[Difference]:
     """The keys of this stage that tasks say otherwise; the same change in many tasks is told once."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for task in tasks:
@@ -91,7 +92,7 @@ def _stage(key: str) -> str | None:
     return next((stage for stage, keys in KEYS.items() if key in keys), "prompt")
 
 
-def _models(a: RunScores, b: RunScores) -> Iterable[Difference]:
+def _models(a: Run, b: Run) -> Iterable[Difference]:
     mine, others = _spec(a).get("model"), _spec(b).get("model")
     if mine != others:
         yield Difference("model", "model", _model(a, mine), _model(b, others))
@@ -103,13 +104,13 @@ def _models(a: RunScores, b: RunScores) -> Iterable[Difference]:
             )
 
 
-def _model(run: RunScores, identity: object) -> str:
-    return f"{run.model} [{str(identity)[-12:]}]"
+def _model(run: Run, identity: object) -> str:
+    return f"{model_of(run)} [{str(identity)[-12:]}]"
 
 
-def _code(a: RunScores, b: RunScores) -> Iterable[Difference]:
+def _code(a: Run, b: Run) -> Iterable[Difference]:
     """Code that may score otherwise: helper files, and the versions of what computes."""
-    mine, others = a.asked.get("helper_files", {}), b.asked.get("helper_files", {})
+    mine, others = a.answers_manifest.get("helper_files", {}), b.answers_manifest.get("helper_files", {})
     changed = sorted(file for file in {*mine, *others} if mine.get(file) != others.get(file))
     if changed and sorted(mine.values()) != sorted(others.values()):
         yield Difference("scorer", "helper code", _short(changed[:3]), "")
@@ -119,7 +120,7 @@ def _code(a: RunScores, b: RunScores) -> Iterable[Difference]:
             yield Difference("scorer", f"version of {name}", str(versions[0].get(name)), str(versions[1].get(name)))
 
 
-def _packages(run: RunScores) -> Mapping[str, str]:
+def _packages(run: Run) -> Mapping[str, str]:
     found: Mapping[str, str] = run.manifest.get("environment", {}).get("packages", {})
     return found
 

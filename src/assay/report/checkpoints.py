@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from assay.config.row_names import row_name, stderr_name
+from assay.records import ScoreKey
 from assay.report.table import in_order, markdown, metrics_of, number
 
 Results = Mapping[str, Any]
@@ -33,12 +35,12 @@ def checkpoints_json(several: Mapping[str, Results | None]) -> dict[str, Any]:
     }
 
 
-Row = tuple[str, str, str, str]
+Row = tuple[str, str, ScoreKey, str]
 """Name of a task, what it is shown as, its metric with the filter, and which way is better."""
 
 
 def _rows(several: Mapping[str, Results | None]) -> list[Row]:
-    made: dict[tuple[str, str], Row] = {}
+    made: dict[tuple[str, ScoreKey], Row] = {}
     for found in several.values():
         if found is None:
             continue
@@ -46,7 +48,7 @@ def _rows(several: Mapping[str, Results | None]) -> list[Row]:
             row = found["results"].get(name, {})
             alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
             for key in metrics_of(row):
-                better: bool | None = found["higher_is_better"].get(name, {}).get(key.partition(",")[0])
+                better: bool | None = found["higher_is_better"].get(name, {}).get(key.metric)
                 arrow = "" if better is None else "↑" if better else "↓"
                 made.setdefault((name, key), (name, alias, key, arrow))
     return list(made.values())
@@ -54,16 +56,15 @@ def _rows(several: Mapping[str, Results | None]) -> list[Row]:
 
 def _row(row: Row, several: Mapping[str, Results | None]) -> tuple[str, ...]:
     name, alias, key, arrow = row
-    metric, _, filter_name = key.partition(",")
-    return (alias, filter_name, metric, arrow, *(_cell(found, name, metric, filter_name) for found in several.values()))
+    return (alias, key.filter, key.metric, arrow, *(_cell(found, name, key) for found in several.values()))
 
 
-def _cell(found: Results | None, name: str, metric: str, filter_name: str) -> str:
+def _cell(found: Results | None, name: str, key: ScoreKey) -> str:
     row = found["results"].get(name, {}) if found is not None else {}
-    value = row.get(f"{metric},{filter_name}")
+    value = row.get(row_name(key))
     if value is None:
         return NOTHING
-    stderr = row.get(f"{metric}_stderr,{filter_name}")
+    stderr = row.get(stderr_name(key))
     spread = f" ± {number(stderr)}" if isinstance(stderr, int | float) and stderr == stderr else ""
     account = found.get("assay", {}) if found is not None else {}
     known = {**account.get("tasks", {}), **account.get("groups", {})}

@@ -18,7 +18,8 @@ from assay.report.flips import flips_of
 from assay.report.gates import Evidence, Gate, decide, parse_gate
 from assay.report.lines import below, chosen, lines, lone_lines, members, row_of
 from assay.report.pairing import pair_tasks, refuse_other_prompts, shared_tasks
-from assay.report.run_scores import RunScores
+from assay.report.run_scores import model_of
+from assay.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _check_shares(level: float, power: float) -> None:
             raise ConfigError([Problem(Place(name), what, "give 0.95, say")])
 
 
-def _read(folders: Sequence[Path]) -> list[RunScores]:
+def _read(folders: Sequence[Path]) -> list[Run]:
     if len(folders) < 2:
         what = "a comparison takes two runs or more"
         raise ConfigError([Problem(Place("assay compare"), what, "name the first one, then those to compare with it")])
@@ -85,14 +86,18 @@ def _read(folders: Sequence[Path]) -> list[RunScores]:
     twice = [folder for number, folder in enumerate(folders) if places[number] in places[:number]]
     if twice:
         raise ConfigError([Problem(Place(str(twice[0])), "the same run is named twice", "name each run once")])
-    return [RunScores.of(folder) for folder in folders]
+    return [Run.open(folder).finished() for folder in folders]
 
 
-def _compare_pair(a: RunScores, b: RunScores, number: int, wanted: _Wanted) -> Comparison:
+def _compare_pair(a: Run, b: Run, number: int, wanted: _Wanted) -> Comparison:
     """One run against the first."""
     notes: list[str] = []
     shared = set(shared_tasks(a, b))
-    named = set().union(*(below(a, each, shared) for each in wanted.tasks)) if wanted.tasks else {*a.tasks, *b.tasks}
+    named = (
+        set().union(*(below(a, each, shared) for each in wanted.tasks))
+        if wanted.tasks
+        else {*a.scored_tasks, *b.scored_tasks}
+    )
     tasks = pair_tasks(a, b, named, notes)
     if not wanted.other_prompts:
         refuse_other_prompts(tasks, a, b)
@@ -118,19 +123,19 @@ def _corrected(rows: Sequence[Row], alpha: float) -> list[Row]:
     return [replace(row, verdict=row.told(alpha)) for row in made]
 
 
-def _labelled(runs: Sequence[RunScores]) -> list[ComparedRun]:
+def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
     """The runs by the shortest ends of their paths that tell them apart."""
-    parts = [run.folder.resolve().parts for run in runs]
+    parts = [run.path.resolve().parts for run in runs]
     length = 1
     while len({each[-length:] for each in parts}) < len(parts):
         length += 1
     return [
         ComparedRun(
-            run.folder, "/".join(each[-length:]), run.model, run.status, run.manifest.get("finished", run.manifest.get("created"))
+            run.path, "/".join(each[-length:]), model_of(run), run.status, run.manifest.get("finished", run.manifest.get("created"))
         )
         for run, each in zip(runs, parts, strict=True)
     ]  # fmt: skip
 
 
-def _endings(runs: Sequence[RunScores]) -> list[str]:
-    return [f"{run.folder}: the run is {run.status}" for run in runs if run.status not in ("complete", "unknown")]
+def _endings(runs: Sequence[Run]) -> list[str]:
+    return [f"{run.path}: the run is {run.status}" for run in runs if run.status not in ("complete", "unknown")]

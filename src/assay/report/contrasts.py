@@ -13,7 +13,8 @@ from assay.aggregate.paired import Contrast, Significance, Values, reach, recomp
 from assay.groups.spread import draw_numbers, variance
 from assay.records import Draws, ScoreKey
 from assay.report.pairing import PairedTask
-from assay.report.run_scores import RunScores
+from assay.report.run_scores import values as values_of
+from assay.runs.run import Run
 from assay.scorers.table import ALL_METRICS
 
 ITERATIONS = 1000
@@ -70,7 +71,7 @@ class Part(NamedTuple):
     slope_b: float = 1.0
 
 
-def member_of(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, RunScores], clusters: Any) -> Member | str:
+def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: Any) -> Member | str:
     """A number of a task in both runs; or why it cannot be compared."""
     column_a, column_b = task.scores_a.values[key], task.scores_b.values[key]
     aggregation = _shared_aggregation(task, key, runs)
@@ -100,7 +101,7 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, RunScores]
     return _with_spread(made, aggregation, a, b)
 
 
-def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, RunScores]) -> Aggregation | str:
+def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) -> Aggregation | str:
     """How both runs make a number of the documents' scores; or why that is not known."""
     mine, others = task.scores_a.values[key].there, task.scores_b.values[key].there
     if not len(mine):
@@ -110,7 +111,7 @@ def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[RunScores, 
     found = aggregation_of(runs[0], task.name, key, mine)
     if found is None:
         return "how its number follows from the documents' scores is not known: a function of the task's own makes it"
-    stored = runs[1].rows(task.name_b)[key]
+    stored = values_of(runs[1], task.name_b)[key]
     if stored is not None and len(others) and not _gives(found, others, stored):
         return f"the other run does not make its number of the documents' scores by {found.name}, as the first does"
     return found
@@ -138,9 +139,9 @@ def _with_spread(made: Member, aggregation: Aggregation, a: Any, b: Any) -> Memb
     return replace(made, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
 
 
-def aggregation_of(run: RunScores, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
+def aggregation_of(run: Run, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
     """How a number was made of the documents' scores: what the task says, if it gives the number that is stored."""
-    stored = run.rows(task)[key]
+    stored = values_of(run, task)[key]
     told = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
     named = [str(each.get("aggregation")) for each in told if each.get("metric") == key.metric]
     declared = ALL_METRICS.get(key.metric)

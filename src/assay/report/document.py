@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.report.compare import compare
 from assay.report.comparison import Comparison
 from assay.report.flips import answer, target
 from assay.report.plots import Interval
-from assay.report.reading import RUNNING, UNREADABLE, Line, Number, RunReading
+from assay.report.reading import UNREADABLE, Line, RunReading
 from assay.report.slices import Values, sliced
-from assay.runs.folder import no_run, read_manifest, read_results
+from assay.runs.folder import no_run
 from assay.runs.rows import Row
+from assay.runs.run import RUNNING, Number, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +92,11 @@ def document(folders: Sequence[str | Path], wanted: Wanted | None = None) -> Doc
 
 
 def _read(folder: Path) -> RunReading:
-    reading = RunReading(folder)
-    if reading.problem:  # a damaged file is told with the place in it
-        read_manifest(folder)
-        read_results(folder)
     if folder.is_file():
         raise ConfigError([no_run(folder)])
+    reading = RunReading(folder)
+    if reading.problem:  # a damaged file is told with the place in it
+        Run.open(folder).results  # noqa: B018
     if reading.status in (UNREADABLE, RUNNING) or not reading.results:
         what = "the run is still going on" if reading.status == RUNNING else "the folder holds no run that has ended"
         fix = (
@@ -123,7 +124,7 @@ def _part(reading: RunReading, wanted: Wanted) -> RunPart:
             shown.add(row)
         worst += shown.found()
         several = sliced(values, number.value, wanted.columns)
-        slices += [Slices(line.name, column, number.key, parts) for column, parts in several.items()]
+        slices += [Slices(line.name, column, number.name, parts) for column, parts in several.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
     return RunPart(reading, slices, sorted(worst, key=lambda each: order[each.task]))
 
@@ -146,7 +147,7 @@ class _Lowest:
         self._held: list[tuple[float, int, int, Row]] = []
 
     def add(self, row: Row) -> None:
-        value = row.scores.get(self._number.key) if self._count else None
+        value = row.scores.get(self._number.name) if self._count else None
         if isinstance(value, int | float) and value < 1:
             key = (-float(value), 1 if row.audit else 0, -row.doc_id, row)
             heapq.heappush(self._held, key)
@@ -160,7 +161,7 @@ class _Lowest:
 
 def _shown(task: str, row: Row, number: Number) -> Shown:
     texts = [str(each) for several in row.responses for each in several if isinstance(each, str)]
-    scores = {name: value for name, value in row.scores.items() if not name.endswith(",repeats")}
+    scores = {row_name(key): value for key, value in sample_scores(row.scores).items()}
     left = answer(row._asdict(), number.filter)
     said = "\n".join(texts) if texts else left
     kinds = list(row.audit)

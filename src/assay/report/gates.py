@@ -1,17 +1,19 @@
 """Gates: what a difference must be for a change to be let through."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from assay.aggregate.paired import Contrast, interval
+from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.records import ScoreKey
 from assay.report.comparison import Decision, Unit, Verdict
 from assay.report.lines import Line
 from assay.report.pairing import PairedTask
-from assay.report.run_scores import RunScores
 from assay.report.unscored import moved, why_open
+from assay.runs.run import Run
 
 _WRITTEN = re.compile(
     r"\s*(?:(?P<name>\S.*)/)?(?P<metric>[^/<>=,\s]+)(?:,(?P<filter>[^<>=\s]+))?\s*(?P<sign>>=|<=|>|<)\s*"
@@ -79,7 +81,7 @@ class Evidence:
 
     lines: Sequence[Line]
     tasks: Sequence[PairedTask]
-    runs: tuple[RunScores, RunScores]
+    runs: tuple[Run, Run]
     number: int
     level: float
     allow_incomplete: bool = False
@@ -96,13 +98,13 @@ def decide(gate: Gate, evidence: Evidence) -> list[Verdict]:
     return [_verdict(gate, line, evidence) for line in _meant(gate, evidence.lines, evidence.runs[0])]
 
 
-def _meant(gate: Gate, lines: Sequence[Line], run: RunScores) -> list[Line]:
+def _meant(gate: Gate, lines: Sequence[Line], run: Run) -> list[Line]:
     """The rows that both runs have, and those of the first that the other lacks."""
     of_metric = [line for line in lines if line.key.metric == gate.metric and gate.filter in (None, line.key.filter)]
     if not of_metric:
         known = {line.key.metric for line in lines}
-        wrong = gate.metric if gate.metric not in known else f"{gate.metric},{gate.filter}"
-        fix = did_you_mean(wrong, known if gate.metric not in known else {",".join(line.key) for line in lines})
+        wrong = gate.metric if gate.metric not in known else row_name(ScoreKey(gate.metric, str(gate.filter)))
+        fix = did_you_mean(wrong, known if gate.metric not in known else {row_name(line.key) for line in lines})
         raise ConfigError([Problem(Place("--gate"), f"no shared metric is called {wrong!r}", fix)])
     if gate.name is None:
         shared = _at_the_top([line for line in of_metric if not line.is_lone], run)
@@ -115,9 +117,9 @@ def _meant(gate: Gate, lines: Sequence[Line], run: RunScores) -> list[Line]:
     return found
 
 
-def _at_the_top(lines: Sequence[Line], run: RunScores) -> list[Line]:
+def _at_the_top(lines: Sequence[Line], run: Run) -> list[Line]:
     """The rows that no other row of the metric stands above: the headline."""
-    tree: Mapping[str, Sequence[str]] = run.results.get("group_subtasks", {})
+    tree = run.members
     names = {line.name for line in lines}
     under: set[str] = set()
     waiting = [member for name in names for member in tree.get(name, ())]

@@ -9,15 +9,17 @@ from typing import Any, Literal
 import numpy as np
 
 from assay.aggregate.paired import Contrast, Significance, detectable, interval, significance
+from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
 from assay.report.comparison import Row
 from assay.report.contrasts import Member, Part, contrast, member_of
 from assay.report.pairing import PairedTask, shared_tasks
-from assay.report.run_scores import RunScores
+from assay.report.run_scores import values
 from assay.report.table import in_order
+from assay.runs.run import Run
 
-Runs = tuple[RunScores, RunScores]
+Runs = tuple[Run, Run]
 Known = Mapping[tuple[str, ScoreKey], Member | str]
 """The tasks' numbers in both runs, or why they cannot be compared; tasks by their names in the first run."""
 SCORE_AGAIN = "how it follows from its tasks is not noted; `assay score RUN` notes it"
@@ -55,8 +57,8 @@ def members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | None, not
     if cluster_by is not None:
         _check_clusters(cluster_by, clustered, notes)
     for task, clusters in clustered:
-        mine, others = runs[0].rows(task.name), runs[1].rows(task.name_b)
-        lone = [f"{key.metric},{key.filter}" for key in {**mine, **others} if key not in mine or key not in others]
+        mine, others = values(runs[0], task.name), values(runs[1], task.name_b)
+        lone = [row_name(key) for key in {**mine, **others} if key not in mine or key not in others]
         if lone:
             notes.append(f"{task.name}: only one of the runs has {some(lone)}")
         for key in mine:
@@ -103,16 +105,16 @@ def lines(runs: Runs, known: Known, notes: list[str]) -> list[Line]:
     return found
 
 
-def lone_lines(run: RunScores, shared: Sequence[Line]) -> list[Line]:
+def lone_lines(run: Run, shared: Sequence[Line]) -> list[Line]:
     """The numbers of the first run that the other has not: nothing can be said of them, which a gate must know."""
     known = {(line.name, line.key) for line in shared}
     found = []
     for name, depth in dict(in_order(run.results)).items():
         kind: Literal["task", "group"] = "group" if name in run.groups else "task"
-        for key, value in run.rows(name).items():
+        for key, value in values(run, name).items():
             if (name, key) not in known:
-                better = run.better(name, key.metric)
-                found.append(Line(kind, name, _alias(run, name), key, depth, better, value, None, (), LONE, True))
+                better = run.higher_is_better(name).get(key.metric)
+                found.append(Line(kind, name, run.alias(name), key, depth, better, value, None, (), LONE, True))
     return found
 
 
@@ -121,9 +123,9 @@ def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Lin
     other = shared_tasks(*runs)[name]
     for (task, key), member in known.items():
         if task == name:
-            better, alias = runs[0].better(name, key.metric), _alias(runs[0], name)
+            better, alias = runs[0].higher_is_better(name).get(key.metric), runs[0].alias(name)
             if isinstance(member, str):
-                a, b = runs[0].rows(name)[key], runs[1].rows(other)[key]
+                a, b = values(runs[0], name)[key], values(runs[1], other)[key]
                 yield Line("task", name, alias, key, depth, better, a, b, (), member)
             else:
                 parts = () if member.reason else (Part(member),)
@@ -131,26 +133,24 @@ def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Lin
 
 
 def _group_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Line]:
-    mine, others = runs[0].rows(name), runs[1].rows(name)
+    mine, others, better = values(runs[0], name), values(runs[1], name), runs[0].higher_is_better(name)
     for key in mine:
         if key not in others:
             continue
         parts, a, b, reason = _group_parts(name, key, runs, known)
-        yield Line(
-            "group", name, _alias(runs[0], name), key, depth, runs[0].better(name, key.metric), a, b, parts, reason
-        )
+        yield Line("group", name, runs[0].alias(name), key, depth, better.get(key.metric), a, b, parts, reason)
 
 
 def _group_parts(
     name: str, key: ScoreKey, runs: Runs, known: Known
 ) -> tuple[Sequence[Part], float | None, float | None, str]:
     """What a group's number is made of, and its two values on the documents that both runs have."""
-    a, b = runs[0].rows(name)[key], runs[1].rows(name)[key]
-    shares = runs[0].shares(name, key), runs[1].shares(name, key)
+    a, b = values(runs[0], name)[key], values(runs[1], name)[key]
+    shares = runs[0].rows(name)[key].influences, runs[1].rows(name)[key].influences
     if a is None or b is None:
         lacking = runs[0] if a is None else runs[1]
         told = _reason(lacking, name, key)
-        return (), a, b, f"{lacking.folder.name} has no number" + (f": {told}" if told else "")
+        return (), a, b, f"{lacking.path.name} has no number" + (f": {told}" if told else "")
     if shares[0] is None or shares[1] is None:
         return (), a, b, _why(name, key, runs)
     mine = {other: name for name, other in shared_tasks(*runs).items()}
@@ -204,35 +204,30 @@ def _why(name: str, key: ScoreKey, runs: Runs) -> str:
     return _reason(runs[0], name, key) or SCORE_AGAIN
 
 
-def _reason(run: RunScores, name: str, key: ScoreKey) -> str:
-    told = run.account.get("groups", {}).get(name, {}).get("rows", {})
-    return str(told.get(f"{key.metric},{key.filter}", {}).get("reason") or "")
+def _reason(run: Run, name: str, key: ScoreKey) -> str:
+    return run.rows(name)[key].reason if key in run.rows(name) else ""
 
 
-def _alias(run: RunScores, name: str) -> str:
-    return str(run.results["results"].get(name, {}).get("alias", name))
-
-
-def chosen(several: Sequence[Line], run: RunScores, tasks: Sequence[str], metrics: Sequence[str]) -> list[Line]:
+def chosen(several: Sequence[Line], run: Run, tasks: Sequence[str], metrics: Sequence[str]) -> list[Line]:
     """The lines that are meant: of tasks and groups by name or glob, with all below them; of metrics by name."""
     found = several
     if tasks:
         names = set().union(*(below(run, pattern, {line.name for line in several}) for pattern in tasks))
         found = [line for line in found if line.name in names]
-    known = {line.key.metric for line in several} | {f"{line.key.metric},{line.key.filter}" for line in several}
+    known = {name for line in several for name in spellings(line.key)}
     for metric in metrics:
         if metric not in known:
             raise ConfigError(
                 [Problem(Place("--metrics"), f"no shared metric is called {metric!r}", did_you_mean(metric, known))]
             )
     if metrics:
-        found = [each for each in found if {each.key.metric, f"{each.key.metric},{each.key.filter}"} & set(metrics)]
+        found = [each for each in found if spellings(each.key) & set(metrics)]
     return list(found)
 
 
-def below(run: RunScores, pattern: str, names: set[str]) -> set[str]:
+def below(run: Run, pattern: str, names: set[str]) -> set[str]:
     """The names that a pattern means, and all that stands below them."""
-    tree: Mapping[str, Sequence[str]] = run.results.get("group_subtasks", {})
+    tree = run.members
     found = [name for name in {*names, *tree} if name == pattern or fnmatchcase(name, pattern)]
     if not found:
         fix = did_you_mean(pattern, names | {*tree})

@@ -15,8 +15,9 @@ import assay
 from assay.report.comparison import Comparison
 from assay.report.document import Document, Slices
 from assay.report.plots import STYLE, Interval, forest, interval_bar, slices
-from assay.report.reading import Line, Number
+from assay.report.reading import Line
 from assay.report.texts import cut, decimal, ends, visible
+from assay.runs.run import Number
 
 RULES = """\
 :root { color-scheme: light dark; --paper: #ffffff; --panel: #f4f5f7; --ink: #1b1f24; --faint: #57606a; --line: #c8ccd2;

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from assay.errors import ConfigError, Place, Problem, some
-from assay.report.run_scores import RunScores, TaskScores
+from assay.report.run_scores import TaskScores, task_scores
+from assay.runs.run import Run
 
 PROMPT_OPTIONS = ("apply_chat_template", "system_instruction", "fewshot_as_multiturn", "fewshot_random_seed", "num_fewshot",
                   "over_length")  # fmt: skip
@@ -45,11 +46,11 @@ class PairedTask:
         return bool((self.scores_a.responses[self.places_a] == self.scores_b.responses[self.places_b]).all())
 
 
-def shared_tasks(a: RunScores, b: RunScores) -> dict[str, str]:
+def shared_tasks(a: Run, b: Run) -> dict[str, str]:
     """The tasks of the first run that the other has, too: by name, else the one that is the same in another format."""
-    there = set(b.tasks)
-    found = {name: name for name in a.tasks if name in there}
-    left, other = [n for n in a.tasks if n not in found], [n for n in b.tasks if n not in found]
+    there = set(b.scored_tasks)
+    found = {name: name for name in a.scored_tasks if name in there}
+    left, other = [n for n in a.scored_tasks if n not in found], [n for n in b.scored_tasks if n not in found]
     for name in left:
         same = [each for each in other if _plain(each) == _plain(name)]
         if len(same) == 1 and sum(_plain(each) == _plain(name) for each in left) == 1:
@@ -61,21 +62,23 @@ def _plain(name: str) -> str:
     return name.partition("@")[0]
 
 
-def pair_tasks(a: RunScores, b: RunScores, names: Collection[str], notes: list[str]) -> list[PairedTask]:
+def pair_tasks(a: Run, b: Run, names: Collection[str], notes: list[str]) -> list[PairedTask]:
     """The shared tasks of these names with their documents paired; what is in one run alone is noted."""
     every = shared_tasks(a, b)
     shared = {name: other for name, other in every.items() if name in names}
     if not shared:
-        what = f"the runs share no task: {some(a.tasks)} there, {some(b.tasks)} here"
-        raise ConfigError([Problem(Place(str(b.folder)), what, "name runs of the same tasks")])
-    _note_tasks("the first run alone has", [each for each in a.tasks if each in names and each not in every], notes)
-    _note_tasks(f"{b.folder} alone has", [n for n in b.tasks if n in names and n not in every.values()], notes)
+        what = f"the runs share no task: {some(a.scored_tasks)} there, {some(b.scored_tasks)} here"
+        raise ConfigError([Problem(Place(str(b.path)), what, "name runs of the same tasks")])
+    _note_tasks(
+        "the first run alone has", [each for each in a.scored_tasks if each in names and each not in every], notes
+    )
+    _note_tasks(f"{b.path} alone has", [n for n in b.scored_tasks if n in names and n not in every.values()], notes)
     found = []
     for name, other in shared.items():
-        scores_a, scores_b = a.scores(name), b.scores(other)
+        scores_a, scores_b = task_scores(a, name), task_scores(b, other)
         if scores_a is None or scores_b is None:
             lacking = a if scores_a is None else b
-            notes.append(f"{name}: its samples are not in {lacking.folder}: it is not compared")
+            notes.append(f"{name}: its samples are not in {lacking.path}: it is not compared")
             continue
         paired = _pair(name, other, (a, scores_a), (b, scores_b))
         found.append(paired)
@@ -88,10 +91,10 @@ def _note_tasks(who: str, names: Sequence[str], notes: list[str]) -> None:
         notes.append(f"{who} the task{'s' if len(names) > 1 else ''} {some(names)}: not compared")
 
 
-def _pair(name: str, other: str, of_a: tuple[RunScores, TaskScores], of_b: tuple[RunScores, TaskScores]) -> PairedTask:
+def _pair(name: str, other: str, of_a: tuple[Run, TaskScores], of_b: tuple[Run, TaskScores]) -> PairedTask:
     (a, scores_a), (b, scores_b) = of_a, of_b
     source = a.source(name)
-    if source is not None and source == b.source(other):
+    if source and source == b.source(other):
         _, places_a, places_b = np.intersect1d(scores_a.documents, scores_b.documents, return_indices=True)
         return PairedTask(name, other, scores_a, scores_b, places_a, places_b, source, by_content=False)
     places_a, places_b = _by_content(scores_a.contents, scores_b.contents)
@@ -128,7 +131,7 @@ class OtherPrompts(ConfigError):
     """Documents were asked about in other words, and nobody said that they may be compared all the same."""
 
 
-def refuse_other_prompts(tasks: Sequence[PairedTask], a: RunScores, b: RunScores) -> None:
+def refuse_other_prompts(tasks: Sequence[PairedTask], a: Run, b: Run) -> None:
     """An error that names the tasks whose documents were asked about in other words, and the settings that may be why."""
     found = {task.name: task.prompts_that_differ for task in tasks if task.prompts_that_differ}
     if not found:
@@ -140,12 +143,13 @@ def refuse_other_prompts(tasks: Sequence[PairedTask], a: RunScores, b: RunScores
         told = ", ".join(map(str, ids[:3])) + (" …" if len(ids) > 3 else "")
         what = f"the prompts of {len(ids)} of {len(first.places_a)} documents differ between the runs ({told})"
     else:
-        place, what = str(b.folder), f"the prompts of {len(found)} tasks differ between the runs: {some(list(found))}"
+        place, what = str(b.path), f"the prompts of {len(found)} tasks differ between the runs: {some(list(found))}"
     settings = [
         f"{key} {'–' if one is None else f'{one}'[:60]} → {'–' if other is None else f'{other}'[:60]}"
         for key in PROMPT_OPTIONS
-        if (one := a.asked.get("spec", {}).get(key)) != (other := b.asked.get("spec", {}).get(key))
+        if (one := a.answers_manifest.get("spec", {}).get(key))
+        != (other := b.answers_manifest.get("spec", {}).get(key))
     ]
-    fix = f"`assay samples {b.folder} --task {first.name_b} --doc {ids[0]} --full` shows one;"
+    fix = f"`assay samples {b.path} --task {first.name_b} --doc {ids[0]} --full` shows one;"
     fix += " --allow_different_prompts compares them all the same"
     raise OtherPrompts([Problem(Place(place), what + (f" ({', '.join(settings)})" if settings else ""), fix)])

@@ -3,15 +3,16 @@
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
 
 from assay.report.comparison import Comparison, Row
 from assay.report.document import Document, RunPart, Shown
-from assay.report.reading import Line, Number
+from assay.report.reading import Line
 from assay.report.texts import cut, decimal, ends, fenced, in_cell, in_markdown
+from assay.runs.run import Number
 
 COLUMNS = (
     "run", "model", "kind", "path", "name", "metric", "filter", "value", "stderr", "low", "high", "n", "failed",
@@ -198,7 +199,7 @@ def _described(part: RunPart) -> Mapping[str, Any]:
         "status": reading.status,
         "audit": reading.audit,
         "troubles": reading.troubles,
-        "lines": [{**asdict(line), "name": line.name} for line in reading.lines],
+        "lines": [_line(line) for line in reading.lines],
         "slices": [
             {
                 "task": each.task,
@@ -211,3 +212,13 @@ def _described(part: RunPart) -> Mapping[str, Any]:
         "worst": [asdict(each) for each in part.worst],
         "provenance": reading.provenance,
     }
+
+
+NUMBER = (
+    "metric", "filter", "value", "stderr", "low", "high", "n", "higher_is_better", "reason", "several", "bounds",
+)  # fmt: skip
+
+
+def _line(line: Line) -> dict[str, Any]:
+    numbers = [{name: getattr(each, name) for name in NUMBER} for each in line.numbers]
+    return {**asdict(replace(line, numbers=())), "name": line.name, "numbers": numbers}

@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 
 from assay.aggregate.paired import documents_needed, effect_found, smoothed
+from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
@@ -20,7 +21,8 @@ from assay.records import Draws, Estimate, ScoreKey
 from assay.report.contrasts import Part
 from assay.report.lines import Line, lines, members
 from assay.report.pairing import PairedTask, pair_tasks
-from assay.report.run_scores import RunScores, TaskScores
+from assay.report.run_scores import TaskScores, values
+from assay.runs.run import Run
 
 RATE = "a rate"
 WORST = 0.25
@@ -122,15 +124,13 @@ def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[Any]
     return made + [plan(name, RATE, task.scored, assumed(aim), aim) for name, task in tasks.items()]
 
 
-def planned_from_runs(runs: Sequence[RunScores], names: Sequence[str], metric: str | None, aim: Aim) -> list[Planned]:
+def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | None, aim: Aim) -> list[Planned]:
     """What the tasks and groups of a run take, by the spread in it, or by that of its differences to a second run.
 
     Documents are paired, clustered and shared between tasks as a comparison has them; a run alone is compared with nothing.
     """
     if metric is not None:
-        known = {
-            told for name in names for key in runs[0].rows(name) for told in (key.metric, f"{key.metric},{key.filter}")
-        }
+        known = {spelling for name in names for key in values(runs[0], name) for spelling in spellings(key)}
         if metric not in known:
             what = f"no metric of these is called {metric!r}"
             raise ConfigError([Problem(Place("--metric"), what, did_you_mean(metric, known))])
@@ -139,7 +139,7 @@ def planned_from_runs(runs: Sequence[RunScores], names: Sequence[str], metric: s
     every = lines(both, members(list(tasks.values()), both, None, []), [])
     found = []
     for name in names:
-        rows = [key for key in runs[0].rows(name) if metric in (None, key.metric, f"{key.metric},{key.filter}")]
+        rows = [key for key in values(runs[0], name) if metric is None or metric in spellings(key)]
         line = next((each for each in every if rows and (each.name, each.key) == (name, rows[0])), None)
         known_spread = _spread(line, tasks, len(runs), aim) if line is not None else None
         if line is not None and known_spread is not None:
@@ -147,9 +147,9 @@ def planned_from_runs(runs: Sequence[RunScores], names: Sequence[str], metric: s
     return found
 
 
-def _below(run: RunScores, names: Sequence[str]) -> set[str]:
+def _below(run: Run, names: Sequence[str]) -> set[str]:
     """The tasks that these names are, or are made of."""
-    parts = [run.shares(name, key) or () for name in names for key in run.rows(name)]
+    parts = [row.influences or () for name in names for row in run.rows(name).values()]
     return {*names, *(task for several in parts for task, _ in several)}
 
 
@@ -181,7 +181,7 @@ def _answers(part: Part, task: PairedTask, runs: int) -> list[tuple[float, float
 
 def _repeated(scores: TaskScores, key: ScoreKey) -> list[list[float]]:
     """The scores of every answer, of the documents that have several."""
-    name = f"{key.metric},{key.filter},repeats"
+    name = repeats_name(key)
     found = [
         orjson.loads(text).get(name) or []
         for part in scores.file.columns(["scores"])

@@ -5,109 +5,45 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 
 from assay.aggregate.board import cluster_number
-from assay.errors import Place, Problem
+from assay.config.row_names import row_name
 from assay.records import ScoreKey
-from assay.runs.folder import RunError, no_run, read_manifest, read_results
 from assay.runs.redact import redacted
 from assay.runs.rows import RequestRow
-from assay.runs.stored import SampleFile, sample_file
+from assay.runs.run import Run, mapping
+from assay.runs.stored import SampleFile
 
-RUNNING = "running"
 DRAWN = ("name", "parameters", "url", "auth_token")
 """Of a node's model: who it is, and how answers are drawn."""
 
 
-@dataclass(frozen=True)
-class RunScores:
-    """A run that has come to its end, or a scoring of one (then `asked` is the manifest of the run it scores)."""
+def values(run: Run, name: str) -> dict[ScoreKey, float | None]:
+    """The numbers of a task or group that can be compared; None where there is none."""
+    rows = run.rows(name).items()
+    return {key: row.value if row.value is not None and math.isfinite(row.value) else None
+            for key, row in rows if row.several is None}  # fmt: skip
 
-    folder: Path
-    manifest: Mapping[str, Any]
-    results: Mapping[str, Any]
-    asked: Mapping[str, Any]
 
-    @classmethod
-    def of(cls, folder: Path) -> "RunScores":
-        manifest = read_manifest(folder)
-        if not manifest:
-            raise RunError([no_run(folder)])
-        results = read_results(folder)
-        if not results.get("results") or manifest.get("status") == RUNNING:
-            what = f"the run has not come to its end (status: {manifest.get('status', 'unknown')})"
-            raise RunError([Problem(Place(str(folder)), what, "let it go on, by the same command")])
-        return cls(folder, manifest, results, _asked(folder, manifest))
+def model_of(run: Run) -> str:
+    """The model of a run with its arguments, without secrets."""
+    config = mapping(run.results.get("config"))
+    args = redacted(config.get("model_args") or {})
+    listed = ",".join(f"{key}={value}" for key, value in args.items()) if isinstance(args, Mapping) else str(args)
+    name = str(config.get("model") or run.results.get("model_name") or "?")
+    return f"{name} ({listed})" if listed else name
 
-    @property
-    def tasks(self) -> list[str]:
-        return list(self.results.get("n-samples", {}))
 
-    @property
-    def groups(self) -> list[str]:
-        return list(self.results.get("groups", {}))
-
-    @property
-    def model(self) -> str:
-        args = redacted(self.results.get("config", {}).get("model_args") or {})
-        told = ",".join(f"{key}={value}" for key, value in args.items()) if isinstance(args, Mapping) else str(args)
-        name = str(self.results.get("config", {}).get("model") or self.results.get("model_name") or "?")
-        return f"{name} ({told})" if told else name
-
-    @property
-    def status(self) -> str:
-        """How it ended: as the results say, unless it was begun again since and did not come to an end."""
-        written, last = self.account.get("status"), self.manifest.get("status")
-        return str(written if written is not None and last in (None, "complete") else last or written or "unknown")
-
-    @property
-    def account(self) -> Mapping[str, Any]:
-        """What is told beside the numbers: what failed, what was not asked, how the run ended."""
-        found: Mapping[str, Any] = self.results.get("assay", {})
-        return found
-
-    def rows(self, name: str) -> dict[ScoreKey, float | None]:
-        """The numbers of a task or group; None where there is none."""
-        found = {}
-        for key, value in self.results["results"].get(name, {}).items():
-            metric, comma, filter_name = key.partition(",")
-            if comma and not metric.endswith("_stderr") and metric != "bypass" and not isinstance(value, Mapping):
-                is_number = isinstance(value, int | float) and math.isfinite(value)
-                found[ScoreKey(metric, filter_name)] = float(value) if is_number else None
-        return found
-
-    def better(self, name: str, metric: str) -> bool | None:
-        found: bool | None = self.results.get("higher_is_better", {}).get(name, {}).get(metric)
-        return found
-
-    def config(self, task: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.results.get("configs", {}).get(task, {})
-        return found
-
-    def source(self, task: str) -> str | None:
-        """A name for the documents of a task, where one is noted."""
-        found = self.asked.get("tasks", {}).get(task, {}).get("source")
-        return str(found) if found else None
-
-    def shares(self, group: str, key: ScoreKey) -> dict[tuple[str, ScoreKey], float] | None:
-        """How far the numbers of tasks move one of a group; None where the run does not tell."""
-        rows = self.results.get("assay", {}).get("groups", {}).get(group, {}).get("rows", {})
-        told = rows.get(f"{key.metric},{key.filter}", {}).get("of")
-        if not told:
-            return None
-        return {(task, ScoreKey(*_split(row))): float(slope) for task, row, slope in told}
-
-    def scores(self, task: str) -> "TaskScores | None":
-        """The samples of a task; None where they are not there."""
-        path = sample_file(self.folder, task)
-        graph = self.config(task).get("graph_config")
-        asked = orjson.dumps(_asked_by(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
-        return TaskScores(SampleFile(path), list(self.rows(task)), asked) if path is not None else None
+def task_scores(run: Run, task: str) -> "TaskScores | None":
+    """The samples of a task; None where they are not there."""
+    file = run.sample_file(task)
+    graph = run.config(task).get("graph_config")
+    asked = orjson.dumps(_asked_by(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
+    return TaskScores(file, list(values(run, task)), asked) if file is not None else None
 
 
 @dataclass(frozen=True)
@@ -126,7 +62,7 @@ class TaskScores:
     @cached_property
     def values(self) -> "dict[ScoreKey, Column]":
         """By row the value of each sample."""
-        own = {key: f"{key.metric},{key.filter}" for key in self.keys}
+        own = {key: row_name(key) for key in self.keys}
         there = set(self.file.names)
         simple = {key: name for key, name in own.items() if name in there}
         found: dict[ScoreKey, list[Column]] = {key: [] for key in own}
@@ -248,16 +184,3 @@ def _digest(text: str) -> int:
 
 def _joined(parts: Sequence[Any], kind: Any) -> Any:
     return np.concatenate(parts) if parts else np.empty(0, kind)
-
-
-def _split(key: str) -> tuple[str, str]:
-    metric, _, filter_name = key.partition(",")
-    return metric, filter_name
-
-
-def _asked(folder: Path, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The manifest of the run that asked: the folder's own, or for a scoring that of the run it lies in."""
-    if "scored" not in manifest:
-        return manifest
-    above = read_manifest(folder.resolve().parent.parent)
-    return above if above and above.get("spec_digest") == manifest.get("of") else manifest

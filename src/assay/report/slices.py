@@ -9,7 +9,8 @@ import orjson
 from assay.aggregate.estimate import sample_deviation
 from assay.aggregate.functions import mean
 from assay.aggregate.interval import interval
-from assay.records import Estimate
+from assay.config.row_names import row_name
+from assay.records import Estimate, ScoreKey
 from assay.report.plots import Interval
 from assay.runs.rows import Row
 
@@ -22,8 +23,8 @@ BEYOND = 1000
 class Values:
     """The scores of a task under one name, by column and value of the documents."""
 
-    def __init__(self, key: str) -> None:
-        self._key = key
+    def __init__(self, key: ScoreKey) -> None:
+        self._name = row_name(key)
         self.columns: dict[str, dict[str, list[float]]] = {}
         self._dropped: set[str] = set()
         self._total, self._count = 0.0, 0
@@ -33,7 +34,7 @@ class Values:
         return self._total / self._count if self._count else math.nan
 
     def add(self, row: Row) -> None:
-        value = row.scores.get(self._key)
+        value = row.scores.get(self._name)
         if not isinstance(value, int | float):
             return
         self._total, self._count = self._total + value, self._count + 1

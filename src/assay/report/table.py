@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from assay.config.row_names import row_name, rows_of, stderr_name
+from assay.records import ScoreKey
 from assay.runs.results import coverage, troubles
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
@@ -85,18 +87,24 @@ def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tupl
 
 
 def in_order(results: Results) -> Iterator[tuple[str, int]]:
-    """Groups that are in no other first, by name, each with its members below it; then what is in no group."""
-    members: Mapping[str, Sequence[str]] = results.get("group_subtasks", {})
-    inside = {name for several in members.values() for name in several}
+    """Every line of the tree with its depth, in the order of `tree`."""
+    return ((path[-1], len(path) - 1) for path in tree(results))
 
-    def below(name: str, depth: int) -> Iterator[tuple[str, int]]:
-        yield name, depth
-        for member in sorted(members.get(name, ())):
-            yield from below(member, depth + 1)
+
+def tree(results: Results) -> Iterator[tuple[str, ...]]:
+    """The path to every line: groups that are in no other first, by name, each with its members below it; then the rest."""
+    members: Mapping[str, Sequence[str]] = results.get("group_subtasks") or {}
+    inside = {name for names in members.values() for name in names}
+
+    def below(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        yield path
+        for member in sorted(members.get(path[-1], ())):
+            if member not in path:
+                yield from below((*path, member))
 
     for name in sorted(name for name in members if name not in inside):
-        yield from below(name, 0)
-    yield from ((name, 0) for name in sorted(results["results"]) if name not in members and name not in inside)
+        yield from below((name,))
+    yield from ((name,) for name in sorted(results["results"]) if name not in members and name not in inside)
 
 
 def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) -> Iterator[tuple[str, ...]]:
@@ -112,32 +120,30 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
     if not metrics:
         yield (alias, version, "", shots, "", "", "", "", "", "", covered, failed)
     for key in metrics:
-        metric, _, filter_name = key.partition(",")
-        better = results.get("higher_is_better", {}).get(name, {}).get(metric)
+        better = results.get("higher_is_better", {}).get(name, {}).get(key.metric)
         arrow = {True: "↑", False: "↓"}.get(better, "")
-        stderr = row.get(f"{metric}_stderr,{filter_name}", "N/A")
-        count = row["sample_count"].get(key, "") if "sample_count" in row else row.get("sample_len", "")
+        stderr, written = row.get(stderr_name(key), "N/A"), row_name(key)
+        count = row["sample_count"].get(written, "") if "sample_count" in row else row.get("sample_len", "")
         yield (
             alias,
             version,
-            filter_name,
+            key.filter,
             shots,
-            metric,
+            key.metric,
             arrow,
-            number(row[key]),
+            number(row[written]),
             "±",
             number(stderr),
-            _interval(known.get(key, {}).get("interval")),
+            _interval(known.get(written, {}).get("interval")),
             f"{count} in {covered}" if covered else str(count),
             failed,
         )
         alias = version = ""
 
 
-def metrics_of(row: Mapping[str, Any]) -> list[str]:
-    """The keys of a row that are metrics."""
-    found = (key for key in row if "," in key and not key.startswith("bypass,"))
-    return sorted(key for key in found if not key.partition(",")[0].endswith("_stderr"))
+def metrics_of(row: Mapping[str, Any]) -> list[ScoreKey]:
+    """The metrics and filters that a task or group has values of, in the order of the table."""
+    return sorted(key for key, _ in rows_of(row))
 
 
 def _setting(value: Any) -> str:

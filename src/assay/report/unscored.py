@@ -6,7 +6,7 @@ from typing import Any
 from assay.errors import some
 from assay.report.contrasts import Part
 from assay.report.lines import Line, below
-from assay.report.run_scores import RunScores
+from assay.runs.run import Run
 
 ENDED = ("complete", "incomplete", "unknown")
 """How a run may have ended that was asked all there was to ask; of one from elsewhere that may not be known."""
@@ -15,16 +15,16 @@ MOST = 0.01
 ALLOW = "--allow_incomplete decides all the same"
 
 
-def why_open(line: Line, runs: Sequence[RunScores]) -> str:
+def why_open(line: Line, runs: Sequence[Run]) -> str:
     """Why a gate cannot be decided on this line, whatever its documents say; nothing where it can."""
     for run in runs:
         if run.status not in ENDED:
-            return f"the run {run.folder.name} is {run.status}; {ALLOW}"
+            return f"the run {run.path.name} is {run.status}; {ALLOW}"
         if line.kind == "group":
-            not_run = run.account.get("groups", {}).get(line.name, {}).get("not_run", ())
-            broken = run.account.get("broken", {}).keys() & below(run, line.name, {line.name}) | {*not_run}
+            not_run = run.extras.get("groups", {}).get(line.name, {}).get("not_run", ())
+            broken = run.extras.get("broken", {}).keys() & below(run, line.name, {line.name}) | {*not_run}
             if broken:
-                return f"not run in {run.folder.name}: {some(sorted(broken))}; {ALLOW}"
+                return f"not run in {run.path.name}: {some(sorted(broken))}; {ALLOW}"
     for member in (part.member for part in line.parts):
         lacking = max(_not_asked(run, member.task) for run in runs)
         if lacking:
@@ -35,8 +35,8 @@ def why_open(line: Line, runs: Sequence[RunScores]) -> str:
     return ""
 
 
-def _not_asked(run: RunScores, task: str) -> int:
-    own: Mapping[str, Any] = run.account.get("tasks", {}).get(task, {})
+def _not_asked(run: Run, task: str) -> int:
+    own: Mapping[str, Any] = run.extras.get("tasks", {}).get(task, {})
     return int(own.get("not_asked", 0))
 
 

@@ -21,7 +21,7 @@ from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.runs import journal, lease
 from assay.runs.durable import put_in_place
-from assay.runs.journal import Journal, read_header
+from assay.runs.journal import Journal, JournalError, read_header
 from assay.runs.layout import FORMAT, newer_format, wrong_manifest, wrong_results
 from assay.runs.lease import Lease
 from assay.runs.parquet import SampleWriter, file_name
@@ -33,6 +33,10 @@ MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
 
 class RunError(AssayError):
     """A run's folder cannot be used as asked."""
+
+
+class NoRun(RunError):
+    """A folder holds no run."""
 
 
 class NewerRun(RunError):
@@ -296,43 +300,41 @@ def _known(path: Path, force: bool) -> dict[str, Any] | None:
     """The manifest that a folder has already. One that is lost or damaged is taken from the header of the journal; without
     that, a damaged one is as good as another run's where that is moved aside."""
     try:
-        found = read_manifest(path)
+        found = read_file(path / MANIFEST)
     except NewerRun:
         if not force:
             raise
         return {"spec": None}
     except RunError:
-        found = _from_header(path)
+        found = manifest_from_journal(path)
         if not found and not force:
             raise
         return found or {"spec": None}
-    return found or _from_header(path) or None
+    return found or manifest_from_journal(path) or None
 
 
-def _from_header(path: Path) -> dict[str, Any]:
-    found = read_header(path / journal.NAME)
+def manifest_from_journal(path: Path) -> dict[str, Any]:
+    """The manifest that a run began with, from the header of its journal; empty where there is none."""
+    try:
+        found = read_header(path / journal.NAME)
+    except JournalError as error:
+        raise NewerRun(error.problems) from None
+    except OSError:
+        return {}
     if found is None or wrong_manifest(found):
         return {}
     logging.getLogger("assay").warning("%s: lost or damaged; it is taken from the journal", path / MANIFEST)
     return dict(found)
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a run, its layout checked; empty where there is none. One that is damaged is a RunError."""
-    return _read(folder / MANIFEST, wrong_manifest)
-
-
-def read_results(folder: Path) -> dict[str, Any]:
-    """The results of a run, their layout checked; empty where there are none. Those that are damaged are a RunError."""
-    return _read(folder / RESULTS, wrong_results)
-
-
-def _read(path: Path, wrong: Callable[[Any], str]) -> dict[str, Any]:
+def read_file(path: Path) -> dict[str, Any]:
+    """The content of manifest.json or results.json, its layout checked; empty where there is no such file. A damaged one is
+    a RunError. For `Run.open`, and for writers: whoever reads a run opens it."""
     try:
         found = orjson.loads(path.read_bytes())
         if newer := newer_format(found):
             raise NewerRun([Problem(Place(str(path)), newer, "update assay")])
-        what = wrong(found)
+        what = wrong_manifest(found) if path.name == MANIFEST else wrong_results(found)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:

@@ -55,6 +55,14 @@ class Line(NamedTuple):
     lost: int = 0
 
 
+class Answered(NamedTuple):
+    """A response in a journal: the key of its request, and the role of the model that gave it."""
+
+    key: bytes
+    role: str
+    response: Response
+
+
 class Journal:
     """Responses by key, in a file. Without a path it is a file without a name, gone with the process.
 
@@ -252,6 +260,14 @@ def read_header(path: Path) -> Mapping[str, Any] | None:
     first = next(iter(lines(path)), None)
     found = first.entry.get("manifest") if first is not None and first.entry is not None else None
     return found if isinstance(found, dict) and found else None
+
+
+def responses(path: Path) -> Iterator[Answered]:
+    """Every response of a journal in the order it came, failures included; damaged lines are left out."""
+    for line in lines(path):
+        key = _key(line.entry) if line.entry is not None and "format" not in line.entry else None
+        if line.entry is not None and key is not None:
+            yield Answered(key, line.entry.get("m", "model"), _read(line.entry))
 
 
 def sealed(inside: bytes) -> bytes:

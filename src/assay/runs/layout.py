@@ -170,7 +170,23 @@ TASK_ACCOUNT = fields({
     "noticed": each(count), "audit": each(fields({"count": count, "ids": listed(number)})), "bounds": each(pair),
     "no_value": each(text), "never_came": listed(text), "rows": each(DESCRIBED),
 }, "documents", "failed", "reasons", "incomplete")  # fmt: skip
-GROUP_ACCOUNT = fields({"metadata": mapping, "skipped": each(text), "rows": each(fields(_DESCRIBED, "value"))}, "rows")
+_COVERED = {
+    "tasks": count,
+    "scored_tasks": count,
+    "failed": count,
+    "not_run": listed(text),
+    "incomplete_tasks": listed(text),
+}
+_GROUP = fields({
+    "metadata": mapping, "skipped": each(text), "rows": each(fields(_DESCRIBED, "value")), "incomplete": truth, **_COVERED,
+}, "rows")  # fmt: skip
+
+
+def _group_account(value: Any) -> str:
+    """What is wrong with the account of a group: of an incomplete one, how much of it was scored is needed."""
+    return _GROUP(value) or (fields({}, *_COVERED)(value) if value.get("incomplete") else "")
+
+
 TOKENS = fields({"in": number, "out": number, "in_from_cache": number, "computed": number}, "in", "out")
 _SPENT = {
     "requests": count, "failed": count, "retries": count, "tokens": TOKENS, "cost": number, "seconds": each(number),
@@ -196,7 +212,7 @@ SHARD = fields({"part": anything, "status": text}, "part")
 CHANGED = fields({"count": count, "ids": listed(number)}, "count", "ids")
 ACCOUNT = fields({
     "status": text, "failed": count, "incomplete": listed(text), "broken": each(text), "tasks": each(TASK_ACCOUNT),
-    "groups": each(GROUP_ACCOUNT), "account": _spent_in_all, "imported": listed(text), "ended": optional(text), "shard": SHARD,
+    "groups": each(_group_account), "account": _spent_in_all, "imported": listed(text), "ended": optional(text), "shard": SHARD,
     "scored": fields({"changed": each(CHANGED), "numbers": listed(mapping)}),
 })  # fmt: skip
 RESULTS_LAYOUT = fields({

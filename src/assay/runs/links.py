@@ -6,7 +6,10 @@ from pathlib import Path
 
 from assay.errors import Place, Problem
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, RunError
+from assay.runs.journal import NAME as JOURNAL
 from assay.runs.lease import NAME as LOCK
+
+JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
 
 
 def leads_out(folder: Path, file: Path) -> bool:
@@ -20,7 +23,7 @@ def strays(folder: Path) -> list[str]:
 
 
 def _links(folder: Path) -> Iterator[str]:
-    yield from (name for name in (MANIFEST, RESULTS, LOCK, SAMPLES) if (folder / name).is_symlink())
+    yield from (name for name in (MANIFEST, RESULTS, LOCK, SAMPLES, *JOURNALS) if (folder / name).is_symlink())
     try:
         entries = list(os.scandir(folder / SAMPLES))
     except OSError:

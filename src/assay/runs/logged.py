@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from assay.config.row_names import row_name
 from assay.errors import Place, Problem
-from assay.records import Likelihood, Response, Text
+from assay.records import Likelihood, Response, ScoreKey, Text
 from assay.runs.folder import RunError
 
 _DATED = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
@@ -64,7 +65,7 @@ def logged_samples(path: Path) -> Iterator[Logged]:
     scores: dict[int, dict[str, Any]] = {}
     answers: dict[int, dict[str, Any]] = {}
     for record in _records(path):
-        own = {f"{metric},{record['filter']}": record.get(metric) for metric in record["metrics"]}
+        own = {row_name(ScoreKey(metric, record["filter"])): record.get(metric) for metric in record["metrics"]}
         scores.setdefault(record["doc_id"], {}).update(own)
         answers.setdefault(record["doc_id"], {})[record["filter"]] = record.get("filtered_resps", [])
     for record in _records(path):

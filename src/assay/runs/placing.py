@@ -3,16 +3,15 @@
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from assay.runs.folder import MANIFEST, as_written
+from assay.runs.folder import RunError, as_written
 from assay.runs.lease import is_held
+from assay.runs.run import COMPLETE, Run, runs_in
 
 RUNS_DIR = "runs"
-COMPLETE = "complete"
 
 
 def folder_for(runs_dir: Path, spec: Mapping[str, Any], model: str, tasks: Sequence[str]) -> Path:
@@ -20,7 +19,7 @@ def folder_for(runs_dir: Path, spec: Mapping[str, Any], model: str, tasks: Seque
     wanted = as_written(spec)
     unfinished = [
         (manifest.get("created") or 0.0, path)
-        for path, manifest in manifests(runs_dir)
+        for path, manifest in _manifests(runs_dir)
         if manifest.get("spec") == wanted and manifest.get("status") != COMPLETE and not is_held(path)
     ]
     return max(unfinished)[1] if unfinished else new_folder(runs_dir, model, tasks)
@@ -39,15 +38,11 @@ def new_folder(runs_dir: Path, model: str, tasks: Sequence[str]) -> Path:
     return next(path for each in names if not (path := runs_dir / each).exists())
 
 
-def manifests(runs_dir: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The runs directly below a folder, each with what its manifest holds."""
-    for path in sorted(runs_dir.glob(f"*/{MANIFEST}")):
-        try:
-            found = orjson.loads(path.read_bytes())
-        except (OSError, ValueError):
-            continue
-        if isinstance(found, dict) and "spec" in found:
-            yield path.parent, found
+def _manifests(runs_dir: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """The runs directly below a folder that can be read, each with its manifest."""
+    for path in runs_in(runs_dir):
+        with suppress(RunError):
+            yield path, Run.open(path).manifest
 
 
 def _plain(text: str) -> str:

@@ -222,3 +222,36 @@ def redacted_command(arguments: Sequence[str]) -> list[str]:
         made.append(HIDDEN if hidden else text)
         hidden = is_secret and not equals
     return made
+
+
+BY_NAME = frozenset(
+    ("configs", "results", "groups", "group_subtasks", "versions", "n-shot", "n-samples", "higher_is_better", "tasks")
+)
+"""Parts of results and manifests by task or group, which may be called anything."""
+
+
+def without_secrets(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Results or a manifest without keys and passwords, whoever wrote them.
+
+    >>> without_secrets({"config": {"model_args": {"api_key": "abc"}}, "results": {"key": {"alias": "key"}}})
+    {'config': {'model_args': {'api_key': '***'}}, 'results': {'key': {'alias': 'key'}}}
+    """
+    return {key: _part(key, each) for key, each in value.items()}
+
+
+def _part(key: str, value: Any) -> Any:
+    if key == "assay":
+        return _account(value)
+    if key in BY_NAME and isinstance(value, Mapping):
+        return {name: redacted(each, texts=key != "configs") for name, each in value.items()}
+    return redacted(value, key, texts=key != "system_instruction")  # prompts may speak of keys
+
+
+def _account(value: Any, name: str = "") -> Any:
+    """What we tell ourselves, without secrets: its names are those of tasks, metrics, filters and models, which may be called
+    anything; only what users wrote about a group is theirs."""
+    if name == "metadata":
+        return redacted(value, name)
+    if isinstance(value, Mapping):
+        return {key: _account(each, str(key)) for key, each in value.items()}
+    return [_account(each) for each in value] if isinstance(value, list) else redacted(value)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from assay.config.row_names import row_name, stderr_name
 from assay.errors import some
 from assay.records import Estimate, ScoreKey
 from assay.runs.redact import redacted
@@ -106,9 +107,9 @@ def plain(value: Any) -> Any:
 
 def _written(rows: Mapping[ScoreKey, Estimate]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for (metric, filter_name), estimate in rows.items():
-        found[f"{metric},{filter_name}"] = float(estimate) if estimate.several is None else dict(estimate.several)
-        found[f"{metric}_stderr,{filter_name}"] = "N/A" if estimate.stderr is None else estimate.stderr
+    for key, estimate in rows.items():
+        found[row_name(key)] = float(estimate) if estimate.several is None else dict(estimate.several)
+        found[stderr_name(key)] = "N/A" if estimate.stderr is None else estimate.stderr
     return found
 
 
@@ -116,7 +117,7 @@ def _group_row(group: GroupResult) -> dict[str, Any]:
     row: dict[str, Any] = {"alias": group.alias, "name": group.name}
     if group.rows is None:
         return row
-    counts = {f"{row.metric},{row.filter}": estimate.n for row, estimate in group.rows.items() if estimate.n}
+    counts = {row_name(row): estimate.n for row, estimate in group.rows.items() if estimate.n}
     return {**row, "sample_len": group.size, **_written(group.rows), **({"sample_count": counts} if counts else {})}
 
 
@@ -199,7 +200,7 @@ def coverage(group: Mapping[str, Any]) -> str:
 def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
     failed = sum(task.failed.values())
     never = sorted(set(task.higher_is_better) - {key.metric for key in task.rows})
-    without = {f"{key.metric},{key.filter}": row.reason for key, row in task.rows.items() if _is_lost(row)}
+    without = {row_name(key): row.reason for key, row in task.rows.items() if _is_lost(row)}
     return {
         "documents": task.documents,
         "scored": task.scored,
@@ -223,8 +224,8 @@ def _is_lost(row: Estimate) -> bool:
 def _group_account(group: GroupResult, ends: Ends) -> dict[str, Any]:
     rows = _described(group.rows or {}, ends)
     for key, several in group.shares.items():
-        written = [[each.task, f"{each.row.metric},{each.row.filter}", each.slope] for each in several]
-        rows[f"{key.metric},{key.filter}"]["of"] = written
+        written = [[each.task, row_name(each.row), each.slope] for each in several]
+        rows[row_name(key)]["of"] = written
     return {
         **({"metadata": plain(group.metadata)} if group.metadata else {}),
         **({"skipped": dict(group.skipped)} if group.skipped else {}),
@@ -235,7 +236,7 @@ def _group_account(group: GroupResult, ends: Ends) -> dict[str, Any]:
 def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> dict[str, Any]:
     """All that is known about each number: null, with the reason, where there is none."""
     return {
-        f"{key.metric},{key.filter}": {
+        row_name(key): {
             "value": None if math.isnan(row) else float(row),
             **({"values": dict(row.several)} if row.several is not None else {}),
             "stderr": row.stderr,
@@ -258,7 +259,7 @@ def _bounds(task: TaskResult, failed: int) -> dict[str, list[float]]:
         if isinstance(row.value, float) and 0 <= row.value <= 1 and row.n:
             lost = min(failed, max(task.documents - row.n, 0))  # a document may have failed in other rows alone
             whole = row.n + lost
-            bounds[f"{key.metric},{key.filter}"] = [row.value * row.n / whole, (row.value * row.n + lost) / whole]
+            bounds[row_name(key)] = [row.value * row.n / whole, (row.value * row.n + lost) / whole]
     return bounds
 
 

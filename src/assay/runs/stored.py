@@ -69,17 +69,6 @@ def is_whole(path: Path) -> bool:
         return file.read() == b"PAR1"
 
 
-def documents_of(path: Path) -> list[dict[str, Any]]:
-    """The samples of a file as the documents of another task: each document with what was answered, and how that scored."""
-    return [
-        {
-            **orjson.loads(row.doc), "doc_id": row.doc_id, "prompt": row.prefix + row.prompt, "target": orjson.loads(row.target),
-            "responses": row.responses, "answers": row.answers, "scores": row.scores,
-        }
-        for row in SampleFile(path).rows()
-    ]  # fmt: skip
-
-
 class SampleFile:
     """The samples of a task in a file; `repeats` is how many times each request was sent."""
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from assay.config.task import TaskConfig
-from assay.errors import AssayError, installing
+from assay.errors import installing
 from assay.samples.rows import DataError, Row, Rows, as_rows
 from assay.samples.user_code import called
 
@@ -16,8 +16,6 @@ READERS = ("json", "csv", "parquet", "text")
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 Split = Sequence[Row]
-ReadSamples = Callable[[Path], Split]
-"""Reads a file with the samples of an earlier run: each document with what was answered, and how that scored."""
 
 
 @dataclass(slots=True)
@@ -38,28 +36,39 @@ class DataSet:
         return self._opened[name]
 
 
+class EarlierRun(Protocol):
+    """A run whose samples are data."""
+
+    @property
+    def splits(self) -> Sequence[str]: ...
+    def rows(self, split: str) -> Split | None: ...
+
+
+ReadRun = Callable[[Path], EarlierRun]
+
+
 def data_set(
     config: TaskConfig,
     *,
     folder: str | None,
     data_dir: str | None,
     as_table: bool = False,
-    read_samples: ReadSamples | None = None,
+    read_run: ReadRun | None = None,
 ) -> DataSet:
     """The data set of a task. `folder` is where its YAML lies; `data_dir` is looked into first, by data-set name.
 
     `as_table` gives every column one type, as lm-eval's data library does: whole numbers among others become others.
-    `read_samples` reads the samples of an earlier run.
+    `read_run` opens an earlier run whose samples are the data.
     """
     try:
-        return _located(config, folder, data_dir, as_table, read_samples)
+        if config.dataset_path == "assay" and not callable(config.custom_dataset):
+            return _from_run(dict(config.dataset_kwargs or {}), folder, read_run)
+        return _located(config, folder, data_dir, as_table)
     except OSError as error:
         raise DataError(f"{error.filename or config.dataset_path}: {error.strerror or error}") from error
 
 
-def _located(
-    config: TaskConfig, folder: str | None, data_dir: str | None, as_table: bool, read_samples: ReadSamples | None
-) -> DataSet:
+def _located(config: TaskConfig, folder: str | None, data_dir: str | None, as_table: bool) -> DataSet:
     if callable(config.custom_dataset):
         return _from_function(config)
     kwargs = dict(config.dataset_kwargs or {})
@@ -70,8 +79,6 @@ def _located(
         here = Path(data_dir, path, config.dataset_name or "default")
         if here.is_dir():
             return _from_folder(path, here, kwargs, as_table)
-    if path == "assay":
-        return _from_run(kwargs, folder, read_samples)
     if path in READERS:
         return _from_files(path, kwargs, folder, data_dir, as_table)
     local = _local_folder(path, folder)
@@ -94,26 +101,20 @@ def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any], as_table: b
     return DataSet(name, open_split, available)
 
 
-def _from_run(kwargs: Mapping[str, Any], folder: str | None, read_samples: ReadSamples | None) -> DataSet:
+def _from_run(kwargs: Mapping[str, Any], folder: str | None, read_run: ReadRun | None) -> DataSet:
     """The samples of an earlier run: each document with what was answered, and how that scored."""
-    where = Path(folder or ".", str(kwargs.get("run", "")))
-    if not (where / "samples").is_dir():
-        raise DataError(f"{where} holds no run with samples; give it as dataset_kwargs.run")
+    if read_run is None or not kwargs.get("run"):
+        raise DataError("dataset_path 'assay' needs the folder of a run: dataset_kwargs: {run: FOLDER}")
+    where = Path(folder or ".", str(kwargs["run"]))
+    run = read_run(where)
 
     def open_split(split: str) -> Split:
-        file = where / "samples" / f"{split}.parquet"
-        if not file.is_file():
-            raise DataError(f"the run {where} has no task {split!r}; it has: {', '.join(available())}")
-        assert read_samples is not None, "who opens data sets of earlier runs says how they are read"
-        try:
-            return read_samples(file)
-        except AssayError as error:
-            raise DataError(f"{file}: not the samples of a run: {error}") from error
+        rows = run.rows(split)
+        if rows is None:
+            raise DataError(f"the run {where} has no samples of a task {split!r}; it has: {', '.join(run.splits)}")
+        return rows
 
-    def available() -> list[str]:
-        return sorted(file.stem for file in (where / "samples").glob("*.parquet"))
-
-    return DataSet(f"run {where}", open_split, available)
+    return DataSet(f"run {where}", open_split, lambda: run.splits)
 
 
 def _from_files(

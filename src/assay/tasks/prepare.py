@@ -37,7 +37,6 @@ from assay.records import (
     prompt_text,
 )
 from assay.runs.folder import Writer
-from assay.runs.stored import documents_of
 from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question
 from assay.samples.rows import DataError
@@ -48,6 +47,7 @@ from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
 from assay.scorers.scorer import Scorer, models_of
 from assay.scorers.values import Rules
 from assay.tasks.documents import Splits, count, evaluated_split, examples, walked
+from assay.tasks.earlier_runs import read_run
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved
@@ -72,9 +72,7 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
     folder = task.fields.origin(key).folder if key is not None else None
     splits = Splits(
-        data_set(
-            config, folder=folder, data_dir=settings.data_dir, as_table=settings.like_lm_eval, read_samples=documents_of
-        ),
+        data_set(config, folder=folder, data_dir=settings.data_dir, as_table=settings.like_lm_eval, read_run=read_run),
         helpers.as_dataset,
     )
     scored = scoring(task, config, settings, helpers)

@@ -20,7 +20,7 @@ from starlette.routing import Route
 import assay
 from assay.errors import AssayError
 from assay.report.plots import STYLE, Interval, interval_bar
-from assay.report.reading import Number
+from assay.runs.run import Number
 from assay.viewer.asking import Condition, address, read_wish
 from assay.viewer.compare_page import compare_page
 from assay.viewer.comparisons import Comparisons

@@ -4,9 +4,10 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.report.reading import RunReading, find_runs
+from assay.report.reading import RunReading
 from assay.runs.folder import MANIFEST, RESULTS
 from assay.runs.lease import NAME as LOCK
+from assay.runs.run import find_runs
 
 Stamp = tuple[tuple[int, int], ...]
 """Size and time of change of the files that a reading comes from."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
+from assay.config.row_names import is_row_name
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import Head, Line, RunReading, worst_tasks
 from assay.runs.redact import redacted_text
@@ -148,7 +149,7 @@ def _shown_columns(found: Found, samples: Samples) -> Page:
     told = [row.scores for row in found.rows]
     more = [
         name
-        for name in dict.fromkeys(name for scores in told for name in scores if "," in name)
+        for name in dict.fromkeys(name for scores in told for name in scores if is_row_name(name))
         if name not in samples.scores and any(own_numbers(scores, [name]) != [None] for scores in told)
     ]
     return {
@@ -225,7 +226,7 @@ def sample_page(library: Library, database: Database, query: QueryParams) -> Pag
     row = samples.document(int(doc)) if samples is not None and doc.lstrip("-").isdecimal() and len(doc) < 19 else None
     if samples is None or row is None:
         raise NotThere(f"there is no document {doc!r:.40} among the samples of {task}")
-    better = (run.results.get("higher_is_better") or {}).get(task, {})
+    better = run.run.higher_is_better(task)
     links = {"before": "", "behind": ""}
     if at.isdecimal() and len(at) < 12:
         before, _, behind = samples.around(wish, int(at))
@@ -266,13 +267,13 @@ def known_task(run: RunReading, name: str) -> str:
 
 def samples_of(run: RunReading, task: str, database: Database, metric: str = "") -> Samples | None:
     """The samples of a task, where they are whole; `metric` is the column to go by, if another than the main one."""
-    path = run.sample_file(task)
+    path = run.sample_path(task)
     if path is None:
         return None
     stored = database.samples(path)
     line = run.line(task)
-    better = {number.key: number.higher_is_better for number in line.numbers} if line is not None else {}
-    main = {line.main.key: line.main.higher_is_better} if line is not None and line.main is not None else {}
+    better = {number.name: number.higher_is_better for number in line.numbers} if line is not None else {}
+    main = {line.main.name: line.main.higher_is_better} if line is not None and line.main is not None else {}
     asked = {metric: better.get(metric)} if metric else {}
     column, more = score_columns(stored.names, {**asked, **main, **better})
     return Samples(database, stored, column, more)

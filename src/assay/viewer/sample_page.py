@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from assay.config.row_names import row_key
 from assay.runs.redact import redacted, redacted_text
 from assay.runs.rows import RequestRow, Row
 from assay.viewer.differing import Piece, aligned
@@ -242,8 +243,8 @@ def _step(step: Mapping[str, Any]) -> str:
 def _scores(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> list[tuple[str, str, str, bool | None]]:
     """Metric, filter, value, and whether that is as bad as it gets: no share at all of something of which more is better."""
     made = []
-    for key, value in scores.items():
-        metric, _, name = key.partition(",")
+    for written, value in scores.items():
+        metric, name = row_key(written)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         bad = value <= 0 if number and better.get(metric) else None
         own = own_number(metric, value) if not number else None

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from assay.config.row_names import row_key
+
 LARGEST = 1e300
 """What is beyond it, or no number at all, is not shown as one."""
 
@@ -41,7 +43,7 @@ def own_number(metric: str, value: Any) -> float | None:
 
 def own_numbers(scores: Mapping[str, Any], names: Sequence[str]) -> list[float | None]:
     """The numbers of a sample under these names: metric and filter."""
-    return [own_number(name.partition(",")[0], scores.get(name)) for name in names]
+    return [own_number(row_key(name).metric, scores.get(name)) for name in names]
 
 
 def _are_numbers(several: Sequence[Any]) -> bool:

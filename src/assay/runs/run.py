@@ -1,0 +1,346 @@
+"""Reads a run folder. Nothing else opens manifest.json, results.json, samples or responses to read them.
+
+Opening reads the manifest alone; everything else is read when it is asked for, and once. Runs of version 0.1, imported runs,
+scorings of a run (`RUN/scored/001`) and runs that have not finished have the same interface.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from assay.config.row_names import row_key, row_name, rows_of, stderr_name
+from assay.errors import Place, Problem
+from assay.records import ScoreKey
+from assay.runs import journal
+from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, NoRun, RunError, manifest_from_journal, no_run, read_file
+from assay.runs.journal import Answered
+from assay.runs.lease import is_held, progress
+from assay.runs.links import JOURNALS, refuse_strays
+from assay.runs.redact import without_secrets
+from assay.runs.stored import SampleFile, sample_file
+from assay.runs.versions import NAME as SCORINGS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RUNNING, STOPPED, COMPLETE = "running", "stopped", "complete"
+DEEPEST = 6
+"""Levels of folders below which no run is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """The estimate of a row as it is stored. Without a value, `reason` says why; without a standard error, too."""
+
+    key: ScoreKey
+    value: float | None
+    stderr: float | None
+    interval: tuple[float | None, float | None]
+    n: int
+    higher_is_better: bool | None
+    reason: str = ""
+    several: Mapping[str, Any] | None = None
+    """Values by name, where an aggregation gives more than one."""
+    failed: int = 0
+    """How many documents of the task have no score."""
+    bounds: tuple[float, float] | None = None
+    """The value if every failed document were wrong, and if every one were right."""
+    influences: Mapping[tuple[str, ScoreKey], float] | None = None
+    """Of a group: how far it moves with each row of its tasks; None where that was not noted."""
+
+    @property
+    def name(self) -> str:
+        """As results, columns of samples and addresses of pages name it."""
+        return row_name(self.key)
+
+    @property
+    def metric(self) -> str:
+        return self.key.metric
+
+    @property
+    def filter(self) -> str:
+        return self.key.filter
+
+    @property
+    def low(self) -> float | None:
+        return self.interval[0]
+
+    @property
+    def high(self) -> float | None:
+        return self.interval[1]
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it lies between 0 and 1, with all its interval: then a bar of that length shows it."""
+        ends = [each for each in (self.value, *self.interval) if each is not None]
+        return bool(ends) and all(0 <= each <= 1 for each in ends)
+
+
+class Run:
+    """A run folder, opened for reading."""
+
+    def __init__(self, path: Path, manifest: Mapping[str, Any], results: Mapping[str, Any] | None = None) -> None:
+        self.path, self.manifest = path, manifest
+        self._rows: dict[str, dict[ScoreKey, Number]] = {}
+        if results is not None:
+            self.results = results
+
+    @classmethod
+    def open(cls, path: str | Path, *, follow_links: bool = True) -> "Run":
+        """The run in a folder; a RunError where it holds none, a damaged one, or one of a later format.
+
+        A manifest that is lost is rebuilt from the header of the journal. Without `follow_links`, a run whose files lie
+        elsewhere is refused.
+        """
+        folder = Path(path)
+        if not follow_links:
+            refuse_strays(folder)
+        manifest = read_file(folder / MANIFEST) or manifest_from_journal(folder)
+        if not manifest and not (folder / RESULTS).is_file():
+            raise NoRun([no_run(folder)])
+        return cls(folder, manifest)
+
+    @cached_property
+    def results(self) -> Mapping[str, Any]:
+        """The content of results.json, in lm-eval's layout; empty where the run has none yet."""
+        return read_file(self.path / RESULTS)
+
+    @cached_property
+    def answers_manifest(self) -> Mapping[str, Any]:
+        """The manifest of the run whose answers these are: of a scoring, that of the run above it."""
+        if "scored" not in self.manifest:
+            return self.manifest
+        try:
+            above = read_file(self.path.resolve().parent.parent / MANIFEST)
+        except RunError:
+            return self.manifest
+        return above if above and above.get("spec_digest") == self.manifest.get("of") else self.manifest
+
+    @cached_property
+    def status(self) -> str:
+        """`running`, `stopped`, `interrupted`, `complete` or `incomplete`; `unknown` where nothing is noted."""
+        written = self.manifest.get("status")
+        if written is None and not self.results:
+            written = RUNNING if "spec" in self.manifest else "unknown"  # a manifest from the journal has no status
+        if written == RUNNING:
+            return RUNNING if is_held(self.path) else STOPPED
+        return str(self.extras.get("status") or COMPLETE) if written in (None, COMPLETE) else str(written)
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether it has results, and has not been started again since."""
+        return bool(self.manifest and self.results.get("results")) and self.manifest.get("status") != RUNNING
+
+    def finished(self) -> "Run":
+        """This run; a RunError where it has not finished."""
+        if not self.manifest:
+            raise NoRun([no_run(self.path)])
+        if not self.has_finished:
+            what = f"the run has not come to its end (status: {self.manifest.get('status', 'unknown')})"
+            raise RunError([Problem(Place(str(self.path)), what, "let it go on, by the same command")])
+        return self
+
+    def redacted(self) -> "Run":
+        """The same without keys and passwords, for whoever hands it on; a scoring with the facts of the run it scores."""
+        return Run(
+            self.path, without_secrets({**self.answers_manifest, **self.manifest}), without_secrets(self.results)
+        )
+
+    # ---- tasks and groups
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        """The names of all tasks that were asked for, whether or not they have results."""
+        return list(dict.fromkeys([*mapping(self.manifest.get("tasks")), *self.scored_tasks]))
+
+    @property
+    def scored_tasks(self) -> list[str]:
+        """The names of the tasks that have results, in their order."""
+        return list(mapping(self.results.get("n-samples")))
+
+    @property
+    def groups(self) -> list[str]:
+        """The names of the groups that have numbers."""
+        return list(mapping(self.results.get("groups")))
+
+    @property
+    def members(self) -> Mapping[str, Sequence[str]]:
+        """By group, tags included, the tasks and groups directly in it."""
+        return mapping(self.results.get("group_subtasks"))
+
+    @cached_property
+    def done(self) -> dict[str, int]:
+        """Of a run in progress: how many documents of each task are answered."""
+        return progress(self.path) if self.status == RUNNING else {}
+
+    def facts(self, task: str) -> Mapping[str, Any]:
+        """Noted of a task when it was asked: how many documents, how many repeats, a name for its data."""
+        return mapping(mapping(self.answers_manifest.get("tasks")).get(task))
+
+    def repeats(self, task: str) -> int:
+        return int(self.facts(task).get("repeats") or 1)
+
+    def source(self, task: str) -> str:
+        """A name for the data of a task: documents of one source with one number are the same; empty where none is noted."""
+        return str(self.facts(task).get("source") or "")
+
+    def config(self, task: str) -> Mapping[str, Any]:
+        """The settings of a task."""
+        return mapping(mapping(self.results.get("configs")).get(task))
+
+    def alias(self, name: str) -> str:
+        return str(self._row(name).get("alias", name))
+
+    def higher_is_better(self, name: str) -> Mapping[str, bool | None]:
+        """By metric, of a task or group."""
+        return mapping(mapping(self.results.get("higher_is_better")).get(name))
+
+    # ---- rows
+
+    def rows(self, name: str) -> dict[ScoreKey, Number]:
+        """The rows of a task or group, in their order."""
+        if name not in self._rows:
+            self._rows[name] = dict(self._read_rows(name))
+        return self._rows[name]
+
+    def _read_rows(self, name: str) -> Iterator[tuple[ScoreKey, Number]]:
+        row, better, account = self._row(name), self.higher_is_better(name), self.summary(name)
+        described, bounds = mapping(account.get("rows")), mapping(account.get("bounds"))
+        counts, size = mapping(row.get("sample_count")), row.get("sample_len") or 0
+        for key, value in rows_of(row):
+            written = row_name(key)
+            about = mapping(described.get(written))
+            yield (
+                key,
+                Number(
+                    key,
+                    number(value),
+                    number(row.get(stderr_name(key))),
+                    _pair(about.get("interval")),
+                    int(about["n"] if "n" in about else counts.get(written) or size),
+                    better.get(key.metric),
+                    str(about.get("reason", "")),
+                    value if isinstance(value, Mapping) else None,
+                    int(account.get("failed") or 0),
+                    tuple(bounds[written]) if written in bounds else None,
+                    _influences(about.get("of")),
+                ),
+            )
+
+    def _row(self, name: str) -> Mapping[str, Any]:
+        return mapping(mapping(self.results.get("results")).get(name))
+
+    # ---- failures and usage
+
+    @property
+    def extras(self) -> Mapping[str, Any]:
+        """All that lm-eval's layout has no place for: `tasks`, `groups`, `broken`, `account` …"""
+        return mapping(self.results.get("assay"))
+
+    def summary(self, name: str) -> Mapping[str, Any]:
+        """Of a task or group: documents, failures and their reasons, whether it is incomplete, audit counts."""
+        known = self.extras
+        return mapping(mapping(known.get("tasks")).get(name)) or mapping(mapping(known.get("groups")).get(name))
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """The tasks that could not be run, each with the reason."""
+        return mapping(self.extras.get("broken"))
+
+    @property
+    def usage(self) -> Mapping[str, Any]:
+        """Requests, retries, tokens, cost and seconds, in all and by role and task."""
+        return mapping(self.extras.get("account"))
+
+    @property
+    def labels(self) -> Mapping[str, Mapping[int, Mapping[str, Any]]]:
+        """By task and document the labels that people gave. No version writes them yet."""
+        return MappingProxyType({})
+
+    # ---- samples and responses
+
+    def sample_path(self, task: str) -> Path | None:
+        """The Parquet file of a task's samples; None where it is not there, or not written to its end."""
+        return sample_file(self.path, task)
+
+    def sample_file(self, task: str) -> SampleFile | None:
+        """The samples of a task as records; None where they are not there."""
+        path = self.sample_path(task)
+        return SampleFile(path, self.repeats(task)) if path is not None else None
+
+    def samples(self, task: str, columns: Sequence[str] | None = None) -> "Iterator[pa.RecordBatch]":
+        """The samples of a task as Arrow (docs/samples.md), one row group in memory at a time."""
+        file = self.sample_file(task)
+        if file is None:
+            what = f"there are no samples of a task {task!r}"
+            raise RunError([Problem(Place(str(self.path)), what, f"it has: {', '.join(self.tasks) or 'none'}")])
+        for table in file.tables():
+            yield from (table if columns is None else table.select(list(columns))).to_batches()
+
+    def responses(self) -> Iterator[Answered]:
+        """Every response in the journal, failures included; damaged lines are left out."""
+        return journal.responses(self.path / journal.NAME)
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a folder holds a run, as far as the names in it say."""
+    try:
+        return _is_run({entry.name for entry in os.scandir(folder)})
+    except OSError:
+        return False
+
+
+def _is_run(names: set[str]) -> bool:
+    return MANIFEST in names or not names.isdisjoint(JOURNALS) or (RESULTS in names and SAMPLES in names)
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The runs directly in a folder, by name."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder))
+    except OSError:
+        return []
+    return [folder / name for name in names if holds_run(folder / name)]
+
+
+def find_runs(folder: Path) -> dict[str, Path]:
+    """The runs below a folder, by their path from it: itself, if it is one. Scorings of a run come behind it."""
+    return {name or folder.resolve().name: path for name, path in _runs(folder, "", DEEPEST)}
+
+
+def _runs(folder: Path, name: str, depth: int) -> Iterator[tuple[str, Path]]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    found = _is_run({entry.name for entry in entries})
+    if found:
+        yield name, folder
+    for entry in entries:
+        is_searched = entry.name == SCORINGS if found else entry.name[:1] != "."
+        if depth and is_searched and entry.is_dir(follow_symlinks=False):
+            yield from _runs(folder / entry.name, f"{name}/{entry.name}".lstrip("/"), depth - 1)
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A value where it is a mapping, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def number(value: Any) -> float | None:
+    """A value where it is a number, else None."""
+    is_plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_plain and value == value else None
+
+
+def _pair(written: Sequence[Any] | None) -> tuple[float | None, float | None]:
+    low, high = written or (None, None)
+    return number(low), number(high)
+
+
+def _influences(written: Sequence[Sequence[Any]] | None) -> Mapping[tuple[str, ScoreKey], float] | None:
+    return {(task, row_key(row)): float(slope) for task, row, slope in written} if written else None

@@ -1,0 +1,313 @@
+"""One reader of a run folder: whatever made it, and whatever state it is in."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from assay.records import Failed, ScoreKey, Text
+from assay.runs.folder import NewerRun, NoRun, RunError
+from assay.runs.journal import NAME as JOURNAL
+from assay.runs.journal import header, sealed
+from assay.runs.run import Run, find_runs, runs_in
+from assay.samples.rows import DataError
+from assay.tasks.earlier_runs import read_run
+
+ROOT = Path(__file__).parent.parent
+OLD = ROOT / "tests/runs_0_1"
+RESULTS = {
+    "results": {
+        "g": {"alias": "The group", "acc,none": 0.5, "acc_stderr,none": 0.1, "sample_len": 10, "sample_count": {"acc,none": 10}},
+        "a": {"alias": "a", "sample_len": 4, "acc,strict": 0.25, "acc_stderr,strict": "N/A", "f1,strict": None,
+              "f1_stderr,strict": "N/A"},
+        "b": {"alias": "b", "sample_len": 6, "bypass,none": 999, "bypass_stderr,none": "N/A"},
+    },
+    "groups": {"g": {"alias": "The group", "acc,none": 0.5, "acc_stderr,none": 0.1}},
+    "group_subtasks": {"g": ["a", "b"]},
+    "n-samples": {name: {"original": 9, "effective": 5} for name in "ab"},
+    "higher_is_better": {"g": {"acc": True}, "a": {"acc": True, "f1": True}},
+    "assay": {
+        "status": "incomplete",
+        "failed": 2,
+        "broken": {"c": "no data"},
+        "tasks": {
+            "a": {"documents": 6, "failed": 2, "incomplete": True, "reasons": {"timeout": 2}, "bounds": {"acc,strict": [0.2, 0.5]},
+                  "rows": {"acc,strict": {"n": 4, "interval": [0.1, 0.6]}, "f1,strict": {"value": None, "n": 0, "reason": "no positives"}}},
+        },
+        "groups": {"g": {"rows": {"acc,none": {"value": 0.5, "n": 10, "interval": [0.3, 0.7], "of": [["a", "acc,strict", 0.4]]}}}},
+        "account": {"requests": 9, "failed": 0, "retries": 0, "tokens": {"in": 1, "out": 1}, "cost": 0.5},
+    },
+}  # fmt: skip
+
+
+def written(folder: Path, results: object = RESULTS, **manifest: object) -> Path:
+    (folder / "samples").mkdir(parents=True)
+    if results is not None:
+        (folder / "results.json").write_text(json.dumps(results))
+    if manifest:
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_rows_are_keyed_by_metric_and_filter_with_everything_known_of_each(tmp_path: Path) -> None:
+    rows = Run.open(written(tmp_path / "run", status="incomplete")).rows("a")
+    assert list(rows) == [ScoreKey("acc", "strict"), ScoreKey("f1", "strict")]
+    row = rows[ScoreKey("acc", "strict")]
+    assert (row.value, row.stderr, row.interval, row.n) == (0.25, None, (0.1, 0.6), 4)
+    assert (row.failed, row.bounds, row.higher_is_better) == (2, (0.2, 0.5), True)
+    lost = rows[ScoreKey("f1", "strict")]
+    assert (lost.value, lost.reason) == (None, "no positives")
+
+
+def test_the_row_of_a_group_says_which_rows_of_its_tasks_it_moves_with(tmp_path: Path) -> None:
+    row = Run.open(written(tmp_path / "run", status="complete")).rows("g")[ScoreKey("acc", "none")]
+    assert (row.value, row.stderr, row.interval, row.n) == (0.5, 0.1, (0.3, 0.7), 10)
+    assert row.influences == {("a", ScoreKey("acc", "strict")): 0.4}
+
+
+def test_a_run_that_scores_nothing_has_no_rows_and_an_unknown_task_has_none_either(tmp_path: Path) -> None:
+    run = Run.open(written(tmp_path / "run", status="complete"))
+    assert run.rows("b") == {}
+    assert run.rows("nothing") == {}
+
+
+def test_a_standard_error_is_one_only_beside_its_value(tmp_path: Path) -> None:
+    results = {"results": {"t": {"mean_stderr,none": 3.0, "acc,none": 1.0, "acc_stderr,none": 0.5}}}
+    rows = Run.open(written(tmp_path / "run", results)).rows("t")
+    assert {key.metric: (row.value, row.stderr) for key, row in rows.items()} == {
+        "mean_stderr": (3.0, None),
+        "acc": (1.0, 0.5),
+    }
+
+
+def test_a_comma_in_the_name_of_a_metric_of_an_old_run_makes_no_further_rows(tmp_path: Path) -> None:
+    results = {"results": {"t": {"f1,macro,none": 0.5, "f1,macro_stderr,none": 0.0}},
+               "higher_is_better": {"t": {"f1,macro": True}}}  # fmt: skip
+    [(key, row)] = Run.open(written(tmp_path / "run", results)).rows("t").items()
+    assert (key, row.value, row.stderr, row.higher_is_better) == (("f1,macro", "none"), 0.5, 0.0, True)
+
+
+def test_tasks_groups_usage_and_broken_tasks_are_there(tmp_path: Path) -> None:
+    run = Run.open(
+        written(tmp_path / "run", status="complete", tasks={"c": {"size": 3}, "a": {"size": 6, "source": "data"}})
+    )
+    assert (run.tasks, run.scored_tasks, run.groups) == (["c", "a", "b"], ["a", "b"], ["g"])
+    assert run.members == {"g": ["a", "b"]}
+    assert (run.source("a"), run.source("c"), run.repeats("a")) == ("data", "", 1)
+    assert run.broken == {"c": "no data"}
+    assert run.usage["cost"] == 0.5
+    assert dict(run.labels) == {}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "results", "status"),
+    [
+        ({"status": "complete"}, RESULTS, "incomplete"),  # documents failed: the results say so
+        ({"status": "complete"}, {"results": {}}, "complete"),
+        ({"status": "interrupted"}, RESULTS, "interrupted"),  # started again since
+        ({"status": "running"}, None, "stopped"),  # and no process holds it
+        ({"created": 1.0}, None, "unknown"),
+        ({}, RESULTS, "incomplete"),
+    ],
+)
+def test_the_status_is_what_happened_last(
+    tmp_path: Path, manifest: dict[str, object], results: object, status: str
+) -> None:
+    assert Run.open(written(tmp_path / "run", results, **manifest)).status == status
+
+
+def test_a_run_in_progress_says_how_far_it_is_and_has_not_finished(tmp_path: Path) -> None:
+    folder = written(tmp_path / "run", None, status="running", tasks={"a": {"size": 8}})
+    lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": {"a": 3}}
+    (folder / "run.lock").write_text(json.dumps(lock))
+    run = Run.open(folder)
+    assert (run.status, run.done, run.has_finished) == ("running", {"a": 3}, False)
+    with pytest.raises(RunError, match="has not come to its end"):
+        run.finished()
+
+
+def test_a_folder_without_a_run_an_archive_and_nothing_at_all_are_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "run.zip").write_bytes(b"PK")
+    with pytest.raises(NoRun, match="the folder holds no run"):
+        Run.open(tmp_path)
+    with pytest.raises(NoRun, match="no run"):
+        Run.open(tmp_path / "nowhere")
+    with pytest.raises(NoRun, match="this is an archive"):
+        Run.open(tmp_path / "run.zip")
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"tasks": 3}', b"\xff\xfe", b'{"a"'])
+def test_a_damaged_manifest_is_refused_with_its_file(tmp_path: Path, content: bytes) -> None:
+    folder = written(tmp_path / "run")
+    (folder / "manifest.json").write_bytes(content)
+    with pytest.raises(RunError, match=r"manifest\.json.*the file is damaged"):
+        Run.open(folder)
+
+
+def test_damaged_results_leave_manifest_and_samples_readable(tmp_path: Path) -> None:
+    folder = written(tmp_path / "run", status="complete", tasks={"a": {"size": 1}})
+    (folder / "results.json").write_bytes(b'{"results"')
+    run = Run.open(folder)
+    assert run.manifest["tasks"] == {"a": {"size": 1}}
+    with pytest.raises(RunError, match=r"results\.json.*the file is damaged"):
+        run.rows("a")
+
+
+def test_a_lost_manifest_is_rebuilt_from_the_journal_and_the_run_counts_as_stopped(tmp_path: Path) -> None:
+    folder = written(tmp_path / "run", None)
+    manifest = {"format": 2, "created": 5.0, "spec": {"model": "m"}, "tasks": {"a": {"size": 8}}}
+    (folder / JOURNAL).write_bytes(header(manifest))
+    run = Run.open(folder)
+    assert run.manifest == manifest
+    assert (run.tasks, run.status, run.has_finished) == (["a"], "stopped", False)
+    assert list(find_runs(tmp_path)) == ["run"]
+
+
+def test_a_later_format_is_refused_by_its_number_in_the_manifest_and_in_the_journal(tmp_path: Path) -> None:
+    with pytest.raises(NewerRun, match="it has format 9, and this version of assay reads 1 to 2"):
+        Run.open(written(tmp_path / "one", format=9))
+    folder = written(tmp_path / "two", None)
+    (folder / JOURNAL).write_bytes(sealed(b'{"format":9,"manifest":{"spec":{}}'))
+    with pytest.raises(NewerRun, match="it has format 9"):
+        Run.open(folder)
+
+
+def test_links_that_lead_out_are_refused_where_they_must_not_be_followed(tmp_path: Path) -> None:
+    folder = written(tmp_path / "run", None)
+    (tmp_path / "elsewhere.json").write_text(json.dumps({"status": "complete"}))
+    (folder / "manifest.json").symlink_to(tmp_path / "elsewhere.json")
+    assert Run.open(folder).status == "complete"
+    with pytest.raises(RunError, match=r"manifest\.json.*leads out"):
+        Run.open(folder, follow_links=False)
+    (folder / "manifest.json").unlink()
+    (tmp_path / "journal").write_bytes(header({"spec": {}}))
+    (folder / JOURNAL).symlink_to(tmp_path / "journal")
+    with pytest.raises(RunError, match=rf"{JOURNAL}.*leads out"):
+        Run.open(folder, follow_links=False)
+
+
+def test_opening_reads_the_manifest_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(OLD / "text", folder)
+    for file in [folder / "results.json", *folder.glob("samples/*"), *folder.glob(f"{JOURNAL}*")]:
+        file.write_bytes(b"nobody reads this")
+    assert Run.open(folder).manifest == Run.open(OLD / "text").manifest
+
+
+def test_samples_of_an_old_run_are_arrow_one_row_for_each_document() -> None:
+    run = Run.open(OLD / "text")
+    [task] = run.scored_tasks
+    batches = list(run.samples(task, ["doc_id"]))
+    effective = run.results["n-samples"][task]["effective"]
+    assert sum(batch.num_rows for batch in batches) == effective == len({*batches[0]["doc_id"].to_pylist()})
+    with pytest.raises(RunError, match="there are no samples of a task 'nothing'"):
+        next(run.samples("nothing"))
+
+
+def test_damaged_samples_are_refused_with_their_file(tmp_path: Path) -> None:
+    shutil.copytree(OLD / "text", tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    [task] = run.scored_tasks
+    path = run.sample_path(task)
+    assert path is not None
+    path.write_bytes(b"PAR1 and then nothing PAR1")
+    with pytest.raises(RunError, match="the samples cannot be read"):
+        list(run.samples(task))
+
+
+def test_responses_are_those_of_the_journal_with_their_roles_and_failures(tmp_path: Path) -> None:
+    folder = written(tmp_path / "run", None, status="stopped")
+    good = b'{"k":"%s","r":{"text":"yes"}' % (b"01" * 16)
+    judged = b'{"k":"%s","r":{"failed":"timeout"},"m":"judge"' % (b"02" * 16)
+    damaged = sealed(good).replace(b"yes", b"no!")
+    (folder / JOURNAL).write_bytes(header({"spec": {}}) + sealed(good) + damaged + sealed(judged))
+    assert [(each.key[:1], each.role, each.response) for each in Run.open(folder).responses()] == [
+        (b"\x01", "model", Text("yes")),
+        (b"\x02", "judge", Failed("timeout")),
+    ]
+
+
+def test_what_is_handed_on_has_no_secrets_and_a_scoring_the_facts_of_its_run(tmp_path: Path) -> None:
+    results = {**RESULTS, "config": {"model_args": {"api_key": "sk-verysecret"}}}
+    written(tmp_path / "run", results, status="complete", spec_digest="x", tasks={"a": {"size": 6, "source": "data"}})
+    scoring = written(tmp_path / "run/scored/001", results, status="complete", scored={}, of="x")
+    run = Run.open(scoring)
+    assert (run.source("a"), "tasks" in run.manifest) == ("data", False)
+    safe = run.redacted()
+    assert "verysecret" not in json.dumps(safe.results)
+    assert safe.manifest["tasks"]["a"]["source"] == "data"
+
+
+def test_a_thousand_runs_are_opened_in_a_moment(tmp_path: Path) -> None:
+    for number in range(1000):
+        written(tmp_path / f"run-{number}", status="complete", tasks={"a": {"size": 6}})
+    started = time.process_time()
+    assert sum(Run.open(path).status == "incomplete" for path in find_runs(tmp_path).values()) == 1000
+    assert time.process_time() - started < 2.0
+
+
+def test_runs_directly_in_a_folder_are_listed_damaged_ones_too(tmp_path: Path) -> None:
+    written(tmp_path / "b", status="complete")
+    (written(tmp_path / "a") / "manifest.json").write_text("damaged")
+    written(tmp_path / "deeper/c", status="complete")
+    (tmp_path / "manifest.json").write_text("{}")
+    assert [path.name for path in runs_in(tmp_path)] == ["a", "b"]
+    assert runs_in(tmp_path / "nowhere") == []
+
+
+READERS = ("runs/run.py", "runs/folder.py")
+"""The reader, and the writer, which looks at what a folder holds before it adds to it."""
+
+
+def test_nothing_else_reads_the_files_of_a_run() -> None:
+    """Whoever wants something of a run folder opens the run."""
+    found = set()
+    for path in sorted((ROOT / "src/assay").rglob("*.py")):
+        name = path.relative_to(ROOT / "src/assay").as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_reader = isinstance(node, ast.ImportFrom) and any(
+                alias.name in ("read_file", "sample_file", "read_header", "manifest_from_journal")
+                for alias in node.names
+            )
+            if is_reader and name not in READERS:
+                found.add(name)
+    assert found == set()
+
+
+JOINED = re.compile(r"""partition\(","\)|split\(",", 1\)|metric\}(_stderr)?,\{|filter\}?,repeats|_stderr,[n{]""")
+MAY_JOIN = {
+    "config/row_names.py": "the one place",
+    "runs/parquet.py": "the names of columns in samples",
+    "runs/stored.py": "the names of columns in samples, read back",
+    "evaluation/models.py": "a model with its arguments: name,key=value",
+    "exchange/brought.py": "an example of lm-eval's layout",
+}
+
+
+def test_a_metric_and_its_filter_are_joined_and_split_in_one_place() -> None:
+    found = {
+        path.relative_to(ROOT / "src/assay").as_posix()
+        for path in sorted((ROOT / "src/assay").rglob("*.py"))
+        if JOINED.search(path.read_text())
+    }
+    assert found <= set(MAY_JOIN)
+
+
+def test_a_run_that_is_data_is_refused_in_words_where_it_is_none_or_damaged(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"the folder holds no run.*dataset_kwargs\.run"):
+        read_run(tmp_path)
+    shutil.copytree(OLD / "text", tmp_path / "run")
+    earlier = read_run(tmp_path / "run")
+    [task] = earlier.splits
+    rows = earlier.rows(task)
+    assert rows is not None and {"doc_id", "prompt", "responses", "answers", "scores"} <= rows[0].keys()
+    assert earlier.rows("nothing") is None
+    next((tmp_path / "run/samples").iterdir()).write_bytes(b"PAR1 and then nothing PAR1")
+    with pytest.raises(DataError, match="the samples cannot be read"):
+        read_run(tmp_path / "run").rows(task)
