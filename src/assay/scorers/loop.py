@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from assay.errors import blame
 from assay.records import Failed, FilterScores, Likelihood, Request, Response, Rolling, Text
 from assay.scorers.instance import Instance
 from assay.scorers.metrics import Metric
 from assay.scorers.results import Reading, Result
 from assay.scorers.scorer import Document as Document
-from assay.scorers.scorer import ProcessResultsScorer, Scorer, Unscored, shown
+from assay.scorers.scorer import ProcessResultsScorer, Scorer, shown
 from assay.scorers.values import Repeated, Rules, usable
-from assay.writable import HALF, is_writable, written
+from assay.user_code import call_user_code
+from assay.writable import HALF, is_writable
 
 TIME_LIMIT = 10.0
 """Seconds that the filters and metrics of one document may take: patterns of users can run without end."""
@@ -202,12 +202,7 @@ def guarded(compute: Callable[..., Any], *arguments: Any, seconds: float = TIME_
     """What a function gives, or the failure it is: filters and metrics may be anybody's code."""
     limited = _start_clock(seconds)
     try:
-        return compute(*arguments)
-    except Unscored as error:
-        return Failed(written(str(error)))
-    except BaseException as error:  # noqa: BLE001  # a document that cannot be scored is counted, and the run goes on
-        fix = f" (pip install {error.name})" if isinstance(error, ModuleNotFoundError) else ""
-        return Failed(f"scoring: {blame(error)}{fix}")
+        return call_user_code("scoring", compute, *arguments)
     finally:
         if limited:
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, SelfExplanatory
 from assay.records import Failed, Request, Response, Sample, arguments
 from assay.scorers.instance import Instance
 from assay.scorers.metrics import Metric
@@ -35,7 +35,7 @@ class Document(NamedTuple):
     """What was asked, without examples and instructions around it; known where scorers ask about it."""
 
 
-class Unscored(ValueError):
+class Unscored(SelfExplanatory, ValueError):
     """Why a document has no score, in words that are shown as they are: a small number of them, so that they can be counted."""
 
 
