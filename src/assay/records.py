@@ -296,9 +296,13 @@ class Sample(NamedTuple):
     dropped: int = 0
 
 
+EVERY_ROW = "*"
+"""In the place of a row's name: all rows of a filter."""
+
+
 class FilterScores(NamedTuple):
     """What one filter made of one document: its answers, the value of every metric, and by metric the score of every
-    answer where there are several; `failed` has, by metric, why there is no value."""
+    answer where there are several; `failed` has, by row, why there is no value, or under EVERY_ROW why there are none."""
 
     filter: str
     answers: Sequence[Any]
