@@ -348,7 +348,9 @@ def test_helper_code_that_wants_to_end_everything_fails_its_document(tmp_path: P
     (tmp_path / "utils.py").write_text("def score(doc, results):\n    raise SystemExit(3)\n")
     write_task(tmp_path, ROWS, QUIZ + "process_results: !function utils.score\nmetric_list: [{metric: acc}]\n")
     found = run(tmp_path, choosing(lambda q: -1.0))
-    assert found["assay"]["tasks"]["t"]["reasons"] == {"scoring: SystemExit: 3 (utils.py:2)": 4}
+    assert found["assay"]["tasks"]["t"]["reasons"] == {
+        "scoring: process_results of filter 'none': SystemExit: 3 (utils.py:2)": 4
+    }
 
 
 def test_a_pattern_without_end_is_stopped_and_ctrl_c_gets_through(tmp_path: Path) -> None:

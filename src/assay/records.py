@@ -318,6 +318,13 @@ class ScoreKey(NamedTuple):
     filter: str
 
 
+class RowFailures(NamedTuple):
+    """How many documents have no value in a row, and why, as far as it is this row alone that they failed in."""
+
+    documents: int
+    reasons: Mapping[str, int] = MappingProxyType({})
+
+
 class Draws:
     """The documents a number comes from, and how far each of them moves it: the sum of all squared `moves` is its variance.
 

@@ -2,14 +2,14 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from assay.aggregate.estimate import estimate, with_draws
 from assay.aggregate.functions import Aggregation, known_aggregation
 from assay.config.source import digest
-from assay.records import Estimate, FilterScores, ScoreKey
+from assay.records import EVERY_ROW, Estimate, FilterScores, RowFailures, ScoreKey
 
 
 @dataclass(slots=True)
@@ -30,6 +30,11 @@ class Board:
 
     columns: dict[ScoreKey, Column] = field(default_factory=dict)
     failed: Counter[str] = field(default_factory=Counter)
+    """Documents that failed, as a whole or in some rows, by reason."""
+    lost: int = 0
+    """Documents that failed as a whole."""
+    lost_in: dict[ScoreKey, Counter[str]] = field(default_factory=dict)
+    """By row the documents that failed there alone; under EVERY_ROW those that failed in all rows of a filter."""
     noticed: Counter[str] = field(default_factory=Counter)
     documents: int = 0
     clusters: dict[int, int] = field(default_factory=dict)
@@ -51,7 +56,35 @@ class Board:
             self.clusters[doc_id] = cluster_number(value)
 
     def fail(self, reason: str) -> None:
+        """Count a document that failed as a whole."""
         self.failed[reason] += 1
+        self.lost += 1
+
+    def fail_rows(self, scores: Sequence[FilterScores]) -> str:
+        """Count a document in the rows that it failed in, and return the reasons; nothing where it has all values."""
+        failed = {ScoreKey(row, each.filter): reason for each in scores for row, reason in each.failed.items()}
+        for row, reason in failed.items():
+            self.lost_in.setdefault(row, Counter())[reason] += 1
+        reasons = "; ".join(dict.fromkeys(failed.values()))
+        if reasons:
+            self.failed[reasons] += 1
+        return reasons
+
+    def failures(self, parents: Mapping[str, str]) -> dict[ScoreKey, RowFailures]:
+        """The failures of every row, also of rows that have no value at all.
+
+        `parents` has, of values that came in a mapping, the metric that gave them: where it fails, all of them fail.
+        """
+        hidden = {*parents.values()} - {row.metric for row in self.columns}
+        rows = [row for row in self.lost_in if row.metric != EVERY_ROW and row.metric not in hidden]
+        return {row: self._failures(row, parents) for row in (*self.columns, *rows)}
+
+    def _failures(self, row: ScoreKey, parents: Mapping[str, str]) -> RowFailures:
+        names = dict.fromkeys((row.metric, parents.get(row.metric, row.metric), EVERY_ROW))
+        reasons: Counter[str] = Counter()
+        for name in names:
+            reasons += self.lost_in.get(ScoreKey(name, row.filter), Counter())
+        return RowFailures(self.lost + reasons.total(), dict(sorted(reasons.items())))
 
     @property
     def scored(self) -> int:

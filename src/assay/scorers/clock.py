@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 from assay.records import Failed
 from assay.user_code import call_user_code
 
+_CAN_ALARM = hasattr(signal, "setitimer")
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -18,7 +19,7 @@ TIME_LIMIT = 10.0
 
 def in_main_thread() -> bool:
     """Whether alarms can be set at all: only the main thread gets them."""
-    return threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer")
+    return threading.get_ident() == threading.main_thread().ident and _CAN_ALARM
 
 
 def timed(seconds: float, place: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failed:

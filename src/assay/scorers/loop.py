@@ -22,6 +22,7 @@ _NO_REPEATS: Mapping[str, Sequence[Any]] = MappingProxyType({})
 Call = Callable[..., Any]
 """`call_user_code`, or the same with a clock."""
 _timed: Call = partial(timed, TIME_LIMIT)
+_NOTHING_ASKED: Mapping[int, Rows | Failed] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,13 @@ class Scoring:
 
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none in any row. A failure is never a score."""
-        if self.is_batch:  # a clock for every call, since there may be many documents
-            return self._scored(documents, _timed)
-        found: list[list[FilterScores] | Failed] = []
-        for document in documents:
-            scored = _timed("scoring", self._scored, [document], call_user_code)
-            found.append(scored if isinstance(scored, Failed) else scored[0])
-        return found
+        if self.is_batch:
+            return self._score_together(documents)
+        return [timed(TIME_LIMIT, "scoring", self._score_one, document) for document in documents]
 
     def asking(self, document: Document) -> Generator[Sequence[Request], Sequence[Response], dict[int, Rows | Failed]]:
         """What scorers ask other models about a document's answers, round by round; returns the rows of those steps."""
-        answers = [answers[0] for answers in self._answers([document], _timed)]
+        answers = [self._answers(step, [document])[0] for step in self.steps]
         found: dict[int, Rows | Failed] = {}
         plans: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
@@ -109,29 +106,50 @@ class Scoring:
             rows: dict[int, Rows | Failed] = stop.value
             return rows
 
-    def _scored(self, documents: Sequence[Document], call: Call) -> list[list[FilterScores] | Failed]:
-        """For filter, for document: the rows."""
-        by_step = self._answers(documents, call)
+    def _score_one(self, document: Document) -> list[FilterScores] | Failed:
+        """For filter, of one document, under one clock."""
+        responses, doc, filtered = document.responses, document.sample.doc, document.filtered
+        answers = [
+            filtered[step.filter.name]
+            if step.filter.name in filtered
+            else call_user_code(step.filter_place, step.filter.apply, responses, doc)
+            for step in self.steps
+        ]
+        asked = self._replayed(document) if self.asks else _NOTHING_ASKED
+        return _document([
+            self._step(step, document, answers[number], answers, asked.get(number), call_user_code)
+            for number, step in enumerate(self.steps)
+        ])  # fmt: skip
+
+    def _score_together(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
+        """For filter, for document: every call has a clock of its own, since there may be many documents."""
+        by_step = [self._answers(step, documents) for step in self.steps]
         by_document = list(zip(*by_step, strict=True))
-        replayed = [self._replayed(document) for document in documents] if self.asks else ()
-        scored: list[list[FilterScores]] = [[] for _ in documents]
+        asked = [self._replayed(document) if self.asks else _NOTHING_ASKED for document in documents]
+        rows: list[list[FilterScores]] = [[] for _ in documents]
         for number, step in enumerate(self.steps):
-            if step.batch is not None:
-                for rows, each in zip(
-                    scored, self._together(step, documents, by_step[number], by_document), strict=True
-                ):
-                    rows.append(each)
-                continue
-            for at, document in enumerate(documents):
-                own, answers = by_step[number][at], by_document[at]
-                lost = _lost(step, own, answers)
-                if lost is None:
-                    asked = replayed[at][number] if step.ask is not None else None
-                    made = call(step.place, self._rows, step, document, own, answers, asked)
-                else:
-                    made = lost
-                scored[at].append(_whole(step, made, own))
-        return [_document(rows) for rows in scored]
+            found = (
+                self._together(step, documents, by_step[number], by_document)
+                if step.batch is not None
+                else [
+                    self._step(step, document, several[number], several, replies.get(number), _timed)
+                    for document, several, replies in zip(documents, by_document, asked, strict=True)
+                ]
+            )
+            for known, each in zip(rows, found, strict=True):
+                known.append(each)
+        return [_document(each) for each in rows]
+
+    def _step(  # what a step is given
+        self, step: ScoringStep, document: Document, own: Any, answers: Sequence[Any], asked: Rows | Failed | None, call: Call
+    ) -> FilterScores:  # fmt: skip
+        """The rows of one step and document."""
+        if step.sees_every_filter or type(own) is Failed:
+            lost = _lost(step, own, answers)
+            if lost is not None:
+                return _without(step, lost, own)
+        made = call(step.place, self._rows, step, document, own, answers, asked)
+        return _without(step, made, own) if type(made) is Failed else made
 
     def _rows(
         self, step: ScoringStep, document: Document, own: Any, answers: Sequence[Any], asked: Rows | Failed | None
@@ -157,18 +175,20 @@ class Scoring:
         whole = [result for result in results if not isinstance(result, Failed)]
         given = timed(TIME_LIMIT * max(1, len(documents)), step.place, step.batch, whole)
         rows = iter([given] * len(whole) if isinstance(given, Failed) else given)
+        made = [each if isinstance(each, Failed) else (each, next(rows)) for each in results]
         return [
-            _whole(step, result if isinstance(result, Failed) else self._batched(step, result, next(rows), mine), mine)
-            for result, mine in zip(results, own, strict=True)
+            _without(step, each, mine) if isinstance(each, Failed) else self._batched(step, *each, mine)
+            for each, mine in zip(made, own, strict=True)
         ]
 
-    def _batched(self, step: ScoringStep, result: Any, rows: Rows | Failed, own: Any) -> FilterScores | Failed:
+    def _batched(self, step: ScoringStep, result: Any, rows: Rows | Failed, own: Any) -> FilterScores:
         def all_rows() -> FilterScores:
             scores = step.compute(result)
             put(step, scores, rows)
             return self._reduced(step, scores, own)
 
-        return timed(TIME_LIMIT, step.place, all_rows)
+        made = timed(TIME_LIMIT, step.place, all_rows)
+        return _without(step, made, own) if isinstance(made, Failed) else made
 
     def _reduced(self, step: ScoringStep, scores: Mapping[str, Any], own: Any) -> FilterScores:
         """One value for each row, or the reason that there is none."""
@@ -186,19 +206,14 @@ class Scoring:
         scored = {row: value for row, value in values.items() if row not in failed}
         return FilterScores(name, own, scored, {row: repeats[row] for row in repeats if row in scored}, failed)
 
-    def _answers(self, documents: Sequence[Document], call: Call) -> list[list[Any]]:
-        """By step, the answers that its filter leaves of every document."""
-        return [self._filtered(step.filter, documents, call) for step in self.steps]
-
-    def _filtered(self, pipeline: Filter, documents: Sequence[Document], call: Call) -> list[Any]:
+    def _answers(self, step: ScoringStep, documents: Sequence[Document]) -> list[Any]:
         """The answers that a filter leaves of every document; a filter that must see them all at once, does."""
-        name = pipeline.name
-        place = f"scoring: filter {name!r}"
+        pipeline, place, name = step.filter, step.filter_place, step.filter.name
         if not pipeline.is_batch:
             return [
                 document.filtered[name]
                 if name in document.filtered
-                else call(place, pipeline.apply, document.responses, document.sample.doc)
+                else _timed(place, pipeline.apply, document.responses, document.sample.doc)
                 for document in documents
             ]
         responses = [each for document in documents for each in document.responses]
@@ -220,18 +235,17 @@ def _lost(step: ScoringStep, own: Any, answers: Sequence[Any]) -> Failed | None:
     return None
 
 
-def _whole(step: ScoringStep, made: FilterScores | Failed, own: Any) -> FilterScores:
-    """The rows of a step; where it failed as a whole, every row of this filter with the reason."""
-    if not isinstance(made, Failed):
-        return made
+def _without(step: ScoringStep, lost: Failed, own: Any) -> FilterScores:
+    """A step that failed as a whole: every row of its filter has the reason."""
     answers = () if isinstance(own, Failed) else own
-    return FilterScores(step.filter.name, answers, {}, _NO_REPEATS, {EVERY_ROW: made.reason})
+    return FilterScores(step.filter.name, answers, {}, _NO_REPEATS, {EVERY_ROW: lost.reason})
 
 
 def _document(rows: list[FilterScores]) -> list[FilterScores] | Failed:
     """The rows of a document; where all of them failed, the document has."""
-    if any(each.values for each in rows) or not any(each.failed for each in rows):
-        return rows
+    for each in rows:
+        if each.values or not each.failed:
+            return rows
     return Failed("; ".join(dict.fromkeys(reason for each in rows for reason in each.failed.values())))
 
 

@@ -67,6 +67,8 @@ class ScoringStep:
     """The rows that fail where score, batch or ask fails."""
     place: str = "scoring"
     """What `score`, `batch` or `ask` is called in reasons."""
+    filter_place: str = "scoring"
+    """What the filter is called there."""
     sees_every_filter: bool = False
     by_answer: Collection[str] = ()
     """Rows in which a list has a value for each answer, whatever their aggregation takes."""
@@ -118,6 +120,7 @@ class _Adapter:
             "filter": self.filter,
             "metrics": scorer.get_metrics(name),
             "place": f"scoring: scorer {scorer.name!r} of filter {name!r}",
+            "filter_place": f"scoring: filter {name!r}",
             "own_rows": scorer.rows() or (scorer.name,),
             "add": lambda scores, rows: scorer._put(scores, rows, scorer.name),
             "reduce": lambda scores, answers: scorer.reduced(scores, name, answers),

@@ -31,6 +31,8 @@ def described(value: Any) -> str:
     several = listed(value)
     if several is not None:
         return f"a list of {len(several)}"
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
     return "None" if value is None else f"a value of type {type(value).__name__!r}"
 
 
@@ -81,7 +83,7 @@ def usable(
     `answers` are those that were scored. What an aggregation takes that does not average may be anything, but for the rows of
     `by_answer`: there a list may have such a value for each answer.
     """
-    if _are_plain(scores, lenient=rules.lenient):
+    if _are_plain(scores, rules):
         return scores
     count = len(answers[0]) if len(answers) and isinstance(answers[0], list) else 1
     found: dict[str, Any] = {}
@@ -94,16 +96,20 @@ def usable(
         elif name in found:
             found[name] = Failed(f"{where} was returned twice, under names of different types")
         else:
-            made = _usable(value, count, averaged=rules.is_averaged(name, filter_name), by_answer=name in by_answer)
+            averaged = rules.is_averaged(name, filter_name)
+            made = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=rules.takes_nan)
             found[name] = Failed(f"{where} {made}") if isinstance(made, _Unusable) else made
     return found
 
 
-def _are_plain(scores: Mapping[str, Any], *, lenient: bool) -> bool:
+def _are_plain(scores: Mapping[str, Any], rules: "Rules") -> bool:
     """Whether there is nothing to look at: names that will do, and numbers, as nearly always."""
+    lenient, takes_nan = rules.lenient, rules.takes_nan
     for name, value in scores.items():
         kind = type(value)
         if kind is not float and not (kind is int and -(2**53) <= value <= 2**53):
+            return False
+        if value != value and not takes_nan:  # NaN, in a tenth of the time that math.isnan takes
             return False
         if type(name) is not str or not (lenient or row_name_problem(name) is None):
             return False
@@ -113,11 +119,12 @@ def _are_plain(scores: Mapping[str, Any], *, lenient: bool) -> bool:
 class Rules(NamedTuple):
     """What is asked of scores: `is_averaged` says of a row and a filter whether they must be numbers.
 
-    `lenient` rules take every name.
+    `lenient` rules take every name. NaN is a number to lm-eval, whose mean is NaN, too; else it is a failure.
     """
 
     is_averaged: Callable[[str, str], bool]
     lenient: bool = False
+    takes_nan: bool = False
 
 
 class _Unusable(str):
@@ -126,7 +133,7 @@ class _Unusable(str):
     __slots__ = ()
 
 
-def _usable(value: Any, count: int, *, averaged: bool, by_answer: bool) -> Any:
+def _usable(value: Any, count: int, *, averaged: bool, by_answer: bool, takes_nan: bool) -> Any:
     if isinstance(value, Failed):
         return value
     if not averaged:
@@ -134,16 +141,21 @@ def _usable(value: Any, count: int, *, averaged: bool, by_answer: bool) -> Any:
         return as_repeated(value) if of_answers else exact(value)
     several = listed(value)
     if several is None:
-        found = number(value)
+        found = _number(value, takes_nan=takes_nan)
         return found if found is not None else _Unusable(f"is {described(value)}, and must be a number")
     if len(several) != count:
         answers = "1 answer" if count == 1 else f"{count} answers"
         return _Unusable(f"is a list of {len(several)} for {answers} — return a number, or one for each answer")
-    numbers = [number(each) for each in several]
+    numbers = [_number(each, takes_nan=takes_nan) for each in several]
     odd = [each for each, known in zip(several, numbers, strict=True) if known is None]
     if odd:
         return _Unusable(f"is {described(odd[0])} for an answer, and must be a number")
     return as_repeated(numbers)
+
+
+def _number(value: Any, *, takes_nan: bool) -> int | float | None:
+    found = number(value)
+    return None if found is None or (math.isnan(found) and not takes_nan) else found
 
 
 def as_repeated(values: list[Any]) -> Any:

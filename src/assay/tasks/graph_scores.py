@@ -228,6 +228,10 @@ class GraphScores:
             self._directions.setdefault(name, True)
         return found
 
+    @property
+    def parents(self) -> Mapping[str, str]:
+        return {}
+
     def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
         return AGGREGATIONS["mean"] if row.metric in self.scored or row.metric in self._directions else None
 

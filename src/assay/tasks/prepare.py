@@ -327,6 +327,10 @@ class PreparedTask:
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
         return self.scoring.score(documents)
 
+    @property
+    def parents(self) -> Mapping[str, str]:
+        return self.scoring.parents
+
     def _metrics(self) -> Iterator[Metric]:
         return iter(self.scoring.metrics)
 
@@ -350,7 +354,7 @@ class PreparedTask:
             return known[metric, filter_name]
 
         lenient = any(scorer.overwrites for _, scorer in self.scoring.pipelines)
-        self.scoring = replace(self.scoring, rules=Rules(is_averaged, lenient))
+        self.scoring = replace(self.scoring, rules=Rules(is_averaged, lenient, takes_nan=self.settings.like_lm_eval))
 
     def rows(self) -> frozenset[ScoreKey] | None:
         found = set()

@@ -105,10 +105,7 @@ class TaskRun:
             for mark, meaning in MARKS.items():
                 if contains(filtered.answers, mark):
                     self.board.noticed[f"{meaning} by filter {filtered.filter}"] += 1
-        failed = [reason for filtered in scores for reason in filtered.failed.values()]
-        reason = "; ".join(dict.fromkeys(failed))
-        if reason:  # the document has no value in these rows, and those of the others
-            self.board.fail(reason)
+        reason = self.board.fail_rows(scores)
         self._put(Kept(document.sample, document.responses, scores, self.runnable.repeats, reason, told))
 
     def _put(self, kept: Kept) -> None:
