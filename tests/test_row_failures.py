@@ -12,6 +12,8 @@ from assay import GenerateTask, GenerationScorer, Instance
 from assay.models import Scripted
 from assay.records import Failed
 from assay.report.table import results_table
+from assay.scorers.clock import timed
+from assay.user_code import call_user_code
 from small_runs import generate, run, says, write_task
 
 METRICS = """\
@@ -203,3 +205,18 @@ def test_row_failures_survive_in_results_json(folder: Path) -> None:
     generate(folder, ["0", "1"], ["x"] * 2, BOTH, output_path=str(folder / "run"))
     written = json.loads((folder / "run/results.json").read_text())
     assert written["assay"]["tasks"]["t"]["rows"]["odd,none"]["failed"] == 1
+
+
+def test_after_a_metric_was_stopped_by_the_clock_the_next_one_can_be_stopped_too() -> None:
+    def endless() -> None:
+        while True:
+            pass
+
+    def both() -> list[object]:
+        return [call_user_code("first", endless), call_user_code("second", endless), timed(60, "third", endless)]
+
+    found = timed(0.1, "scoring", both)
+    assert isinstance(found, list)
+    assert [each.reason.partition(" (")[0] for each in found] == [
+        f"{name}: TimeoutError: a filter or metric took more than 10 s" for name in ("first", "second", "third")
+    ]

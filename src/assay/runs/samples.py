@@ -97,7 +97,9 @@ def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
         "prompt_hash": _hash((_prompt(sample.requests[0]) if sample.requests else "").encode()),
         "target_hash": _hash(str(sample.target).encode()),
     }
-    for name, answers, values, repeats, _ in kept.scores:
+    for name, answers, values, repeats, failed in kept.scores:
+        if EVERY_ROW in failed:  # lm-eval has no line for what has no score
+            continue
         own = {"filtered_resps": list(answers), "filter": name, "metrics": list(values)}
         several = {"scores_per_repeat": dict(repeats)} if repeats else {}
         yield {**common, **own, **hashes, **values, **several, **verdicts}

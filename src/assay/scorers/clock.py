@@ -26,25 +26,28 @@ def timed(seconds: float, place: str, function: Callable[P, T], *args: P.args, *
     """As `call_user_code`, with a limit in seconds: Python's pattern matcher looks for signals now and then.
 
     The alarm is repeated, so that of a document whose first metric was stopped, the second one can be stopped, too.
+    Within another call of it, the limit of that one holds.
     """
-    global _handled  # to ask the system for its handler would take longer than most metrics
-    if not in_main_thread():
+    global _handled, _running  # to ask the system for its handler would take longer than most metrics
+    if _running or not in_main_thread():
         return call_user_code(place, function, *args, **kwargs)
     if not _handled:
         signal.signal(signal.SIGALRM, _stop)
         _handled = True
+    _running = True
     signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         return call_user_code(place, function, *args, **kwargs)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        _running = False
 
 
 def _stop(*_: object) -> None:
     raise TimeoutError(f"a filter or metric took more than {TIME_LIMIT:.0f} s")
 
 
-_handled = False
+_handled = _running = False
 
 
 @contextmanager

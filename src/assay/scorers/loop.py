@@ -19,6 +19,8 @@ from assay.user_code import call_user_code
 from assay.writable import HALF, is_writable
 
 _NO_REPEATS: Mapping[str, Sequence[Any]] = MappingProxyType({})
+Asking = Generator[Sequence[Request], Sequence[Response], dict[int, Rows | Failed]]
+"""What the steps of a task ask; returns their rows by the number of the step."""
 Call = Callable[..., Any]
 """`call_user_code`, or the same with a clock."""
 _timed: Call = partial(timed, TIME_LIMIT)
@@ -62,14 +64,16 @@ class Scoring:
             return self._score_together(documents)
         return [timed(TIME_LIMIT, "scoring", self._score_one, document) for document in documents]
 
-    def asking(self, document: Document) -> Generator[Sequence[Request], Sequence[Response], dict[int, Rows | Failed]]:
+    def asking(self, document: Document) -> Asking:
         """What scorers ask other models about a document's answers, round by round; returns the rows of those steps."""
-        answers = [self._answers(step, [document])[0] for step in self.steps]
+        return self._asking(document, [self._answers(step, [document])[0] for step in self.steps])
+
+    def _asking(self, document: Document, answers: Sequence[Any]) -> Asking:
         found: dict[int, Rows | Failed] = {}
         plans: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
             if step.ask is not None:
-                result = self._result(step, document, answers[number], answers)
+                result = _result(step, document, answers[number], answers, call_user_code)
                 if isinstance(result, Failed):
                     found[number] = result
                 else:
@@ -87,12 +91,9 @@ class Scoring:
             sent = {number: list(islice(replies, len(several))) for number, several in requests.items()}
         return found
 
-    def _result(self, step: ScoringStep, document: Document, own: Any, answers: Sequence[Any]) -> Any:
-        return _lost(step, own, answers) or call_user_code(step.place, step.result, document, own, answers)
-
-    def _replayed(self, document: Document) -> Mapping[int, Rows | Failed]:
+    def _replayed(self, document: Document, answers: Sequence[Any]) -> Mapping[int, Rows | Failed]:
         """The rows of the steps that ask, from what was answered."""
-        replies, plan = iter(document.verdicts), self.asking(document)
+        replies, plan = iter(document.verdicts), self._asking(document, answers)
         try:
             requests = next(plan)
             while True:
@@ -115,7 +116,7 @@ class Scoring:
             else call_user_code(step.filter_place, step.filter.apply, responses, doc)
             for step in self.steps
         ]
-        asked = self._replayed(document) if self.asks else _NOTHING_ASKED
+        asked = self._replayed(document, answers) if self.asks else _NOTHING_ASKED
         return _document([
             self._step(step, document, answers[number], answers, asked.get(number), call_user_code)
             for number, step in enumerate(self.steps)
@@ -125,7 +126,10 @@ class Scoring:
         """For filter, for document: every call has a clock of its own, since there may be many documents."""
         by_step = [self._answers(step, documents) for step in self.steps]
         by_document = list(zip(*by_step, strict=True))
-        asked = [self._replayed(document) if self.asks else _NOTHING_ASKED for document in documents]
+        asked = [
+            self._replayed(document, several) if self.asks else _NOTHING_ASKED
+            for document, several in zip(documents, by_document, strict=True)
+        ]
         rows: list[list[FilterScores]] = [[] for _ in documents]
         for number, step in enumerate(self.steps):
             found = (
@@ -169,7 +173,7 @@ class Scoring:
         """The rows of all documents by a step that scores them at once."""
         assert step.batch is not None
         results = [
-            self._result(step, document, mine, several)
+            _result(step, document, mine, several, _timed)
             for document, mine, several in zip(documents, own, answers, strict=True)
         ]
         whole = [result for result in results if not isinstance(result, Failed)]
@@ -224,6 +228,11 @@ class Scoring:
         parts = iter(answers)
         several = [[next(parts) for _ in document.responses] for document in documents]
         return [each if is_writable(each) else Failed(f"{place} returned {HALF}") for each in several]
+
+
+def _result(step: ScoringStep, document: Document, own: Any, answers: Sequence[Any], call: Call) -> Any:
+    """What a step looks at, or why it cannot be made."""
+    return _lost(step, own, answers) or call(step.place, step.result, document, own, answers)
 
 
 def _lost(step: ScoringStep, own: Any, answers: Sequence[Any]) -> Failed | None:

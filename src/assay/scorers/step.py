@@ -119,7 +119,7 @@ class _Adapter:
         common: dict[str, Any] = {
             "filter": self.filter,
             "metrics": scorer.get_metrics(name),
-            "place": f"scoring: scorer {scorer.name!r} of filter {name!r}",
+            "place": f"scoring: {_label(scorer)}filter {name!r}",
             "filter_place": f"scoring: filter {name!r}",
             "own_rows": scorer.rows() or (scorer.name,),
             "add": lambda scores, rows: scorer._put(scores, rows, scorer.name),
@@ -268,6 +268,14 @@ def finished(plan: Asks) -> Rows:
         rows: Rows = stop.value
         return rows
     raise ValueError(f"{len(requests)} questions were to be asked about this answer, and 0 were answered")
+
+
+def _label(scorer: Scorer) -> str:
+    """A scorer in reasons: its name, or that of its class where it has none; nothing where metrics do all."""
+    kind = type(scorer)
+    if kind.__module__ == Scorer.__module__:
+        return ""
+    return f"scorer {(scorer.name if scorer.name != Scorer.name else kind.__name__)!r} of "
 
 
 def _with_answers(given: Sequence[Instance], filters: Sequence[str], answers: Sequence[Any]) -> Sequence[Instance]:
