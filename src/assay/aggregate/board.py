@@ -74,18 +74,26 @@ class Board:
     def failures(self, parents: Mapping[str, str]) -> dict[ScoreKey, RowFailures]:
         """The failures of every row, also of rows that have no value at all.
 
-        `parents` has, of values that came in a mapping, the metric that gave them: where it fails, all of them fail.
+        `parents` has, of values that came in a mapping, the metric that gave them. Where it fails, all of them fail; and
+        where one of them failed that never had a value, so has the metric.
         """
-        hidden = {*parents.values()} - {row.metric for row in self.columns}
-        rows = [row for row in self.lost_in if row.metric != EVERY_ROW and row.metric not in hidden]
-        return {row: self._failures(row, parents) for row in (*self.columns, *rows)}
+        own: dict[ScoreKey, ScoreKey] = {}
+        for row in self.lost_in:
+            parent = ScoreKey(parents.get(row.metric, row.metric), row.filter)
+            own[row] = parent if row not in self.columns and parent in self.columns else row
+        hidden = {*parents.values()}
+        lost = [row for row in own.values() if row.metric != EVERY_ROW and row.metric not in hidden]
+        return {row: self._failures(row, own, parents) for row in (*self.columns, *lost)}
 
-    def _failures(self, row: ScoreKey, parents: Mapping[str, str]) -> RowFailures:
-        names = dict.fromkeys((row.metric, parents.get(row.metric, row.metric), EVERY_ROW))
+    def _failures(self, row: ScoreKey, own: Mapping[ScoreKey, ScoreKey], parents: Mapping[str, str]) -> RowFailures:
+        names = {row, ScoreKey(parents.get(row.metric, row.metric), row.filter), ScoreKey(EVERY_ROW, row.filter)}
         reasons: Counter[str] = Counter()
-        for name in names:
-            reasons += self.lost_in.get(ScoreKey(name, row.filter), Counter())
-        return RowFailures(self.lost + reasons.total(), dict(sorted(reasons.items())))
+        for each, counted in self.lost_in.items():
+            if each in names or own[each] == row:
+                reasons += counted
+        known = len(self.columns[row].values) if row in self.columns else 0
+        documents = min(self.lost + reasons.total(), self.documents - known)  # one may have failed in two of its values
+        return RowFailures(documents, dict(sorted(reasons.items())))
 
     @property
     def scored(self) -> int:

@@ -1,6 +1,5 @@
 """The numbers of every task and group, from scores that have all come in."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from assay.config.run import RunConfig
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
 from assay.groups.withheld import counted_tasks
-from assay.records import Estimate, RowFailures, ScoreKey
+from assay.records import Estimate, ScoreKey
 from assay.runs.results import GroupResult, Share, TaskResult, accounts, lm_eval_results
 from assay.tasks.run import TaskRun
 
@@ -37,20 +36,18 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
             aggregation, values, documents, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval, source=source
         )
 
-    failures = run.board.failures(runnable.parents)
     estimates = run.board.estimates(
         runnable.aggregation, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval, source=source
     )
-    without = {row: _without_value(failed) for row, failed in failures.items() if row not in estimates}
     return TaskResult(
         name=task.name,
         alias=task.alias,
-        rows={**runnable.conclude(estimated), **estimates, **without},
+        rows={**runnable.conclude(estimated), **estimates},
         scored=run.board.scored,
         documents=run.board.documents,
         expected=runnable.size,
         failed=run.board.failed,
-        failures=failures,
+        failures=run.board.failures(runnable.parents),
         noticed=run.board.noticed,
         original=runnable.original,
         num_fewshot=runnable.num_fewshot,
@@ -59,12 +56,6 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
         config=runnable.described(),
         audit=run.audit.told(),
     )
-
-
-def _without_value(failed: RowFailures) -> Estimate:
-    """A row in which every document failed."""
-    first = next(iter(failed.reasons))
-    return Estimate(math.nan, None, 0, f"{failed.documents} documents failed and none has a value: {first}")
 
 
 def group_result(

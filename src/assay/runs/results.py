@@ -33,12 +33,6 @@ class TaskResult:
     audit: Mapping[str, Any]
     failures: Mapping[ScoreKey, RowFailures] = field(default_factory=dict)
 
-    def failed_in(self, key: ScoreKey) -> int:
-        """How many documents have no value in a row; of numbers of a report, at most as many as failed anywhere."""
-        if key in self.failures:
-            return self.failures[key].documents
-        return min(sum(self.failed.values()), max(self.documents - self.rows[key].n, 0))
-
     def has_lost(self, metric: str | None) -> bool:
         """Whether it was to have a score of this metric and has none, since documents failed or were not asked, or since
         its number has no value; None: no score at all."""
@@ -216,7 +210,7 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
         **({"not_asked": task.expected - task.documents} if task.documents < task.expected else {}),
         **({"noticed": dict(sorted(task.noticed.items()))} if task.noticed else {}),
         "audit": dict(task.audit),
-        **({"bounds": _bounds(task)} if failed else {}),
+        **({"bounds": _bounds(task, failed)} if failed else {}),
         **({"no_value": without} if without else {}),
         **({"never_came": never} if never and task.scored else {}),
         "rows": _with_failures(_described(task.rows, ends), task, max_failed),
@@ -224,13 +218,23 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
 
 
 def _with_failures(described: dict[str, Any], task: TaskResult, max_failed: float) -> dict[str, Any]:
-    """The rows of a task, each with how many documents failed in it, and why, where they failed in this row alone."""
-    for key in task.rows:
-        row, failed = described[f"{key.metric},{key.filter}"], task.failed_in(key)
-        row["failed"] = failed
-        if key in task.failures and task.failures[key].reasons:
-            row["reasons"] = dict(task.failures[key].reasons)
-        if failed > max_failed * max(task.documents, 1):
+    """The rows of a task, each with how many documents failed in it, and why, where they failed in this row alone.
+
+    A row in which all documents failed has no number, and is listed here only.
+    """
+    for key, failures in task.failures.items():
+        unknown = {
+            "value": None,
+            "stderr": None,
+            "interval": None,
+            "n": 0,
+            "reason": "every document failed in this row",
+        }
+        row = described.setdefault(f"{key.metric},{key.filter}", unknown)
+        row["failed"] = failures.documents
+        if failures.reasons:
+            row["reasons"] = dict(failures.reasons)
+        if failures.documents > max_failed * max(task.documents, 1):
             row["incomplete"] = True
     return described
 
@@ -269,12 +273,12 @@ def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> dict[str, Any]:
     }
 
 
-def _bounds(task: TaskResult) -> dict[str, list[float]]:
+def _bounds(task: TaskResult, failed: int) -> dict[str, list[float]]:
     """For shares: what the number would be if all that failed were wrong, and if all were right."""
     bounds = {}
     for key, row in task.rows.items():
         if isinstance(row.value, float) and 0 <= row.value <= 1 and row.n:
-            lost = task.failed_in(key)
+            lost = min(failed, max(task.documents - row.n, 0))  # a document may have failed in other rows alone
             whole = row.n + lost
             bounds[f"{key.metric},{key.filter}"] = [row.value * row.n / whole, (row.value * row.n + lost) / whole]
     return bounds

@@ -97,19 +97,20 @@ def usable(
             found[name] = Failed(f"{where} was returned twice, under names of different types")
         else:
             averaged = rules.is_averaged(name, filter_name)
-            made = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=rules.takes_nan)
+            takes_nan = not averaged or rules.takes_nan(name, filter_name)
+            made = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=takes_nan)
             found[name] = Failed(f"{where} {made}") if isinstance(made, _Unusable) else made
     return found
 
 
 def _are_plain(scores: Mapping[str, Any], rules: "Rules") -> bool:
     """Whether there is nothing to look at: names that will do, and numbers, as nearly always."""
-    lenient, takes_nan = rules.lenient, rules.takes_nan
+    lenient = rules.lenient
     for name, value in scores.items():
         kind = type(value)
         if kind is not float and not (kind is int and -(2**53) <= value <= 2**53):
             return False
-        if value != value and not takes_nan:  # NaN, in a tenth of the time that math.isnan takes
+        if value != value:  # NaN, in less time than math.isnan takes
             return False
         if type(name) is not str or not (lenient or row_name_problem(name) is None):
             return False
@@ -119,12 +120,12 @@ def _are_plain(scores: Mapping[str, Any], rules: "Rules") -> bool:
 class Rules(NamedTuple):
     """What is asked of scores: `is_averaged` says of a row and a filter whether they must be numbers.
 
-    `lenient` rules take every name. NaN is a number to lm-eval, whose mean is NaN, too; else it is a failure.
+    `lenient` rules take every name. NaN is a failure, but for rows of which `takes_nan` says that their aggregation takes it.
     """
 
     is_averaged: Callable[[str, str], bool]
     lenient: bool = False
-    takes_nan: bool = False
+    takes_nan: Callable[[str, str], bool] = lambda metric, filter_name: False  # noqa: ARG005
 
 
 class _Unusable(str):

@@ -353,8 +353,13 @@ class PreparedTask:
                 known[metric, filter_name] = isinstance(found, Aggregation) and found.of_numbers
             return known[metric, filter_name]
 
+        def takes_nan(metric: str, filter_name: str) -> bool:
+            """As lm-eval, whose mean of NaN is NaN; and an aggregation that is made for it."""
+            found = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
+            return self.settings.like_lm_eval or (isinstance(found, Aggregation) and found.name == "nanmean")
+
         lenient = any(scorer.overwrites for _, scorer in self.scoring.pipelines)
-        self.scoring = replace(self.scoring, rules=Rules(is_averaged, lenient, takes_nan=self.settings.like_lm_eval))
+        self.scoring = replace(self.scoring, rules=Rules(is_averaged, lenient, takes_nan))
 
     def rows(self) -> frozenset[ScoreKey] | None:
         found = set()
