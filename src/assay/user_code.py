@@ -104,7 +104,7 @@ def _message(error: BaseException) -> str:
     """The message; nothing where a user's class fails at wording its own."""
     try:
         return written(str(error))
-    except Exception:  # noqa: BLE001  # it cannot go through call_user_code, which calls it
+    except (Exception, SystemExit):  # noqa: BLE001  # it cannot go through call_user_code, which calls it
         return ""
 
 

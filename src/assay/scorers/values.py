@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from assay.config.row_names import row_name_problem
 from assay.records import Failed, exact, number
 from assay.scorers.reduce import Reduction, Reductions
+from assay.user_code import call_user_code
 
 
 class Repeated(list[Any]):
@@ -197,7 +198,4 @@ def _reduced(row: str, reduce: Reduction, repeats: Sequence[Any], answers: Any) 
     failed = next((each for each in repeats if isinstance(each, Failed)), None)
     if failed is not None:
         return failed
-    try:
-        return reduce(repeats, answers)
-    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
-        return Failed(f"scoring: {row!r}: {error}")
+    return call_user_code(f"scoring: {row!r}", reduce, repeats, answers)
