@@ -10,8 +10,9 @@ import pytest
 
 from assay import GenerateTask, GenerationScorer, Instance
 from assay.models import Scripted
-from assay.records import Failed
+from assay.records import EVERY_ROW, Failed, FilterScores, Sample, ScoreKey
 from assay.report.table import results_table
+from assay.runs.samples import Kept, row_failures
 from assay.scorers.clock import timed
 from assay.user_code import call_user_code
 from small_runs import generate, run, says, write_task
@@ -220,3 +221,17 @@ def test_after_a_metric_was_stopped_by_the_clock_the_next_one_can_be_stopped_too
     assert [each.reason.partition(" (")[0] for each in found] == [
         f"{name}: TimeoutError: a filter or metric took more than 10 s" for name in ("first", "second", "third")
     ]
+
+
+def test_the_failures_of_a_sample_are_listed_by_row() -> None:
+    sample = Sample(0, {}, (), None, None)
+    rows = [
+        FilterScores("strict", ["a"], {"half": 0.5}, failed={"odd": "is NaN"}),
+        FilterScores("loose", (), {}, failed={EVERY_ROW: "the filter raised"}),
+    ]
+    assert row_failures(Kept(sample, [], rows, failed="is NaN; the filter raised")) == {
+        ScoreKey("odd", "strict"): "is NaN",
+        ScoreKey("*", "loose"): "the filter raised",
+    }
+    assert row_failures(Kept(sample, [], (), failed="no answer")) == {ScoreKey("*", "*"): "no answer"}
+    assert row_failures(Kept(sample, [], rows[:0])) == {}
