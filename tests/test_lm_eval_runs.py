@@ -145,13 +145,14 @@ def test_every_difference_stands_in_the_table_of_the_docs() -> None:
         "a word that names no column, templates inside a list, a `!function` in quotes",
         "`doc_to_image`, `doc_to_audio`",
         "a row with nothing where a text should come from",
+        "a score that is NaN",
         "a group's weights",
         "a group's metric that members lack",
         "two filters, or two metrics, of one name",
         "`hf`: `--apply_chat_template NAME`",
         "`hf`: what begins a text, for perplexities of whole texts",
         "`hf`: `top_k`, `repetition_penalty` … of a model's `generation_config.json`",
-    }  # shown in test_prompt_slips.py, test_media.py, test_estimates.py, test_aggregators.py, test_row_names.py, test_hf_*.py
+    }  # shown in test_prompt_slips.py, test_media.py, test_estimates.py, test_aggregators.py, test_row_names.py, test_row_failures.py, test_hf_*.py
     assert found | elsewhere == listed
 
 

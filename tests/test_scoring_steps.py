@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from assay import EnsembleScorer, GenerationScorer, LLMJudgeScorer, ProcessResultsScorer, RewardModelScorer, Scorer
+from assay import (
+    EnsembleScorer,
+    GenerateTask,
+    GenerationScorer,
+    Instance,
+    LLMJudgeScorer,
+    ProcessResultsScorer,
+    RewardModelScorer,
+    Scorer,
+)
 from assay.records import Failed, Sample
 from assay.scorers.loop import Document, Scoring
 from assay.scorers.results import GENERATE, Reading
@@ -95,3 +104,25 @@ def test_a_batch_that_fails_loses_its_own_row_of_every_document() -> None:
             .failed["rank"]
             .startswith("scoring: scorer 'rank' of filter 'none': RuntimeError: out of memory (test_scoring_steps.py:")
         )
+
+
+def test_a_task_may_create_results_and_compute_metrics_itself_and_the_loop_stays_the_same() -> None:
+    class Shouting(GenerateTask):
+        def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Any:
+            first = instances[0]
+            return first.filtered_resps[filter_name].upper(), first.target.upper()
+
+        def _compute_metric(self, pair: Any, metric_config: Any) -> float:
+            answer, target = pair
+            return 1 / (answer == target)
+
+    task = Shouting({
+        "task": "t", "doc_to_text": "q", "doc_to_target": "gold", "metric_list": [{"metric": "exact_match"}],
+        "filter_list": [{"name": "first", "filter": [{"function": "take_first"}]}],
+    })  # fmt: skip
+    answers = enumerate(["Ab", "b"])
+    found = task.process_instances([Instance({}, doc_id=n, target="aB", resps=[answer]) for n, answer in answers])
+    [right, wrong] = found["exact_match", "first"]
+    assert right == 1.0
+    assert isinstance(wrong, Failed)
+    assert wrong.reason.startswith("scoring: metric 'exact_match' of filter 'first': ZeroDivisionError")

@@ -6,7 +6,7 @@ document (`score`), or those of all documents at once (`score_batch`). The loop 
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -317,19 +317,32 @@ def _reference(result: Result) -> Any:
     return target[0] if isinstance(target, list) and len(target) == 1 else target
 
 
-def bound_metrics(scorer: Scorer, metrics: Sequence[Metric], filter_name: str | None = None) -> list[Bound]:
-    """Metrics with how a scorer computes each, what they are called in reasons, and the rows that fail with them."""
+def bound_metrics(
+    scorer: Scorer,
+    metrics: Sequence[Metric],
+    filter_name: str | None = None,
+    compute: Callable[[Any, Metric], Any] | None = None,
+) -> list[Bound]:
+    """Metrics with how each is computed, what they are called in reasons, and the rows that fail with them.
+
+    `compute` is given where a class of the user's computes every metric in its own way.
+    """
     of_filter = f" of filter {filter_name!r}" if filter_name is not None else ""
-    overridden = type(scorer)._compute_metric is not Scorer._compute_metric
+    if compute is None and type(scorer)._compute_metric is not Scorer._compute_metric:
+        compute = scorer._compute_metric
     return [
         (
             metric.name,
-            partial(scorer._compute_metric, metric=metric) if overridden else metric.compute,
+            metric.compute if compute is None else _computing(compute, metric),
             f"scoring: metric {metric.name!r}{of_filter}",
             tuple(metric.gives or (metric.name,)),
         )
         for metric in metrics
     ]
+
+
+def _computing(compute: Callable[[Any, Metric], Any], metric: Metric) -> Callable[[Any], Any]:
+    return lambda result: compute(result, metric)
 
 
 def computed(result: Any, bound: Sequence[Bound], scorer: Scorer) -> dict[str, Any]:

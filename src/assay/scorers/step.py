@@ -270,6 +270,24 @@ def finished(plan: Asks) -> Rows:
     raise ValueError(f"{len(requests)} questions were to be asked about this answer, and 0 were answered")
 
 
+def with_methods(
+    step: ScoringStep,
+    scorer: Scorer,
+    create_result: Callable[[Sequence[Instance], str], Any],
+    compute_metric: Callable[[Any, Metric], Any],
+) -> ScoringStep:
+    """A step for instances whose result and metrics are computed by the two methods that seed 004 gives to tasks."""
+    if isinstance(scorer, ProcessResultsScorer):
+        return step  # a task's own function comes first
+    name = step.filter.name
+    bound = bound_metrics(scorer, step.metrics, name, compute_metric)
+
+    def result(document: Document, own: Any, answers: Sequence[Any]) -> Any:  # noqa: ARG001  # the shape of a result
+        return create_result(_with_answers(document.instances, (name,), (own,)), name)
+
+    return replace(step, result=result, compute=lambda made: computed(made, bound, scorer))
+
+
 def _label(scorer: Scorer) -> str:
     """A scorer in reasons: its name, or that of its class where it has none; nothing where metrics do all."""
     kind = type(scorer)

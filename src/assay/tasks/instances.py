@@ -11,11 +11,12 @@ from assay.aggregate.functions import AGGREGATIONS
 from assay.config.task import TaskConfig
 from assay.records import EVERY_ROW, Failed, FilterScores, Function, Sample
 from assay.scorers.instance import Instance, sort_instances
+from assay.scorers.loop import Scoring
 from assay.scorers.metrics import Metric
 from assay.scorers.reduce import mean
 from assay.scorers.results import CHOICE, GENERATE, Result
 from assay.scorers.scorer import Document, Scorer
-from assay.scorers.step import ScoringStep
+from assay.scorers.step import ScoringStep, with_methods
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
@@ -42,6 +43,7 @@ class InstanceTask(Task):
             made = replace(made, output_type=self.OUTPUT_TYPE)  # type: ignore[arg-type]  # one of them
         super().__init__(made)
         self._scoring = scoring(self, made, Settings(), _ALONE)
+        self._loop = self._with_own_methods(self._scoring)
         self._instances: list[Instance] = []
         self._sample_scores: Scores = {}
 
@@ -55,7 +57,7 @@ class InstanceTask(Task):
         """The scores of instances, which are those of the task where none are given. Filters are applied where they were not."""
         documents = self.sort_instances(list(instances or self._instances))
         scores: Scores = {}
-        for scored in self._scoring.score([self._document(several) for several in documents.values()]):
+        for scored in self._loop.score([self._document(several) for several in documents.values()]):
             for step, rows in zip(self._scoring.steps, _by_filter(scored, self._scoring.steps), strict=True):
                 named = [metric.name for metric in step.metrics] if EVERY_ROW in rows.failed else rows.failed
                 failed = {row: Failed(rows.failed.get(row) or rows.failed[EVERY_ROW]) for row in named}
@@ -83,6 +85,17 @@ class InstanceTask(Task):
             row: _aggregated(known.get(parents.get(row[0], row[0])), values)
             for row, values in (self._sample_scores if sample_scores is None else sample_scores).items()
         }
+
+    def _with_own_methods(self, scoring: Scoring) -> Scoring:
+        """The loop with `_create_result` and `_compute_metric` of a class that is derived from this one."""
+        own = type(self)
+        if (own._create_result, own._compute_metric) == (InstanceTask._create_result, InstanceTask._compute_metric):
+            return scoring
+        steps = [
+            with_methods(step, scorer, self._create_result, self._compute_metric)
+            for step, (_, scorer) in zip(scoring.steps, scoring.pipelines, strict=True)
+        ]
+        return Scoring((), scoring.reading, scoring.task, scoring.rules, steps)
 
     def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
         return self._scorer._create_result(instances, filter_name)
