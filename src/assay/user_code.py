@@ -100,6 +100,15 @@ def explain(place: str, error: BaseException) -> str:
     return f"{before}{named}{fix}{where}"
 
 
+def words(error: BaseException) -> str:
+    """An error by type and message alone: what a model is told of a tool, where file and line would change its requests.
+
+    >>> words(KeyError("gold"))
+    "KeyError: 'gold'"
+    """
+    return f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
+
+
 def _message(error: BaseException) -> str:
     """The message; nothing where a user's class fails at wording its own."""
     try:

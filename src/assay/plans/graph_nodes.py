@@ -11,6 +11,7 @@ from assay.config.braces import Braces
 from assay.plans.graph import Graph, NodeFailed, State, Steps, Updates, Walk
 from assay.plans.structured import Structure
 from assay.records import Call, Failed, Request, Response, Returned, Text
+from assay.user_code import UserCodeError, user_code, words
 
 Message = dict[str, Any]
 HISTORY = "__chat_history__"
@@ -282,14 +283,30 @@ class AgentNode(LlmNode):
 
 
 def _with_names(tool: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """A tool as a function of its arguments by name; one that waits still waits."""
+    """A tool as a function of its arguments by name; one that waits still waits. Its errors are worded for the model."""
     if inspect.iscoroutinefunction(tool):
 
         async def waiting(arguments: Mapping[str, Any]) -> Any:
-            return await tool(**arguments)
+            try:
+                async with user_code("", passes=UserCodeError):
+                    return await tool(**arguments)
+            except UserCodeError as error:
+                raise _for_model(error) from error
 
         return waiting
-    return lambda arguments: tool(**arguments)
+
+    def call(arguments: Mapping[str, Any]) -> Any:
+        try:
+            with user_code("", passes=UserCodeError):
+                return tool(**arguments)
+        except UserCodeError as error:
+            raise _for_model(error) from error
+
+    return call
+
+
+def _for_model(error: UserCodeError) -> UserCodeError:
+    return UserCodeError(words(error.__cause__ or error))
 
 
 def _told(call: Mapping[str, Any]) -> dict[str, Any]:
