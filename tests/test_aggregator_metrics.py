@@ -346,7 +346,9 @@ def test_one_failing_aggregator_does_not_discard_the_others() -> None:
 
     [report] = collate(records("ab", "aa"), [entry("broken"), entry("accuracy"), entry("acuracy")])
     assert report["results"]["accuracy"] == {"accuracy": 0.5}
-    assert report["results"]["broken"] == {"error": "ZeroDivisionError: division by zero"}
+    assert report["results"]["broken"] == {
+        "error": f"ZeroDivisionError: division by zero (test_aggregator_metrics.py:{broken.__code__.co_firstlineno + 2})"
+    }
     assert "did you mean 'accuracy'?" in report["results"]["acuracy"]["error"]
     assert report["evaluation_summary"]["status"] == "incomplete"
     assert "broken: ZeroDivisionError" in report["evaluation_summary"]["error"]

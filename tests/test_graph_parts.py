@@ -261,7 +261,8 @@ def test_calls_wait_beside_each_other_and_what_they_raise_is_a_failure_of_their_
     found = drive([calling(function, n) for function in (slow, blocking, raising) for n in range(4)])
     assert time.monotonic() - begun < 0.6  # one after the other they would take 0.8 s
     assert found[:8] == [[Returned(n), Returned(n)] for n in (*range(4), *range(4))]
-    assert found[8:] == [[Failed("ValueError: no")] * 2] * 4
+    where = f"test_graph_parts.py:{raising.__code__.co_firstlineno + 1}"
+    assert found[8:] == [[Failed(f"ValueError: no ({where})")] * 2] * 4
 
 
 @pytest.mark.parametrize("most", [1, 3, None])

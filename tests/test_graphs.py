@@ -190,7 +190,7 @@ def test_a_node_that_raises_fails_its_record_with_the_reason(tmp_path: Path) -> 
     """
     found, output = run(tmp_path, graph, [{"x": 1}], code=NOTE)
     assert output == []
-    assert account(found)["reasons"] == {"the node 'bad' raised KeyError: 'of all things'": 1}
+    assert account(found)["reasons"] == {"the node 'bad': KeyError: 'of all things' (code.py:5)": 1}
     assert found["assay"]["status"] == "incomplete"
 
 
@@ -339,7 +339,7 @@ def test_processors_are_called_as_they_are_declared(tmp_path: Path) -> None:
     asked: list[Any] = []
     wrong = graph.replace("text_only", "with_state")
     found, _ = run(tmp_path / "wrong", wrong, [{"x": "so"}], scripted(last, asked), code)
-    assert account(found)["reasons"] == {"the node 'ask' raised TypeError: inside": 1}
+    assert account(found)["reasons"] == {"the node 'ask': TypeError: inside (code.py:8)": 1}
     assert len(asked) == 1
 
 
@@ -445,7 +445,7 @@ def test_post_processors_of_users_write_files_of_their_own_and_can_follow_each_o
     assert the_file(tmp_path / "run", "Count_*.json") == [{"n": 20, "first": 6, "all": [6, 7]}]
     assert the_file(tmp_path / "run", "Further_*.json") == [{"was": 20}]
     assert found["assay"]["status"] == "incomplete"
-    assert account(found)["no_value"] == {"Broken,none": "Broken raised ValueError: no"}
+    assert account(found)["no_value"] == {"Broken,none": "Broken: ValueError: no (code.py:27)"}
 
 
 def test_further_copies_of_the_output_are_written_where_sinks_say(

@@ -77,6 +77,8 @@ def test_scores_of_a_parallel_scorer_are_computed_in_other_processes(tmp_path: P
 
 def test_they_take_turns_no_longer(tmp_path: Path) -> None:
     class Sleeping:
+        name = "sleeping"
+
         def score(self, reference: Any, predictions: list[Any]) -> float:
             time.sleep(0.2)
             return float(reference)
@@ -95,7 +97,9 @@ def test_they_take_turns_no_longer(tmp_path: Path) -> None:
 def test_a_document_that_cannot_be_scored_fails_alone(tmp_path: Path) -> None:
     write(tmp_path, parallel=True)
     results = run(tmp_path, ["a", "bad", "aaa", "b", "bb", "bbb"])
-    assert results["assay"]["tasks"]["t"]["reasons"] == {"scoring: ZeroDivisionError: bad": 1}
+    assert results["assay"]["tasks"]["t"]["reasons"] == {
+        "scoring: scorer 'slow': ZeroDivisionError: bad (own.py:16)": 1
+    }
     assert results["results"]["t"]["slow,none"] == pytest.approx((1 + 3 + 1 + 2 + 3) / 5)
 
 

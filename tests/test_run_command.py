@@ -121,7 +121,8 @@ def test_a_model_that_raises_fails_its_requests_and_not_the_run(tmp_path: Path) 
 
     write_task(tmp_path, ROWS, QUIZ)
     found = run(tmp_path, Breaking(loglikelihood=lambda c, t: (-1.0, True)))
-    assert found["assay"]["tasks"]["t"]["reasons"] == {"the model failed: RuntimeError: out of memory": 3}
+    where = f"test_run_command.py:{Breaking.answer.__code__.co_firstlineno + 3}"
+    assert found["assay"]["tasks"]["t"]["reasons"] == {f"the model failed: RuntimeError: out of memory ({where})": 3}
     assert found["results"]["t"]["sample_len"] == 1
 
 
@@ -347,7 +348,9 @@ def test_helper_code_that_wants_to_end_everything_fails_its_document(tmp_path: P
     (tmp_path / "utils.py").write_text("def score(doc, results):\n    raise SystemExit(3)\n")
     write_task(tmp_path, ROWS, QUIZ + "process_results: !function utils.score\nmetric_list: [{metric: acc}]\n")
     found = run(tmp_path, choosing(lambda q: -1.0))
-    assert found["assay"]["tasks"]["t"]["reasons"] == {"scoring: SystemExit: 3": 4}
+    assert found["assay"]["tasks"]["t"]["reasons"] == {
+        "scoring: process_results of filter 'none': SystemExit: 3 (utils.py:2)": 4
+    }
 
 
 def test_a_pattern_without_end_is_stopped_and_ctrl_c_gets_through(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from assay import ConfigError
 from assay.compat.code_eval import pass_at_k
 from assay.models import Scripted
 from assay.scorers import sandbox
-from assay.scorers.loop import TIME_LIMIT
+from assay.scorers.clock import TIME_LIMIT
 from assay.scorers.sandbox import Launcher, Limits, SandboxError, with_bubblewrap, with_unshare
 from serving import TALKING, Servers, fetched
 from small_runs import generate, says, write_task

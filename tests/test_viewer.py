@@ -577,7 +577,7 @@ def test_a_graphs_record_that_failed_shows_its_way_and_where_and_why_it_ended(tm
     for text in (request, last):
         assert "What was asked about a document that failed is not stored" in text
     assert "first 1 request second 1 request failed: TimeoutError: no answer with api_key=*** Target" in request
-    assert "second 1 request bad failed: the node 'bad' raised KeyError: 'of all things' Target" in last
+    assert "second 1 request bad failed: the node 'bad': KeyError: 'of all things' (code.py:2) Target" in last
     assert SECRET not in pages[0]
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from assay.writable import written
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
@@ -35,7 +33,11 @@ class Problem:
         return f"{self.place}: {self.what}" + (f" — {self.fix}" if self.fix else "")
 
 
-class AssayError(Exception):
+class SelfExplanatory(Exception):
+    """An error whose message is a whole sentence for users: it is shown as it is, without its type."""
+
+
+class AssayError(SelfExplanatory):
     """The base class: to catch it is to catch everything we raise on purpose."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -47,11 +49,10 @@ class ConfigError(AssayError):
     """A file, a flag or an argument says something that cannot be accepted, or names what does not exist."""
 
 
-def uncheckable(file: str, error: Exception) -> Problem:
+def uncheckable(file: str, reason: str) -> Problem:
     """What to say of a file on which our own code fails: the file is unusable, and everything else works on."""
-    what = f"cannot be checked: {type(error).__name__}: {str(error)[:200]}"
     return Problem(
-        Place(file, 1, 1), what, "correct the file; if nothing is wrong with it, report this as an error of assay"
+        Place(file, 1, 1), reason, "correct the file; if nothing is wrong with it, report this as an error of assay"
     )
 
 
@@ -87,21 +88,6 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     if near:
         return f"did you mean {near[0]!r}?"
     return "use one of: " + ", ".join(known) if 0 < len(known) <= 12 else "see the reference for what is known"
-
-
-def blame(error: BaseException) -> str:
-    """What user code raised, as `Type: message`. Ctrl-C is not its doing, and is raised again.
-
-    >>> blame(KeyError("gold"))
-    "KeyError: 'gold'"
-    """
-    if isinstance(error, KeyboardInterrupt):
-        raise error
-    try:
-        message = written(str(error))
-    except BaseException:  # noqa: BLE001  # a user's class may word its errors badly
-        message = ""
-    return f"{type(error).__name__}: {message}".removesuffix(": ")
 
 
 def some(names: Sequence[str]) -> str:

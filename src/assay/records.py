@@ -484,9 +484,13 @@ class Sample(NamedTuple):
     dropped: int = 0
 
 
+EVERY_ROW = "*"
+"""In the place of a row's name: all rows of a filter."""
+
+
 class FilterScores(NamedTuple):
     """What one filter made of one document: its answers, the value of every metric, and by metric the score of every
-    answer where there are several; `failed` has, by metric, why there is no value."""
+    answer where there are several; `failed` has, by row, why there is no value, or under EVERY_ROW why there are none."""
 
     filter: str
     answers: Sequence[Any]
@@ -500,6 +504,13 @@ class ScoreKey(NamedTuple):
 
     metric: str
     filter: str
+
+
+class RowFailures(NamedTuple):
+    """How many documents have no value in a row, and why, as far as it is this row alone that they failed in."""
+
+    documents: int
+    reasons: Mapping[str, int] = MappingProxyType({})
 
 
 class Draws:

@@ -2,14 +2,14 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from assay.aggregate.estimate import estimate, with_draws
 from assay.aggregate.functions import Aggregation, known_aggregation
 from assay.config.source import digest
-from assay.records import Estimate, FilterScores, ScoreKey
+from assay.records import EVERY_ROW, Estimate, FilterScores, RowFailures, ScoreKey
 
 
 @dataclass(slots=True)
@@ -30,6 +30,11 @@ class Board:
 
     columns: dict[ScoreKey, Column] = field(default_factory=dict)
     failed: Counter[str] = field(default_factory=Counter)
+    """Documents that failed, as a whole or in some rows, by reason."""
+    lost: int = 0
+    """Documents that failed as a whole."""
+    lost_in: dict[ScoreKey, Counter[str]] = field(default_factory=dict)
+    """By row the documents that failed there alone; under EVERY_ROW those that failed in all rows of a filter."""
     noticed: Counter[str] = field(default_factory=Counter)
     documents: int = 0
     clusters: dict[int, int] = field(default_factory=dict)
@@ -51,7 +56,44 @@ class Board:
             self.clusters[doc_id] = cluster_number(value)
 
     def fail(self, reason: str) -> None:
+        """Count a document that failed as a whole."""
         self.failed[reason] += 1
+        self.lost += 1
+
+    def fail_rows(self, scores: Sequence[FilterScores]) -> str:
+        """Count a document in the rows that it failed in, and return the reasons; nothing where it has all values."""
+        if not any([each.failed for each in scores]):  # noqa: C419  # as nearly always, and a generator takes longer
+            return ""
+        failed = {ScoreKey(row, each.filter): reason for each in scores for row, reason in each.failed.items()}
+        for row, reason in failed.items():
+            self.lost_in.setdefault(row, Counter())[reason] += 1
+        reasons = "; ".join(dict.fromkeys(failed.values()))
+        self.failed[reasons] += 1
+        return reasons
+
+    def failures(self, parents: Mapping[str, str]) -> dict[ScoreKey, RowFailures]:
+        """The failures of every row, also of rows that have no value at all.
+
+        `parents` has, of values that came in a mapping, the metric that gave them. Where it fails, all of them fail; and
+        where one of them failed that never had a value, so has the metric.
+        """
+        own: dict[ScoreKey, ScoreKey] = {}
+        for row in self.lost_in:
+            parent = ScoreKey(parents.get(row.metric, row.metric), row.filter)
+            own[row] = parent if row not in self.columns and parent in self.columns else row
+        hidden = {*parents.values()}
+        lost = [row for row in own.values() if row.metric != EVERY_ROW and row.metric not in hidden]
+        return {row: self._failures(row, own, parents) for row in (*self.columns, *lost)}
+
+    def _failures(self, row: ScoreKey, own: Mapping[ScoreKey, ScoreKey], parents: Mapping[str, str]) -> RowFailures:
+        names = {row, ScoreKey(parents.get(row.metric, row.metric), row.filter), ScoreKey(EVERY_ROW, row.filter)}
+        reasons: Counter[str] = Counter()
+        for each, counted in self.lost_in.items():
+            if each in names or own[each] == row:
+                reasons += counted
+        known = len(self.columns[row].values) if row in self.columns else 0
+        documents = min(self.lost + reasons.total(), self.documents - known)  # one may have failed in two of its values
+        return RowFailures(documents, dict(sorted(reasons.items())))
 
     @property
     def scored(self) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from assay.aggregate.functions import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
-from assay.errors import blame
-from assay.records import Draws, Estimate, exact, number
+from assay.records import Draws, Estimate, Failed, exact, number
+from assay.user_code import call_user_code
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
 SLOW = ("bleu", "chrf", "chrf++", "ter")
@@ -32,10 +32,10 @@ def estimate(
     """
     known = aggregation if isinstance(aggregation, Aggregation) else Aggregation("custom", aggregation)
     n = len(values)
-    try:
-        value = exact(known.function(values))
-    except BaseException as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, and the rest stands
-        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} failed: {blame(error)}")
+    returned = call_user_code(f"the aggregation {known.name!r}", known.function, values)
+    if isinstance(returned, Failed):
+        return Estimate(math.nan, None, n, returned.reason)
+    value = exact(returned)
     if isinstance(value, Mapping) and value and all(number(each) is not None for each in value.values()):
         several = {str(exact(name)): float(exact(each)) for name, each in value.items()}
         return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gives several numbers", several=several)
@@ -106,11 +106,8 @@ def _stderr(aggregation: Aggregation, values: Values, iterations: int, clusters:
         if len(influence) == len(values):
             return math.sqrt(Draws.of_mean("", (), influence, clusters).variance)
     n, limit = len(values if clusters is None else set(clusters)), aggregation.bootstrap_limit or 1000
-    try:
-        return bootstrap(aggregation, values, min(iterations, limit), clusters) * math.sqrt(n / (n - 1))
-    except BaseException as error:  # noqa: BLE001  # a function of the user's that takes some resample badly has no bootstrap
-        blame(error)
-        return None
+    spread = call_user_code("bootstrap", bootstrap, aggregation, values, min(iterations, limit), clusters)
+    return None if isinstance(spread, Failed) else spread * math.sqrt(n / (n - 1))
 
 
 def _lm_eval_stderr(aggregation: Aggregation, values: Values, iterations: int) -> float | None:

@@ -15,6 +15,8 @@ from assay.config.option import yaml_keys
 from assay.config.source import Source
 from assay.config.task import TaskConfig
 from assay.errors import Problem, nearest, some, uncheckable
+from assay.records import Failed
+from assay.user_code import call_user_code
 
 TASK_KEYS = yaml_keys(TaskConfig)
 GROUP_KEYS = yaml_keys(GroupConfig)
@@ -30,10 +32,11 @@ def examine(path: str, reader: Reader, *, lenient: bool) -> tuple[Entry, Merged]
     Whatever a file of some other program says, it is at worst broken: the others are listed.
     """
     merged = reader.merged(path, lenient=lenient)
-    try:
-        return _entry(path, merged), merged
-    except Exception as error:  # noqa: BLE001  # a file may say anything
-        return Entry(kind="broken", name=_stem(path), path=path, error=str(uncheckable(path, error))), merged
+    entry = call_user_code("cannot be checked", _entry, path, merged)
+    if isinstance(entry, Failed):
+        error = str(uncheckable(path, entry.reason))
+        return Entry(kind="broken", name=_stem(path), path=path, error=error), merged
+    return entry, merged
 
 
 def _entry(path: str, merged: Merged) -> Entry:
@@ -120,10 +123,8 @@ def graph_name(path: str) -> str:
 
 def check_fields(fields: Fields, path: str | None = None) -> list[Problem]:
     """Everything wrong with the keys and values of one file, includes merged in."""
-    try:
-        return _wrong(fields, path)
-    except Exception as error:  # noqa: BLE001  # a file may say anything
-        return [uncheckable(path or "configuration", error)]
+    problems = call_user_code("cannot be checked", _wrong, fields, path)
+    return [uncheckable(path or "configuration", problems.reason)] if isinstance(problems, Failed) else problems
 
 
 def _wrong(fields: Fields, path: str | None) -> list[Problem]:

@@ -11,8 +11,10 @@ from assay.cli.output import counted, plain, say, say_columns, say_json, tell
 from assay.config.fields import Fields
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group
+from assay.records import Failed
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import Loaded
+from assay.user_code import UserCodeError, call_user_code, user_code
 
 WIDTH = 72
 PROMPT_KEYS = ("output_type", "doc_to_text", "doc_to_choice", "doc_to_target", "target_delimiter", "gen_prefix")
@@ -134,10 +136,9 @@ def _show_functions(task: Task) -> None:
     say("\nfunctions:")
     rows = []
     for function in functions_in(dict(task.fields)):
-        try:
-            found = helper.resolve(function)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # helper code may do anything when it is run
-            rows.append((str(function), f"cannot be loaded: {type(error).__name__}: {error}"))
+        found = call_user_code("cannot be loaded", helper.resolve, function)
+        if isinstance(found, Failed):
+            rows.append((str(function), found.reason))
             continue
         code = getattr(found, "__code__", None)
         rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(found)))
@@ -152,11 +153,12 @@ def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:
 
     say()
     try:
-        work = Run(run_config({"tasks": [task], "data_dir": data_dir, "confirm_run_unsafe_code": True}), manager)
-        work.prepare()
-        write_task(work.tasks[0].runnable, None)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # helper code may do anything when it is run
-        tell(f"sample 0 cannot be rendered: {type(error).__name__}: {error}")
+        with user_code("sample 0 cannot be rendered", passes=UserCodeError):
+            work = Run(run_config({"tasks": [task], "data_dir": data_dir, "confirm_run_unsafe_code": True}), manager)
+            work.prepare()
+            write_task(work.tasks[0].runnable, None)
+    except UserCodeError as error:
+        tell(str(error))
 
 
 def _show_group(group: Group[Task], depth: int | None) -> None:

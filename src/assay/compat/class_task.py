@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -34,6 +34,7 @@ from assay.tasks.resolve import resolved
 from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
+from assay.user_code import user_code
 
 NOT_CONFIGURATION = ("tag", "group", "task_list")
 
@@ -56,7 +57,7 @@ class ClassTask(PreparedTask):
         given = resolved(
             {key: task.fields[key] for key in task.fields if key not in NOT_CONFIGURATION}, helpers.resolve
         )
-        with _blamed(kind.__name__):
+        with user_code(f"the class {kind.__name__}", RenderError):
             made: Any = _made(kind, Surroundings(task, settings, helpers), given)
             _tell(made, task, settings)
             made.look_at_first()
@@ -108,7 +109,7 @@ class ClassTask(PreparedTask):
             self.sample(doc_id, doc)
 
     def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
-        with _blamed(type(self.made).__name__):
+        with user_code(f"the class {type(self.made).__name__}", RenderError):
             requests = self._asked(doc_id, doc)
             target = plain(self.made.doc_to_target(doc))
             gold = plain(self.made.doc_to_text(doc)) if self.made.multiple_input else target
@@ -196,14 +197,3 @@ def _request(instance: Any, repeat: int, conversations: Mapping[str, Prompt]) ->
     if instance.request_type == "loglikelihood":
         return Loglikelihood(conversations.get(first, first), instance.args[1])
     return Rolling(first)
-
-
-@contextmanager
-def _blamed(name: str) -> Iterator[None]:
-    """What the code of a class raises, as an error that says so."""
-    try:
-        yield
-    except (ConfigError, DataError, RenderError):
-        raise
-    except (Exception, SystemExit) as error:  # the class is anybody's code
-        raise RenderError(f"the class {name} raised {type(error).__name__}: {error}") from error

@@ -17,6 +17,7 @@ from assay.samples.prompt import Chat, Examples, Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import is_template
 from assay.scorers.loop import Document, Scoring
+from assay.scorers.scorer import Unscored
 from assay.tasks.documents import Splits, examples
 from assay.tasks.prompt_checks import QUESTION_KEYS, check_prompts
 
@@ -215,7 +216,7 @@ class ConfigurableTask(Task):
         sample = Sample(0, doc, (), target, gold, plain(self.doc_to_choices_or_none(doc)))
         [scored] = self._metrics_alone.score([Document(sample, [[answer] for answer in results])])
         if isinstance(scored, Failed):
-            raise ValueError(scored.reason)
+            raise Unscored(scored.reason)
         lost = {row: Failed(reason) for row, reason in scored[0].failed.items()}
         return {**scored[0].values, **lost}
 

@@ -8,6 +8,7 @@ from typing import Any
 from assay.compat.modules import HelperCode, task_file
 from assay.compat.overlay import Overlay
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
+from assay.user_code import user_code
 
 
 def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Place | None = None) -> Any:
@@ -16,17 +17,12 @@ def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Pla
     module_name, _, name = str(path).rpartition(".")
     if not module_name or not all(part.isidentifier() for part in str(path).split(".")):
         raise _problem(where, f"{path!r} is no dotted name", "write module.Name")
-    try:
+    fix = "correct the module, or install what it imports"
+    with user_code(f"{path}: the module cannot be loaded", lambda reason: _problem(where, reason, fix)):
         module = helper.find_module(module_name, folder)
         if module is not None and hasattr(module, name):
             return getattr(module, name)
         whole = helper.find_module(path, folder)
-    except ImportError as error:
-        fix = f"pip install {error.name.partition('.')[0]}" if error.name else "install what it imports"
-        raise _problem(where, f"{path}: the module cannot be loaded: {error}", fix) from error
-    except (Exception, SystemExit) as error:
-        what = f"{path}: the module cannot be loaded: {type(error).__name__}: {error}"
-        raise _problem(where, what, "correct the module") from error
     if whole is not None:
         return whole
     if module is not None:

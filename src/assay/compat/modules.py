@@ -14,6 +14,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,7 @@ from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, did_you_mean, installing
 from assay.records import Function
 from assay.tasks.settings import Helpers
+from assay.user_code import user_code
 
 LM_EVAL_TASKS = "/lm_eval/tasks"
 AROUND = ("sygra", "tasks")
@@ -72,14 +74,11 @@ class HelperCode:
         if problem is not None:
             raise ConfigError([problem])
         file = module_file(function)
-        try:
+        fix = "do what it asks for, or leave the task out"
+        with user_code(
+            f"{file.name} cannot be loaded", lambda reason: ConfigError([Problem(function.place, reason, fix)])
+        ):
             module = self.load(file) if file.is_file() else importlib.import_module(function.module)
-        except ImportError as error:
-            fix = f"pip install {error.name}" if error.name else "install what it imports"
-            raise ConfigError([Problem(function.place, f"{file.name} cannot be loaded: {error}", fix)]) from error
-        except (Exception, SystemExit) as error:  # a module may raise anything, or end the process
-            what = f"{file.name} cannot be loaded: {type(error).__name__}: {error}"
-            raise ConfigError([Problem(function.place, what, "do what it asks for, or leave the task out")]) from error
         if not hasattr(module, function.name):
             fix = did_you_mean(function.name, vars(module))
             raise ConfigError([Problem(function.place, f"{file.name} has no {function.name!r}", fix)])
@@ -100,14 +99,14 @@ class HelperCode:
             module.__file__ = path
             scoped = self._importer(file.parent)
             module.__dict__["__builtins__"] = {**vars(builtins), "__import__": scoped}
-            self._modules[path] = module
-            sys.modules[module.__name__] = module  # dataclasses and pickling look a class's module up there
-            try:
+            with ExitStack() as undo:  # a module that fails half-way is not there
+                self._modules[path] = module
+                undo.callback(self._modules.pop, path)
+                sys.modules[module.__name__] = module  # dataclasses and pickling look a class's module up there
+                undo.callback(sys.modules.pop, module.__name__)
                 code = compile(file.read_bytes(), path, "exec", dont_inherit=True)
                 exec(code, module.__dict__)  # what loading a module is
-            except BaseException:
-                del self._modules[path], sys.modules[module.__name__]
-                raise
+                undo.pop_all()
         return self._modules[path]
 
     def _importer(self, folder: Path) -> Callable[..., Any]:

@@ -5,8 +5,9 @@ import inspect
 from collections.abc import Callable, Sequence
 
 from assay.engine.keys import Keys
-from assay.errors import blame
+from assay.errors import SelfExplanatory
 from assay.records import Call, Failed, Response, Returned
+from assay.user_code import user_code
 
 MANY = 256
 """Calls at work from which on no further plan begins."""
@@ -66,8 +67,9 @@ class Calls:
 async def _answer(call: Call) -> Response:
     function, arguments = call
     try:
-        if inspect.iscoroutinefunction(function):
-            return Returned(await function(*arguments))
-        return Returned(await asyncio.to_thread(function, *arguments))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # anybody's code: its plan failed, and the others go on
-        return Failed(blame(error))
+        async with user_code(""):
+            if inspect.iscoroutinefunction(function):
+                return Returned(await function(*arguments))
+            return Returned(await asyncio.to_thread(function, *arguments))
+    except SelfExplanatory as error:
+        return Failed(str(error))

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 from assay.engine.budget import Budget
 from assay.engine.keys import Keys
 from assay.engine.patience import Limits, Patience, Room
+from assay.errors import SelfExplanatory
 from assay.models.protocol import Answered, AnyModel, Model, Remote
 from assay.records import Failed, Generate, Request, Response
+from assay.user_code import user_code
 
 Asked = tuple[bytes, Request]
 Answer = tuple[bytes, Request, Response]
@@ -84,10 +86,13 @@ class WindowLane:
         """What the model answers, as it comes; and in the end a failure for every request that it left without."""
         reason = "the model gave no response"
         try:
-            async for answered in self._model.answer([request for _, request in now]):
-                yield answered
-        except Exception as error:  # noqa: BLE001  # whatever a model raises, its requests failed and are told apart
-            reason = f"the model failed: {type(error).__name__}: {error}"
+            async with user_code(
+                "the model failed"
+            ):  # whatever it raises, its requests failed, and the others are asked
+                async for answered in self._model.answer([request for _, request in now]):
+                    yield answered
+        except SelfExplanatory as error:
+            reason = str(error)
         yield [(number, Failed(reason)) for number, (key, _) in enumerate(now) if key in unanswered]
 
     async def __aenter__(self) -> "WindowLane":

@@ -36,22 +36,18 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
             aggregation, values, documents, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval, source=source
         )
 
+    estimates = run.board.estimates(
+        runnable.aggregation, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval, source=source
+    )
     return TaskResult(
         name=task.name,
         alias=task.alias,
-        rows={
-            **runnable.conclude(estimated),
-            **run.board.estimates(
-                runnable.aggregation,
-                bootstrap_iters=bootstrap_iters,
-                like_lm_eval=like_lm_eval,
-                source=source,
-            ),
-        },
+        rows={**runnable.conclude(estimated), **estimates},
         scored=run.board.scored,
         documents=run.board.documents,
         expected=runnable.size,
         failed=run.board.failed,
+        failures=run.board.failures(runnable.parents),
         noticed=run.board.noticed,
         original=runnable.original,
         num_fewshot=runnable.num_fewshot,

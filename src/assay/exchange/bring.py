@@ -157,6 +157,7 @@ def _bring_task(task: BroughtTask, folder: Path) -> Landed:
         documents=board.documents,
         expected=max(task.expected, board.documents),
         failed=board.failed,
+        failures=board.failures({}),
         noticed={},
         original=original,
         num_fewshot=task.num_fewshot,
@@ -181,7 +182,7 @@ def _bring_task(task: BroughtTask, folder: Path) -> Landed:
 def _note(board: Board, counts: Counter[ScoreKey], kept: Kept) -> None:
     """Count what a sample scored; only numbers can be averaged, and what else there is stands with the sample."""
     board.documents += 1
-    if kept.failed:
+    if kept.failed and not board.fail_rows(kept.scores):
         board.fail(kept.failed)
     for scores in kept.scores:
         counts.update(ScoreKey(metric, scores.filter) for metric in scores.values)

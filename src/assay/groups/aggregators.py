@@ -8,12 +8,13 @@ from statistics import median
 from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.errors import blame, did_you_mean, some
+from assay.errors import did_you_mean, some
 from assay.groups.group import Group
 from assay.groups.rows import NONE, Results, Row, rows, written_rows
 from assay.groups.selection import Selection
 from assay.groups.spread import Member, curved, resampled, smooth, unknown
-from assay.records import Draws, Estimate, ScoreKey
+from assay.records import Draws, Estimate, Failed, ScoreKey
+from assay.user_code import call_user_code
 
 DRAWS, FEWER, MANY_DOCUMENTS = 10_000, 1_000, 100_000
 """Resamples of a median; fewer where there are very many documents, or where only the shape near 0 matters."""
@@ -87,11 +88,11 @@ class SeveralAggregators(Aggregator):
 
 def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> dict[str, float]:
     """Rows with these names; if computing them fails, each without a number and with the reason."""
-    try:
-        return compute()
-    except BaseException as error:  # noqa: BLE001  # anybody's code: told in its rows, and all others stand
-        lost = unknown(math.nan, (), blame(error))
-        return written_rows({ScoreKey(name, NONE): lost for name in names})
+    rows = call_user_code("", compute)
+    if not isinstance(rows, Failed):
+        return rows
+    lost = unknown(math.nan, (), rows.reason)
+    return written_rows({ScoreKey(name, NONE): lost for name in names})
 
 
 class RowAggregator(Aggregator):

@@ -1,6 +1,7 @@
 """Log-likelihoods from servers that were made to generate: what their protocols offer, read as what was asked."""
 
 import asyncio
+import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -195,12 +196,13 @@ class Likelihoods:
         try:
             answer = await self.post(self._one(context))
             top = likeliest(answer)
-        except BaseException as error:
-            self._next.pop(context, None)
-            waiting.set_exception(error if isinstance(error, Exception) else ConnectionError("given up"))
-            waiting.exception()  # nobody may have waited
-            raise
-        waiting.set_result(top)
+            waiting.set_result(top)
+        finally:
+            if not waiting.done():
+                self._next.pop(context, None)
+                error = sys.exc_info()[1]
+                waiting.set_exception(error if isinstance(error, Exception) else ConnectionError("given up"))
+                waiting.exception()  # nobody may have waited
         return top, usage_of(answer)
 
     def _one(self, context: Prompt) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from assay.models.rules import rules_for
 from assay.models.served import OWN, Connection, Served, stops_of, temperature_of
 from assay.models.usage import finish_of, usage
 from assay.records import Generate, Response, Trouble
+from assay.user_code import UserCodeError, user_code
 
 PASSING = ("APIConnectionError", "InternalServerError", "RateLimitError", "ServiceUnavailableError", "Timeout", "APIError",
            "BadGatewayError")  # fmt: skip
@@ -69,17 +70,18 @@ class LiteLLM(Served):
         redirects: list[str] = []
         started = _refused.set(redirects)
         try:
-            answer = await self._complete(
-                model=self.model, messages=sent_messages(request.prompt), temperature=temperature_of(params),
-                timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in given.items() if v is not None}, **more,
-            )  # fmt: skip
-        except Exception as error:  # noqa: BLE001  # its errors are those of a hundred libraries, told apart by name
-            raise (Refused(redirects[0]) if redirects else self._told(error)) from None
+            async with user_code("litellm"):
+                answer = await self._complete(
+                    model=self.model, messages=sent_messages(request.prompt), temperature=temperature_of(params),
+                    timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in given.items() if v is not None}, **more,
+                )  # fmt: skip
+        except UserCodeError as error:  # its errors are those of a hundred libraries, told apart by name
+            raise (Refused(redirects[0]) if redirects else self._told(error.__cause__ or error)) from None
         finally:
             _refused.reset(started)
         return _read(answer, Draft(stops, self.tags))
 
-    def _told(self, error: Exception) -> Exception:
+    def _told(self, error: BaseException) -> Exception:
         """An error of the library as what it means for the request."""
         message = self.http.clean(f"{type(error).__name__}: {error}")[:400]
         kind = type(error).__name__

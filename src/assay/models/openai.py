@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -204,13 +204,12 @@ class OpenAI(OpenAIServer):
 
     async def __aenter__(self) -> "OpenAI":
         await super().__aenter__()
-        try:
+        async with AsyncExitStack() as undo:  # nothing stays open where the tokenizer cannot be reached
+            undo.push_async_callback(self.__aexit__)
             if isinstance(self._words, ServerWords):
                 with self._told_plainly():
                     await self._words.start(self._tokens, self._first, await self._tokens("", special=True))
-        except BaseException:
-            await self.__aexit__()
-            raise
+            undo.pop_all()
         return self
 
     async def greet(self) -> None:

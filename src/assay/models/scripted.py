@@ -19,6 +19,7 @@ from assay.records import (
     Text,
     messages_to_plain,
 )
+from assay.user_code import UserCodeError, user_code
 
 PIECE_SECONDS = 0.001
 
@@ -74,14 +75,18 @@ class Scripted:
 
     def _respond(self, request: Request) -> Response:
         try:
-            if isinstance(request, Loglikelihood) and self._loglikelihood is not None:
-                return Likelihood(*self._loglikelihood(request.context, request.continuation))
-            if isinstance(request, Generate) and self._generate is not None:
-                return Text(self._generate(request.prompt, dict(request.params), request.repeat))
-            if not isinstance(request, Generate | Loglikelihood) and self._rolling is not None:
-                return Likelihood(self._rolling(request.text))
-        except Exception as error:  # noqa: BLE001  # a script stands for a model: whatever it raises, the request failed
-            return Failed(f"{type(error).__name__}: {error}")
+            with user_code("the script"):
+                return self._scripted(request)
+        except UserCodeError as error:  # a script stands for a model: its words are those of the model's failure
+            return Failed(f"{type(error.__cause__).__name__}: {error.__cause__}")
+
+    def _scripted(self, request: Request) -> Response:
+        if isinstance(request, Loglikelihood) and self._loglikelihood is not None:
+            return Likelihood(*self._loglikelihood(request.context, request.continuation))
+        if isinstance(request, Generate) and self._generate is not None:
+            return Text(self._generate(request.prompt, dict(request.params), request.repeat))
+        if not isinstance(request, Generate | Loglikelihood) and self._rolling is not None:
+            return Likelihood(self._rolling(request.text))
         return Failed(f"the scripted model has no function for {type(request).__name__}")
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:

@@ -1,6 +1,6 @@
 """What is asked about a question, by output type; and the plan that asks it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
@@ -14,19 +14,29 @@ from assay.records import (
     Rolling,
 )
 
+Further = Generator[Sequence[Request], Sequence[Response], object]
+"""What is asked after the responses, round by round."""
+
 
 def ask(requests: Sequence[Request]) -> Asking:
     """Ask everything at once; the responses are the answer."""
     return (yield requests)
 
 
-def ask_about(requests: Sequence[Request], more: Callable[[Sequence[Response]], Sequence[Request]]) -> Asking:
+def ask_about(requests: Sequence[Request], more: Callable[[Sequence[Response]], Further]) -> Asking:
     """Ask everything at once, and then what follows from the responses; all responses together are the answer."""
     responses = yield requests
     if any(isinstance(response, Failed) for response in responses):
         return responses
-    further = more(responses)
-    return [*responses, *(yield further)] if further else responses
+    answer, plan = list(responses), more(responses)
+    try:
+        further = next(plan)
+        while True:
+            replies = yield further
+            answer += replies
+            further = plan.send(replies)
+    except StopIteration:
+        return answer
 
 
 def choice_requests(context: Prompt, choices: Sequence[str], delimiter: str) -> list[Request]:

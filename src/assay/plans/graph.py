@@ -3,11 +3,13 @@
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from assay.config.graph import END, MAX_STEPS
-from assay.errors import blame
+from assay.errors import SelfExplanatory
 from assay.records import Asking, Call, Failed, Generate, Outcome, Prompt, Request, Response, plain
+from assay.user_code import user_code
 
 State = dict[str, Any]
 Updates = Mapping[str, Any]
@@ -16,7 +18,7 @@ Steps = Generator[Sequence[Request | Call], Sequence[Response], Updates]
 ENDS = (END, "__end__")
 
 
-class NodeFailed(Exception):
+class NodeFailed(SelfExplanatory):
     """Why a record came to no end."""
 
 
@@ -121,7 +123,7 @@ class Graph:
         walk, state = Walk(name, number), dict(record)
         try:
             yield from self.steps(state, walk)
-            made = {plain(key): plain(value) for key, value in _guarded("the output", self.finish, state).items()}
+            made = {plain(key): plain(value) for key, value in self._finished(state).items()}
         except NodeFailed as failed:
             if not any(isinstance(response, Failed) for response in walk.responses):
                 walk.responses.append(Failed(str(failed)))
@@ -130,6 +132,10 @@ class Graph:
                 for response in walk.responses
             ]
         return [*walk.responses, Outcome(made, walk.asked, walk.noticed, trace=walk.trace)]
+
+    def _finished(self, state: State) -> Mapping[str, Any]:
+        with user_code("the output", NodeFailed, NodeFailed):
+            return self.finish(state)
 
     def steps(self, state: State, walk: Walk, within: str = "") -> Steps:
         """Go from START to END; `state` is written to on the way. `within` is before the names of nodes in the trace."""
@@ -141,14 +147,10 @@ class Graph:
                 node = active[0]
                 numbers, before = walk.enter(within + node.name), len(walk.responses)
                 try:
-                    updates = (yield from node.ask(state, walk.at(node.name))) if node.asks else node.apply(state, walk)
-                except NodeFailed:
-                    raise
-                except (
-                    Exception,
-                    SystemExit,
-                ) as error:  # a node is anybody's code: its record failed, and the others go on
-                    raise _raised(f"the node {node.name!r}", error) from error
+                    with _running(node.name):
+                        updates = (
+                            (yield from node.ask(state, walk.at(node.name))) if node.asks else node.apply(state, walk)
+                        )
                 finally:
                     numbers.extend(range(before, len(walk.responses)))
                 merge(state, updates, node.name)
@@ -165,7 +167,8 @@ class Graph:
         if len(ways) == 1 and not ways[0].forks:
             names: Sequence[str] = ways[0].always
         else:
-            names = [name for way in ways for name in _guarded("a condition", way.onward, state)]
+            with user_code("a condition", NodeFailed, NodeFailed):
+                names = [name for way in ways for name in way.onward(state)]
         return [self.nodes[name] for name in dict.fromkeys(names) if name not in ENDS]
 
     def _together(self, active: Sequence[Node], state: State, walk: Walk, within: str) -> Steps:
@@ -178,7 +181,8 @@ class Graph:
             if node.asks:
                 self._resume(node.name, node.ask(own, walk.at(node.name)), None, waiting, made)
             else:
-                made[node.name] = _guarded(f"the node {node.name!r}", node.apply, own, walk)
+                with _running(node.name):
+                    made[node.name] = node.apply(own, walk)
         while waiting:
             now, waiting = waiting, {}
             responses = iter((yield [request for _, requests in now.values() for request in requests]))
@@ -206,15 +210,12 @@ class Graph:
         waiting: dict[str, tuple[Steps, Sequence[Request | Call]]],
         made: dict[str, Updates],
     ) -> None:
-        try:
-            requests = next(asking) if responses is None else asking.send(responses)
-            waiting[name] = (asking, requests)
-        except StopIteration as stop:
-            made[name] = stop.value
-        except NodeFailed:
-            raise
-        except BaseException as error:
-            raise _raised(f"the node {name!r}", error) from error
+        with _running(name):
+            try:
+                requests = next(asking) if responses is None else asking.send(responses)
+                waiting[name] = (asking, requests)
+            except StopIteration as stop:
+                made[name] = stop.value
 
 
 def merge(state: State, updates: object, name: str) -> None:
@@ -231,14 +232,7 @@ def merge(state: State, updates: object, name: str) -> None:
         state["messages"] = known + [each for each in messages if not any(each is old for old in known)]
 
 
-def _guarded(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return function(*arguments)
-    except NodeFailed:
-        raise
-    except BaseException as error:
-        raise _raised(what, error) from error
-
-
-def _raised(what: str, error: BaseException) -> NodeFailed:
-    return NodeFailed(f"{what} raised {blame(error)}")
+@cache
+def _running(name: str) -> user_code:
+    """The context in which a node runs: its code is the user's."""
+    return user_code(f"the node {name!r}", NodeFailed, NodeFailed)

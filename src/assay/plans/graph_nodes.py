@@ -27,6 +27,7 @@ from assay.records import (
     plain_to_messages,
     tool_call_of,
 )  # fmt: skip
+from assay.user_code import UserCodeError, user_code, words
 
 HISTORY = "__chat_history__"
 BROKEN_CALLS = "with calls of tools that failed"
@@ -298,14 +299,30 @@ class AgentNode(LlmNode):
 
 
 def _with_names(tool: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """A tool as a function of its arguments by name; one that waits still waits."""
+    """A tool as a function of its arguments by name; one that waits still waits. Its errors are worded for the model."""
     if inspect.iscoroutinefunction(tool):
 
         async def waiting(arguments: Mapping[str, Any]) -> Any:
-            return await tool(**arguments)
+            try:
+                async with user_code("", passes=UserCodeError):
+                    return await tool(**arguments)
+            except UserCodeError as error:
+                raise _for_model(error) from error
 
         return waiting
-    return lambda arguments: tool(**arguments)
+
+    def call(arguments: Mapping[str, Any]) -> Any:
+        try:
+            with user_code("", passes=UserCodeError):
+                return tool(**arguments)
+        except UserCodeError as error:
+            raise _for_model(error) from error
+
+    return call
+
+
+def _for_model(error: UserCodeError) -> UserCodeError:
+    return UserCodeError(words(error.__cause__ or error))
 
 
 def _told(call: ToolCall) -> dict[str, Any]:

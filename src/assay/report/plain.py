@@ -62,11 +62,22 @@ def as_csv(document: Document) -> str:
                 "/".join(line.path),
                 line.name,
             )
-            told = (found.value, found.stderr, found.low, found.high, found.n, "" if line.is_group else line.failed)
+            told = (
+                found.value,
+                found.stderr,
+                found.low,
+                found.high,
+                found.n,
+                "" if line.is_group else _failed(line, found),
+            )
             texts = [in_cell(each) for each in (*about, found.metric, found.filter)]
             mark = (line.coverage or "incomplete") if line.incomplete else ""
             writer.writerow([*texts, *told, *_difference(row), mark])
     return out.getvalue()
+
+
+def _failed(line: Line, number: Number) -> int:
+    return line.failed if number.failed is None else number.failed
 
 
 def _difference(row: Row | None) -> tuple[Any, ...]:
@@ -150,9 +161,8 @@ def _run(part: RunPart) -> Iterator[str]:
 def _rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
     for line in lines:
         name = _indented(line.alias, line.depth)
-        failed = line.failures
         if not line.numbers:
-            yield (name, "", "", "", line.coverage, failed)
+            yield (name, "", "", "", line.coverage, line.failures)
         for number in line.numbers:
             metric = in_markdown(number.metric + ("" if number.filter == "none" else f" ({number.filter})"))
             arrow = (
@@ -166,9 +176,9 @@ def _rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
                 decimal(number.value),
                 ends(number.low, number.high),
                 line.count(number),
-                failed,
+                line.failures_in(number),
             )
-            name = failed = ""
+            name = ""
 
 
 def _indented(text: str, depth: int) -> str:

@@ -4,7 +4,7 @@ Everything is read from the folder of the run; of a run that is still going on, 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,12 @@ class Line:
     def failures(self) -> str:
         """How many documents failed, with `*` where the row is incomplete; nothing of a group that is complete."""
         return "" if self.is_group and not self.incomplete else f"{self.failed:,}{'*' if self.incomplete else ''}"
+
+    def failures_in(self, number: Number) -> str:
+        """The same of one row, where the run says it; else of the first alone."""
+        if number.failed is None:
+            return self.failures if number is self.numbers[0] else ""
+        return replace(self, failed=number.failed).failures
 
     def count(self, number: Number) -> str:
         """How many documents a number is of; of an incomplete group also in how many tasks."""

@@ -107,6 +107,11 @@ def tree(results: Results) -> Iterator[tuple[str, ...]]:
     yield from ((name,) for name in sorted(results["results"]) if name not in members and name not in inside)
 
 
+def _failed(own: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """How many documents failed in a row, with `*` where its task is incomplete."""
+    return f"{row['failed']}*" if own["incomplete"] else str(row["failed"])
+
+
 def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) -> Iterator[tuple[str, ...]]:
     alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
     version = str(results.get("versions", {}).get(name, "N/A"))
@@ -114,7 +119,7 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
     account = results.get("assay", {})
     of_group: Mapping[str, Any] = account.get("groups", {}).get(name, {})
     own = account.get("tasks", {}).get(name) or (of_group if of_group.get("incomplete") else None)
-    failed = (f"{own['failed']}*" if own["incomplete"] else str(own["failed"])) if own else ""
+    failed = _failed(own, own) if own else ""
     known = {**account.get("tasks", {}), **account.get("groups", {})}.get(name, {}).get("rows", {})
     metrics, covered = metrics_of(row), coverage(of_group)
     if not metrics:
@@ -136,7 +141,7 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
             number(stderr),
             _interval(known.get(written, {}).get("interval")),
             f"{count} in {covered}" if covered else str(count),
-            failed,
+            _failed(own, {**own, **known.get(key, {})}) if own else "",
         )
         alias = version = ""
 

@@ -163,6 +163,7 @@ ROW = fields({"alias": text, "sample_len": optional(number), "sample_count": eac
 _DESCRIBED: Mapping[str, Check] = {
     "value": optional(number), "values": mapping, "stderr": optional(number), "interval": optional(pair), "method": optional(text),
     "n": count, "clusters": count, "tasks": count, "missing": listed(text), "reason": text, "of": listed(share),
+    "failed": count, "reasons": each(count), "incomplete": truth,
 }  # fmt: skip
 DESCRIBED = fields(_DESCRIBED)
 TASK_ACCOUNT = fields({

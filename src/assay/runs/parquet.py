@@ -25,7 +25,7 @@ from assay.runs.columns import (
 from assay.runs.durable import put_in_place
 from assay.runs.redact import written_arguments
 from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, REPEATS, ROLLING, Asked, RequestRow, Row, Verdict
-from assay.runs.samples import Kept
+from assay.runs.samples import Kept, row_failures
 from assay.runs.seal import KEY, UNSEALED, seal
 from assay.runs.widening import conformed, joined
 
@@ -199,22 +199,20 @@ def verdict_of(kept: Kept) -> Verdict:
     answers: dict[str, Sequence[Any]] = {}
     scores: dict[str, Any] = {}
     repeats: dict[str, Any] = {}
-    for name, left, values, several, _ in kept.scores:
+    has_failed = bool(kept.failed)
+    for name, left, values, several, failed in kept.scores:
         answers[name] = left
+        if failed:
+            has_failed = True
         for metric, value in values.items():
             scores[f"{metric},{name}"] = value
         for metric, each in several.items() if several else ():
             repeats[f"{metric},{name}{REPEATS}"] = each
-    failures = failures_of(kept) if kept.failed else NO_FAILURES
+    failures = row_failures(kept) if has_failed else NO_FAILURES
     return Verdict(answers, {**scores, **repeats} if repeats else scores, kept.failed or None, failures, kept.audit)
 
 
 NO_FAILURES: Mapping[ScoreKey, str] = MappingProxyType({})
-
-
-def failures_of(kept: Kept) -> dict[ScoreKey, str]:
-    """By row why a sample has no value there."""
-    return {ScoreKey(metric, each.filter): why for each in kept.scores for metric, why in each.failed.items()}
 
 
 def asked_of(kept: Kept) -> Asked:

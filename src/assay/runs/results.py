@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.row_names import row_name, stderr_name
 from assay.errors import some
-from assay.records import Estimate, ScoreKey
+from assay.records import Estimate, RowFailures, ScoreKey
 from assay.runs.redact import redacted
 
 Ends = Callable[[Estimate], Sequence[float] | None]
@@ -32,6 +32,7 @@ class TaskResult:
     higher_is_better: Mapping[str, bool | None]
     config: Mapping[str, object]
     audit: Mapping[str, Any]
+    failures: Mapping[ScoreKey, RowFailures] = field(default_factory=dict)
 
     def has_lost(self, metric: str | None) -> bool:
         """Whether it was to have a score of this metric and has none, since documents failed or were not asked, or since
@@ -213,8 +214,30 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
         **({"bounds": _bounds(task, failed)} if failed else {}),
         **({"no_value": without} if without else {}),
         **({"never_came": never} if never and task.scored else {}),
-        "rows": _described(task.rows, ends),
+        "rows": _with_failures(_described(task.rows, ends), task, max_failed),
     }
+
+
+def _with_failures(described: dict[str, Any], task: TaskResult, max_failed: float) -> dict[str, Any]:
+    """The rows of a task, each with how many documents failed in it, and why, where they failed in this row alone.
+
+    A row in which all documents failed has no number, and is listed here only.
+    """
+    for key, failures in task.failures.items():
+        unknown = {
+            "value": None,
+            "stderr": None,
+            "interval": None,
+            "n": 0,
+            "reason": "every document failed in this row",
+        }
+        row = described.setdefault(f"{key.metric},{key.filter}", unknown)
+        row["failed"] = failures.documents
+        if failures.reasons:
+            row["reasons"] = dict(failures.reasons)
+        if failures.documents > max_failed * max(task.documents, 1):
+            row["incomplete"] = True
+    return described
 
 
 def _is_lost(row: Estimate) -> bool:

@@ -45,8 +45,8 @@ class Number:
     reason: str = ""
     several: Mapping[str, Any] | None = None
     """Values by name, where an aggregation gives more than one."""
-    failed: int = 0
-    """How many documents of the task have no score."""
+    failed: int | None = None
+    """How many documents failed in this row; None in runs before 0.2, which count failures by task."""
     bounds: tuple[float, float] | None = None
     """The value if every failed document were wrong, and if every one were right."""
     influences: Mapping[tuple[str, ScoreKey], float] | None = None
@@ -225,7 +225,7 @@ class Run:
                     better.get(key.metric),
                     str(about.get("reason", "")),
                     value if isinstance(value, Mapping) else None,
-                    int(account.get("failed") or 0),
+                    about.get("failed"),
                     tuple(bounds[written]) if written in bounds else None,
                     _influences(about.get("of")),
                 ),

@@ -6,7 +6,18 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.records import Failed, FilterScores, Likelihood, Outcome, Request, Response, Sample, Text
+from assay.records import (
+    EVERY_ROW,
+    Failed,
+    FilterScores,
+    Likelihood,
+    Outcome,
+    Request,
+    Response,
+    Sample,
+    ScoreKey,
+    Text,
+)
 from assay.records import arguments as arguments
 from assay.runs.redact import written_arguments
 
@@ -25,6 +36,13 @@ class Kept(NamedTuple):
     `trace`: the nodes the record came through, each with the numbers of the responses it was given."""
     audit: Sequence[str] = ()
     """What deserves a look about it: see tasks/audit.py."""
+
+
+def row_failures(kept: Kept) -> dict[ScoreKey, str]:
+    """By row why a sample has no value there; EVERY_ROW stands for all rows of a filter, or for all of all filters."""
+    if kept.failed and not kept.scores:
+        return {ScoreKey(EVERY_ROW, EVERY_ROW): kept.failed}
+    return {ScoreKey(row, each.filter): reason for each in kept.scores for row, reason in each.failed.items()}
 
 
 def replies(responses: Sequence[Response], own: int) -> Sequence[Mapping[str, Any]] | None:
@@ -79,7 +97,9 @@ def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
         "prompt_hash": _hash((_prompt(sample.requests[0]) if sample.requests else "").encode()),
         "target_hash": _hash(str(sample.target).encode()),
     }
-    for name, answers, values, repeats, _ in kept.scores:
+    for name, answers, values, repeats, failed in kept.scores:
+        if EVERY_ROW in failed:  # lm-eval has no line for what has no score
+            continue
         own = {"filtered_resps": list(answers), "filter": name, "metrics": list(values)}
         several = {"scores_per_repeat": dict(repeats)} if repeats else {}
         yield {**common, **own, **hashes, **values, **several, **verdicts}

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from assay.config.task import TaskConfig
 from assay.errors import installing
 from assay.samples.rows import DataError, Row, Rows, as_rows
-from assay.samples.user_code import called
+from assay.user_code import place_of, user_code
 
 READERS = ("json", "csv", "parquet", "text")
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
@@ -173,7 +173,8 @@ def _from_function(config: TaskConfig) -> DataSet:
     def splits() -> dict[str, Split]:
         if not made:
             given = {**(config.metadata or {}), **(config.dataset_kwargs or {})}
-            found = called("custom_dataset", function, lambda: function(**given))
+            with user_code(place_of("custom_dataset", function), DataError):
+                found = function(**given)
             if not isinstance(found, Mapping):
                 raise DataError(f"custom_dataset returned {type(found).__name__}, and must return splits by name")
             made.update(found)
@@ -215,11 +216,9 @@ def _load_from_hub(
     except ImportError:
         fix = f"{installing('hub')}, or put its splits under --data_dir as {wanted}/<split>.jsonl"
         raise DataError(f"{wanted} is on the Hugging Face hub{looked}: {fix}") from None
-    try:
+    fix = f"check the name and the network, or put its splits under --data_dir as {wanted}/<split>.jsonl"
+    with user_code(f"{wanted} cannot be loaded from the hub{looked}", lambda reason: DataError(f"{reason} — {fix}")):
         found: Mapping[str, Split] = datasets.load_dataset(path, name, **options)
-    except Exception as error:  # its errors are those of a dozen libraries, and of the data set's own code
-        fix = f"check the name and the network, or put its splits under --data_dir as {wanted}/<split>.jsonl"
-        raise DataError(f"{wanted} cannot be loaded from the hub{looked}: {error} — {fix}") from error
     return found
 
 

@@ -5,8 +5,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from assay.records import plain
 from assay.samples.templates import RenderError, Row, template
-from assay.samples.user_code import guarded
+from assay.user_code import place_of, user_code
+from assay.writable import HALF, is_writable
 
 Value = Callable[[Row], Any]
 _UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
@@ -16,7 +18,7 @@ _UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
 def text_field(spec: object, columns: Collection[str], *, has_choices: bool) -> Value:
     """The question: a column as it is, a rendered text (a number where choices are numbered), or what a function says."""
     if callable(spec):
-        return guarded("doc_to_text", spec)
+        return function_field("doc_to_text", spec)
     if isinstance(spec, str):
         return _column(spec) if spec in columns else _digits(spec) if has_choices else template(spec)
     return lambda row: spec  # noqa: ARG005  # a constant
@@ -25,7 +27,7 @@ def text_field(spec: object, columns: Collection[str], *, has_choices: bool) -> 
 def target_field(spec: object, columns: Collection[str], *, has_choices: bool) -> Value:
     """The answer: as the question; and a rendered `[...]` is a list of right answers."""
     if callable(spec):
-        return guarded("doc_to_target", spec)
+        return function_field("doc_to_target", spec)
     if isinstance(spec, str):
         return _column(spec) if spec in columns else _answer(spec, has_choices=has_choices)
     constant = list(spec) if isinstance(spec, tuple) else spec
@@ -35,11 +37,26 @@ def target_field(spec: object, columns: Collection[str], *, has_choices: bool) -
 def choice_field(spec: object, columns: Collection[str]) -> Value:
     """The choices: a column, a list, the values of a mapping, or a rendered list."""
     if callable(spec):
-        return guarded("doc_to_choice", spec)
+        return function_field("doc_to_choice", spec)
     if isinstance(spec, str):
         return _column(spec) if spec in columns else _literal(spec)
     listed = list(spec.values()) if isinstance(spec, Mapping) else list(spec)  # type: ignore[call-overload]
     return lambda row: listed  # noqa: ARG005
+
+
+def function_field(purpose: str, function: Callable[..., Any]) -> Value:
+    """A user's function as a field: its errors are those of the document that it is called for, its values plain ones."""
+    place = place_of(purpose, function)
+    guard = user_code(place, RenderError)
+
+    def call(*arguments: Any) -> Any:
+        with guard:
+            value = plain(function(*arguments))
+        if not is_writable(value):
+            raise RenderError(f"{place} returned {HALF}")
+        return value
+
+    return call
 
 
 def plain_field(spec: str | None, columns: Collection[str] | None = None) -> Callable[[Row], str | None]:

@@ -15,9 +15,8 @@ from assay.samples.chat import (
     question_turns,
 )  # fmt: skip
 from assay.samples.fewshot import Pool, Sampler
-from assay.samples.fields import Value, choice_field, plain_field, present, target_field, text_field
+from assay.samples.fields import Value, choice_field, function_field, plain_field, present, target_field, text_field
 from assay.samples.templates import RenderError, Row
-from assay.samples.user_code import guarded
 
 Template = Callable[[tuple[Message, ...], bool], Prompt]
 """A model's chat template: messages, and whether the model's turn is to be opened. A model behind a server may keep them."""
@@ -85,7 +84,7 @@ class Prompter:
         self._shot = self._fields(_inherited(self.config), own=False)
         self._description = plain_field(self.config.description)
         self._computed = {
-            name: guarded(_FIELDS[name.rpartition("_")[2]], function)  # type: ignore[arg-type]  # resolved
+            name: function_field(_FIELDS[name.rpartition("_")[2]], function)  # type: ignore[arg-type]  # resolved
             for name, function in self.config.derived.items()
         }
         self._turns: dict[int, list[Turn]] = {}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from assay.errors import SelfExplanatory
 from assay.records import plain
 from assay.samples.csv_cells import MISSING, names_as_pandas, texts, typed, typed_as_pandas
 from assay.writable import HALF, is_writable
@@ -19,7 +20,7 @@ from assay.writable import HALF, is_writable
 Row = Mapping[str, Any]
 
 
-class DataError(ValueError):
+class DataError(SelfExplanatory, ValueError):
     """Data that is not there or cannot be read; says which, and what to do."""
 
 

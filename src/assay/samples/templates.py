@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import SandboxedEnvironment
 
+from assay.errors import SelfExplanatory
 from assay.writable import HALF, is_writable
 
 Row = Mapping[str, Any]
@@ -22,7 +23,7 @@ _UNFILLED = (
 _NO_TEMPLATE = (*_UNFILLED, SyntaxError)
 
 
-class RenderError(ValueError):
+class RenderError(SelfExplanatory, ValueError):
     """A template that a row cannot fill."""
 
 

@@ -1,20 +1,20 @@
 """Several scorers as one: the weighted mean of what each of them says."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from assay.config.task import FilterConfig, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import Place
-from assay.records import Failed, Request, Response
+from assay.records import Failed, Sample
 from assay.scorers.instance import Instance
 from assay.scorers.metrics import Metric, Repeated
 from assay.scorers.named import make_scorer
-from assay.scorers.results import Result, result_of
-from assay.scorers.scorer import Scorer, Scores, models_of
+from assay.scorers.results import Reading
+from assay.scorers.scorer import Document, Scorer, Scores, models_of
+from assay.scorers.step import Rows, Unfiltered, Weighing, finished, rows_by, step_of
 
 
-class EnsembleScorer(Scorer):
+class EnsembleScorer(Weighing):
     """The weighted mean of several scorers' own scores, which are rows, too.
 
     A member that has no score of its own counts with the task's metric, of which there must be one then.
@@ -84,40 +84,31 @@ class EnsembleScorer(Scorer):
                 return found
         return None
 
-    def questions(self, result: Result) -> Sequence[Request]:
-        return [request for member in self.scorers if member.asks for request in member.questions(result)]
-
     @property
     def members(self) -> Sequence[Scorer]:
         return [each for member in self.scorers for each in (member, *member.members)]
 
-    @cached_property
-    def is_plain(self) -> bool:
-        return all(member.is_plain for member in self.scorers)
-
-    def scores(self, result: Result, filter_name: str) -> dict[str, Any]:
-        return self._weighed(result, filter_name, iter(()))
-
-    def scores_asked(self, result: Result, filter_name: str, responses: Iterable[Response]) -> dict[str, Any]:
-        return self._weighed(result, filter_name, iter(responses))
-
     def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
         if filter_name not in self._metrics:
             self.bind(filter_name, ())
-        return self._weighed(result_of(instances, filter_name), filter_name, iter(()))
+        step = step_of(self, Unfiltered(filter_name), (filter_name,), Reading(instances[0].request_type), "")
+        document = Document(Sample(0, instances[0].doc, (), None, None), (), instances=instances)
+        return finished(rows_by(step, step.result(document, (), ())))
 
-    def _weighed(self, result: Result, filter_name: str, replies: Iterator[Response]) -> dict[str, Any]:
-        scores = dict(self._compute_metrics(result, self.get_metrics(filter_name)))
+    def weigh(
+        self, rows: Sequence[Rows], metrics: Sequence[Sequence[Metric]], own: Callable[[], Rows]
+    ) -> dict[str, Any]:
+        scores: dict[str, Any] = {}
         given: list[Any] = []
-        for number, member in enumerate(self.scorers):
+        for number, (member, theirs) in enumerate(zip(self.scorers, rows, strict=True)):
             if _scores_itself(member):
-                own = _of_member(member, result, filter_name, replies)
-                self._put(scores, {self._row(number, row): value for row, value in own.items()}, member.name)
+                self._put(scores, {self._row(number, row): value for row, value in theirs.items()}, member.name)
+                given.append(_own_score(member, theirs))
+            elif metrics[number]:
+                self._put(scores, theirs, member.name)
+                given.append(_own_score(member, theirs))
             else:
-                bound = member.get_metrics(filter_name)
-                own = member._compute_metrics(result, bound or self.get_metrics(filter_name))
-                self._put(scores, own if bound else {}, member.name)
-            given.append(_own_score(member, own))
+                given.append(_own_score(member, own()))
         self._put(scores, {self.name: _weighted_mean(given, self.weights)}, self.name)
         return scores
 
@@ -153,16 +144,7 @@ def _weights(given: Sequence[float] | None, count: int) -> list[float]:
 
 def _scores_itself(member: Scorer) -> bool:
     """Whether a scorer has a score of its own, beside those of metrics."""
-    computes = type(member)._compute_metrics is not Scorer._compute_metrics
-    return member.has_score or member.asks or not member.is_plain or computes or isinstance(member, EnsembleScorer)
-
-
-def _of_member(member: Scorer, result: Result, filter_name: str, replies: Iterator[Response]) -> dict[str, Any]:
-    if member.asks:
-        return member.scores_asked(result, filter_name, replies)
-    if not member.is_plain:
-        return member.scores_shown(result.instances, filter_name)
-    return member.scores(result, filter_name)
+    return member.has_score or member.asks or member.wants_instances or member.computes
 
 
 def _own_score(member: Scorer, scores: Mapping[str, Any]) -> Any:

@@ -4,14 +4,14 @@ A scorer of one's own extends one of three things: the defaults (`default_filter
 document (`score`), or those of all documents at once (`score_batch`). The loop around it is never written again.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, SelfExplanatory
 from assay.records import Failed, Request, Response, Sample, arguments
 from assay.scorers.instance import Instance
 from assay.scorers.metrics import Metric
@@ -20,6 +20,7 @@ from assay.scorers.remembered import Memory, identity_of
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading, Result, Results, result_of
 from assay.scorers.values import Repeated, by_answer, by_name, reduced_rows, row_name
 from assay.scorers.workers import Workers
+from assay.user_code import call_user_code
 
 Scores = Mapping[str, Any]
 """By name: one value for the document, or a list with one for each of its answers."""
@@ -30,12 +31,21 @@ class Document(NamedTuple):
 
     sample: Sample
     responses: Sequence[list[Any]]
-    verdicts: Iterable[Response] = ()
+    verdicts: Sequence[Response] = ()
+    """The responses to what scorers asked, in the order they asked."""
     question: str = ""
     """What was asked, without examples and instructions around it; known where scorers ask about it."""
+    filtered: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    """By filter, answers that are filtered already."""
+    instances: Sequence[Instance] = ()
+    """The requests of the document, where it is made of them."""
 
 
-class Unscored(ValueError):
+Bound = tuple[str, Callable[[Any], Any], str, tuple[str, ...]]
+"""A metric by name, with how it is computed, what it is called in reasons, and its rows."""
+
+
+class Unscored(SelfExplanatory, ValueError):
     """Why a document has no score, in words that are shown as they are: a small number of them, so that they can be counted."""
 
 
@@ -145,23 +155,22 @@ class Scorer:
         return result_of(instances, filter_name)
 
     def _compute_metrics(self, result: Any, metrics: Sequence[Metric]) -> dict[str, Any]:
-        scores: dict[str, Any] = {}
-        for metric in metrics:
-            value = self._compute_metric(result, metric)
-            if type(value) is float and metric.name not in scores:  # as nearly always
-                scores[metric.name] = value
-            else:
-                self._note(scores, metric.name, value)
+        scores = computed(result, bound_metrics(self, metrics), self)
         if self.has_score and not self.parallel:
-            asked = [_reference(result), result.results]
-            [given] = self._remembered([asked], lambda _: [self.score(*asked)])
-            self._note(scores, self.name, by_answer(given, result.results, self.name))
+            own = call_user_code(f"scoring: scorer {self.name!r}", self.own_score, result)
+            lost = dict.fromkeys(self.rows() or (self.name,), own) if isinstance(own, Failed) else {}
+            self._put(scores, own if not isinstance(own, Failed) else lost, self.name)
         return scores
 
     def _compute_metric(self, result: Any, metric: Metric) -> Any:
         return metric.compute(result)
 
-    # what the loop asks
+    def ask(self, result: Result) -> Generator[Sequence[Request], Sequence[Response], Any]:
+        """Yields what it asks other models about a document's answers, and returns the score; `questions` are asked at once."""
+        responses = yield self.questions(result)
+        return self.verdict(result, responses)
+
+    # what steps are made of (see step.py)
 
     def rows(self) -> tuple[str, ...] | None:
         """The rows beside those of the metrics; None where only the documents will tell."""
@@ -174,10 +183,6 @@ class Scorer:
     def has_score(self) -> bool:
         return type(self).score is not Scorer.score
 
-    def by_answer(self, filter_name: str) -> Collection[str]:
-        """The metrics of a filter that a class of the user's computes in its own way: a list has a value for each answer."""
-        return [metric.name for metric in self._metrics.get(filter_name, ())] if self.computes else ()
-
     @cached_property
     def computes(self) -> bool:
         """Whether a class of the user's computes the scores, which may want to see instances, too."""
@@ -188,10 +193,10 @@ class Scorer:
         return self.parallel or type(self).score_batch is not Scorer.score_batch
 
     @cached_property
-    def is_plain(self) -> bool:
-        """Whether it can be handed results, and need not be shown instances."""
+    def wants_instances(self) -> bool:
+        """Whether a class of the user's makes its own result of a document's requests."""
         own = type(self)
-        return own.score_instances is Scorer.score_instances and own._create_result is Scorer._create_result
+        return own.score_instances is not Scorer.score_instances or own._create_result is not Scorer._create_result
 
     def bind(self, filter_name: str, metrics: Sequence[Metric]) -> None:
         """Say which metrics belong to a filter."""
@@ -200,40 +205,19 @@ class Scorer:
         self._ways[filter_name] = {metric.name: metric.reductions for metric in metrics}
         self._adds[filter_name] = any(metric.reductions.added for metric in metrics)
 
-    def scores(self, result: Result, filter_name: str) -> dict[str, Any]:
-        """The scores of a result, by a scorer that is plain."""
-        return self._compute_metrics(result, self.get_metrics(filter_name))
+    def own_score(self, result: Result) -> dict[str, Any]:
+        """The rows of what `score` gives."""
+        asked = [_reference(result), result.results]
+        [given] = self._remembered([asked], lambda _: [self.score(*asked)])
+        return self.rows_of(given, result)
 
-    def scores_asked(self, result: Result, filter_name: str, responses: Iterable[Response]) -> dict[str, Any]:
-        """The scores of a result with those that come of what other models said about it."""
-        scores = self._compute_metrics(result, self.get_metrics(filter_name))
-        questions = self.questions(result)
-        own = list(islice(responses, len(questions)))
-        if len(own) != len(questions):
-            raise ValueError(
-                f"{len(questions)} questions were to be asked about this answer, and {len(own)} were answered"
-            )
-        self._note(scores, self.name, by_answer(self.verdict(result, own), result.results, self.name))
-        return scores
+    def rows_of(self, value: Any, result: Result) -> dict[str, Any]:
+        """A score of its own as rows: one of its name, or those that a mapping names."""
+        rows: dict[str, Any] = {}
+        self._note(rows, self.name, by_answer(value, result.results, self.name))
+        return rows
 
-    def scores_shown(self, instances: Sequence[Instance], filter_name: str) -> dict[str, Any]:
-        """The scores of a document, by a scorer that wants to see its instances."""
-        made = self.score_instances(instances, filter_name)
-        return dict(made.scores if isinstance(made, Result) else made)
-
-    def scores_together(self, results: Sequence[Result], filter_name: str) -> list[dict[str, Any] | Failed]:
-        """The scores of all documents, by a scorer of batches; metrics that the task names are computed, too."""
-        several: list[dict[str, Any] | Failed] = []
-        for result, value in zip(results, self._together(results), strict=True):
-            if isinstance(value, Failed):
-                several.append(value)
-                continue
-            scores = self._compute_metrics(result, self.get_metrics(filter_name))
-            self._note(scores, self.name, by_answer(value, result.results, self.name))
-            several.append(scores)
-        return several
-
-    def _together(self, results: Sequence[Result]) -> Sequence[Any]:
+    def together(self, results: Sequence[Result]) -> Sequence[Any]:
         """The scorer's own scores of all documents: in several processes, or as it computes them itself."""
         if self.parallel:
             asked = [[_reference(result), result.results] for result in results]
@@ -333,6 +317,48 @@ def _reference(result: Result) -> Any:
     return target[0] if isinstance(target, list) and len(target) == 1 else target
 
 
+def bound_metrics(
+    scorer: Scorer,
+    metrics: Sequence[Metric],
+    filter_name: str | None = None,
+    compute: Callable[[Any, Metric], Any] | None = None,
+) -> list[Bound]:
+    """Metrics with how each is computed, what they are called in reasons, and the rows that fail with them.
+
+    `compute` is given where a class of the user's computes every metric in its own way.
+    """
+    of_filter = f" of filter {filter_name!r}" if filter_name is not None else ""
+    if compute is None and type(scorer)._compute_metric is not Scorer._compute_metric:
+        compute = scorer._compute_metric
+    return [
+        (
+            metric.name,
+            metric.compute if compute is None else _computing(compute, metric),
+            f"scoring: metric {metric.name!r}{of_filter}",
+            tuple(metric.gives or (metric.name,)),
+        )
+        for metric in metrics
+    ]
+
+
+def _computing(compute: Callable[[Any, Metric], Any], metric: Metric) -> Callable[[Any], Any]:
+    return lambda result: compute(result, metric)
+
+
+def computed(result: Any, bound: Sequence[Bound], scorer: Scorer) -> dict[str, Any]:
+    """The rows of metrics: one that raises has failed, and the others have their scores."""
+    scores: dict[str, Any] = {}
+    for name, compute, place, rows in bound:
+        value = call_user_code(place, compute, result)
+        if type(value) is float and name not in scores:  # as nearly always
+            scores[name] = value
+        elif type(value) is Failed:
+            scorer._put(scores, dict.fromkeys(rows, value), name)
+        else:
+            scorer._note(scores, name, value)
+    return scores
+
+
 class GenerationScorer(Scorer):
     """Scores generated text against references: each answer of a document with each metric."""
 
@@ -369,14 +395,6 @@ class ProcessResultsScorer(Scorer):
         result = Results.create(instances, filter_name)
         answers = result.results[filter_name]
         return dict(self.process_results_fn(result.doc, answers if len(instances) > 1 else [answers]) or {})
-
-    @cached_property
-    def is_direct(self) -> bool:
-        return type(self).score_instances is ProcessResultsScorer.score_instances
-
-    def values(self, sample: Sample, answers: list[Any]) -> dict[str, Any]:
-        """The scores of a sample, without the way round by instances."""
-        return dict(self.process_results_fn(sample.doc, answers) or {})
 
 
 def shown(document: Document, answers: Mapping[str, Sequence[Any]], reading: Reading, task: str) -> list[Instance]:

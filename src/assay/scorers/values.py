@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from assay.config.row_names import row_name_problem
 from assay.records import Failed, exact, number
 from assay.scorers.reduce import Reduction, Reductions
+from assay.user_code import call_user_code
 
 
 class Repeated(list[Any]):
@@ -31,6 +32,8 @@ def described(value: Any) -> str:
     several = listed(value)
     if several is not None:
         return f"a list of {len(several)}"
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
     return "None" if value is None else f"a value of type {type(value).__name__!r}"
 
 
@@ -81,7 +84,7 @@ def usable(
     `answers` are those that were scored. What an aggregation takes that does not average may be anything, but for the rows of
     `by_answer`: there a list may have such a value for each answer.
     """
-    if _are_plain(scores, lenient=rules.lenient):
+    if _are_plain(scores, rules):
         return scores
     count = len(answers[0]) if len(answers) and isinstance(answers[0], list) else 1
     found: dict[str, Any] = {}
@@ -94,16 +97,21 @@ def usable(
         elif name in found:
             found[name] = Failed(f"{where} was returned twice, under names of different types")
         else:
-            made = _usable(value, count, averaged=rules.is_averaged(name, filter_name), by_answer=name in by_answer)
+            averaged = rules.is_averaged(name, filter_name)
+            takes_nan = not averaged or rules.takes_nan(name, filter_name)
+            made = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=takes_nan)
             found[name] = Failed(f"{where} {made}") if isinstance(made, _Unusable) else made
     return found
 
 
-def _are_plain(scores: Mapping[str, Any], *, lenient: bool) -> bool:
+def _are_plain(scores: Mapping[str, Any], rules: "Rules") -> bool:
     """Whether there is nothing to look at: names that will do, and numbers, as nearly always."""
+    lenient = rules.lenient
     for name, value in scores.items():
         kind = type(value)
         if kind is not float and not (kind is int and -(2**53) <= value <= 2**53):
+            return False
+        if value != value:  # NaN, in less time than math.isnan takes
             return False
         if type(name) is not str or not (lenient or row_name_problem(name) is None):
             return False
@@ -113,11 +121,12 @@ def _are_plain(scores: Mapping[str, Any], *, lenient: bool) -> bool:
 class Rules(NamedTuple):
     """What is asked of scores: `is_averaged` says of a row and a filter whether they must be numbers.
 
-    `lenient` rules take every name.
+    `lenient` rules take every name. NaN is a failure, but for rows of which `takes_nan` says that their aggregation takes it.
     """
 
     is_averaged: Callable[[str, str], bool]
     lenient: bool = False
+    takes_nan: Callable[[str, str], bool] = lambda metric, filter_name: False  # noqa: ARG005
 
 
 class _Unusable(str):
@@ -126,7 +135,7 @@ class _Unusable(str):
     __slots__ = ()
 
 
-def _usable(value: Any, count: int, *, averaged: bool, by_answer: bool) -> Any:
+def _usable(value: Any, count: int, *, averaged: bool, by_answer: bool, takes_nan: bool) -> Any:
     if isinstance(value, Failed):
         return value
     if not averaged:
@@ -134,16 +143,21 @@ def _usable(value: Any, count: int, *, averaged: bool, by_answer: bool) -> Any:
         return as_repeated(value) if of_answers else exact(value)
     several = listed(value)
     if several is None:
-        found = number(value)
+        found = _number(value, takes_nan=takes_nan)
         return found if found is not None else _Unusable(f"is {described(value)}, and must be a number")
     if len(several) != count:
         answers = "1 answer" if count == 1 else f"{count} answers"
         return _Unusable(f"is a list of {len(several)} for {answers} — return a number, or one for each answer")
-    numbers = [number(each) for each in several]
+    numbers = [_number(each, takes_nan=takes_nan) for each in several]
     odd = [each for each, known in zip(several, numbers, strict=True) if known is None]
     if odd:
         return _Unusable(f"is {described(odd[0])} for an answer, and must be a number")
     return as_repeated(numbers)
+
+
+def _number(value: Any, *, takes_nan: bool) -> int | float | None:
+    found = number(value)
+    return None if found is None or (math.isnan(found) and not takes_nan) else found
 
 
 def as_repeated(values: list[Any]) -> Any:
@@ -184,7 +198,4 @@ def _reduced(row: str, reduce: Reduction, repeats: Sequence[Any], answers: Any) 
     failed = next((each for each in repeats if isinstance(each, Failed)), None)
     if failed is not None:
         return failed
-    try:
-        return reduce(repeats, answers)
-    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
-        return Failed(f"scoring: {row!r}: {error}")
+    return call_user_code(f"scoring: {row!r}", reduce, repeats, answers)

@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from assay.scorers.clock import TIME_LIMIT, timed
+
 TOGETHER = 8
 """Answers that go to a process at once."""
 DIE_WITH_PARENT = 1
@@ -20,6 +22,9 @@ DIE_WITH_PARENT = 1
 
 class Scoring(Protocol):
     """What a process needs of a scorer."""
+
+    @property
+    def name(self) -> str: ...
 
     def score(self, reference: Any, predictions: list[Any]) -> Any: ...
 
@@ -82,6 +87,4 @@ def _score(number: int, asked: Sequence[Any]) -> Any:
 
 
 def _guarded(scorer: Scoring, reference: Any, predictions: list[Any]) -> Any:
-    from assay.scorers.loop import guarded  # which knows scorers, which know this
-
-    return guarded(scorer.score, reference, predictions)
+    return timed(TIME_LIMIT, f"scoring: scorer {scorer.name!r}", scorer.score, reference, predictions)

@@ -13,13 +13,15 @@ from assay.aggregate.collected import AggregatorMetric, Tally
 from assay.aggregate.collected_table import make_aggregator
 from assay.aggregate.functions import Aggregation
 from assay.config.row_names import row_name_problem
-from assay.errors import ConfigError, Place, Problem, blame, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.records import Failed
 from assay.registry import parameter_problems
 from assay.scorers.unit import UnitMetricResult, finite
 from assay.tasks.graph_parts import GraphPostProcessor as GraphPostProcessor
 from assay.tasks.unit_metrics import Places
 from assay.tasks.unit_metrics import UnitMetrics as UnitMetrics
 from assay.tasks.unit_metrics import check_unit_metrics as check_unit_metrics
+from assay.user_code import call_user_code
 
 ENTRY_KEYS = ("name", "params", "unit_metrics_results", "metadata", "as")
 
@@ -84,12 +86,15 @@ class Collected:
         self._seen = False
         self._tally: Tally | None = None
         self._taken = array("q")
-        try:
-            self._metric = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra)
-            self._columns = _metadata_columns(entry, self._metric)
-            self._tally = self._metric.tally()
-        except BaseException as error:  # noqa: BLE001  # a metric may be anybody's code: told, and the others stand
-            self.error = _told(error)
+        begun = call_user_code("", self._begin, like_sygra)
+        self._tally = None if isinstance(begun, Failed) else begun
+        self.error = begun.reason if isinstance(begun, Failed) else ""
+
+    def _begin(self, like_sygra: bool) -> Tally:
+        entry = self.entry
+        self._metric = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra)
+        self._columns = _metadata_columns(entry, self._metric)
+        return self._metric.tally()
 
     def take(self, number: int, record: Mapping[str, Any]) -> None:
         """Look at one record; they are counted from 0."""
@@ -99,11 +104,14 @@ class Collected:
             self.missing += 1
         if cell is None or self._tally is None or self.error:
             return
-        try:
-            self._tally.add(_with_columns(_result(cell, self.entry.column), record, self._columns))
+        added = call_user_code("", self._add, self._tally, cell, record)
+        if isinstance(added, Failed):
+            self.error = added.reason
+        else:
             self._taken.append(number)
-        except BaseException as error:  # noqa: BLE001  # as above
-            self.error = _told(error)
+
+    def _add(self, tally: Tally, cell: Any, record: Mapping[str, Any]) -> None:
+        tally.add(_with_columns(_result(cell, self.entry.column), record, self._columns))
 
     def value(self, columns: Sequence[str]) -> dict[str, Any]:
         """What the report says; where that cannot be said, why."""
@@ -111,25 +119,22 @@ class Collected:
             known = ", ".join(map(str, columns))
             self.error = f"Missing unit metric results field {self.entry.column!r} in data. Available columns: {known}"
         if not self.error and self._tally is not None:
-            try:
-                found: dict[str, Any] = finite(self._tally.value())
-                return found
-            except BaseException as error:  # noqa: BLE001  # as above
-                self.error = _told(error)
+            report: dict[str, Any] | Failed = call_user_code("", lambda tally: finite(tally.value()), self._tally)
+            if not isinstance(report, Failed):
+                return report
+            self.error = report.reason
         return {"error": self.error}
 
     def evidence(self) -> dict[str, Found]:
         """By number what it was made of, and of which records; nothing where that does not fit together."""
         if self.error or self._tally is None:
             return {}
-        try:
-            told = self._metric.evidence(self._tally)
-        except BaseException as error:  # noqa: BLE001  # as above; a number without an error is still a number
-            _told(error)
-            return {}
+        known = call_user_code("", self._metric.evidence, self._tally)
+        if isinstance(known, Failed):
+            return {}  # a number without an error is still a number
         return {
             name: Found(*evidence, self._taken)
-            for name, evidence in told.items()
+            for name, evidence in known.items()
             if len(evidence.values) == len(self._taken)
         }
 
@@ -150,12 +155,6 @@ def _with_columns(result: UnitMetricResult, record: Mapping[str, Any], columns: 
 def _metadata_columns(entry: Entry, metric: AggregatorMetric) -> dict[str, str]:
     """By key of the metadata, the column of the record that it comes from."""
     return {**{column: column for column in metric.columns}, **entry.metadata}
-
-
-def _told(error: BaseException) -> str:
-    if isinstance(error, ConfigError):
-        return "; ".join(f"{problem.what} — {problem.fix}" for problem in error.problems)
-    return blame(error)
 
 
 class Report(NamedTuple):

@@ -14,8 +14,8 @@ from assay.samples.prompt import Examples
 from assay.samples.rows import DataError, as_rows, digest_file
 from assay.samples.spill import spilled
 from assay.samples.templates import RenderError
-from assay.samples.user_code import called
 from assay.tasks.settings import Settings, Shard
+from assay.user_code import place_of, user_code
 
 
 @dataclass(slots=True)
@@ -36,7 +36,8 @@ class Splits:
         return self._prepared[key]
 
     def _processed(self, rows: Split, process_docs: Callable[[Any], Any], name: str) -> Split:
-        return called("process_docs", process_docs, lambda: _as_split(process_docs(self.as_dataset(rows)), name))
+        with user_code(place_of("process_docs", process_docs), DataError):
+            return _as_split(process_docs(self.as_dataset(rows)), name)
 
     def fingerprint(self, *names: str) -> str:
         """A name for the content of splits, or of all that were used: of files by what is in them, of others by their name."""
@@ -166,7 +167,8 @@ def _pool(config: TaskConfig, shots: FewshotConfig, splits: Splits) -> tuple[Poo
     if shots.samples is not None:
         listed: Any = shots.samples
         if callable(listed):
-            listed = called("fewshot_config.samples", listed, lambda: list(as_rows(listed(), "it returned")))
+            with user_code(place_of("fewshot_config.samples", listed), DataError):
+                listed = list(as_rows(listed(), "it returned"))
         return list(listed), None
     fallback = config.training_split or config.validation_split or config.test_split
     if fallback is None:
@@ -192,22 +194,16 @@ def _sampler(sampler: Any, pool: Pool, seed: int | None, leaks: Leaks) -> Sample
 
 def _class_sampler(kind: Any, pool: Pool, seed: int | None, leaks: Leaks) -> Sampler:
     """A sampler class of helper code, as lm-eval uses it: made with the pool, seeded, asked for documents."""
-    purpose = "fewshot_config.sampler"
-
-    def make() -> tuple[Any, dict[int, int]]:
+    place = place_of("fewshot_config.sampler", kind)
+    with user_code(place, DataError):
         made = kind(list(pool), rnd=None)
         made.set_rnd(seed)
-        return made, {id(doc): number for number, doc in enumerate(made.df)}
-
-    made, known = called(purpose, kind, make)
+        known = {id(doc): number for number, doc in enumerate(made.df)}
+    guard = user_code(place, RenderError)  # its errors are those of the document that it is asked for
 
     def choose(doc: Mapping[str, Any], number: int) -> Sequence[int]:
-        picked = made.sample(n=number, eval_doc=doc if leaks.one_more else None)
-        return [known[id(each)] if id(each) in known else list(pool).index(each) for each in picked]
+        with guard:
+            picked = made.sample(n=number, eval_doc=doc if leaks.one_more else None)
+            return [known[id(each)] if id(each) in known else list(pool).index(each) for each in picked]
 
-    return _guarded(purpose, kind, choose)
-
-
-def _guarded(purpose: str, kind: Any, choose: Sampler) -> Sampler:
-    """A sampler whose errors are those of the document that it is asked for."""
-    return lambda doc, number: called(purpose, kind, lambda: choose(doc, number), RenderError)
+    return choose

@@ -28,10 +28,11 @@ from assay.errors import ConfigError, Place, Problem
 from assay.plans import graph_nodes as plans
 from assay.plans import graph_weighing as weighing
 from assay.plans.graph import Fork, Graph, Node, Way
-from assay.samples.user_code import called
+from assay.samples.rows import DataError
 from assay.tasks.graph_models import GraphModels
 from assay.tasks.graph_tools import find_tools, parameters
 from assay.tasks.settings import Helpers
+from assay.user_code import place_of, user_code
 
 ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...], str | None], Sequence[Any]]
 """Reads values of a sampler from a source; with the way to it in the file, and the folder of that."""
@@ -288,7 +289,8 @@ def _callable(found: Any, name: str, place: Place) -> Callable[..., Any]:
         raise ConfigError([Problem(place, f"the class {name} has no `apply`", "give it one")])
     made: Callable[..., Any] = found.apply
     if not isinstance(inspect.getattr_static(found, "apply"), staticmethod | classmethod):
-        made = called(name, found, found).apply
+        with user_code(place_of(name, found), DataError):
+            made = found().apply
     return made
 
 

@@ -7,7 +7,6 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,16 @@ import orjson
 from assay.aggregate.functions import Aggregation
 from assay.config.graph import SinkConfig
 from assay.config.graph_reading import GraphFile
-from assay.errors import ConfigError, Problem, blame, did_you_mean
-from assay.records import Estimate, Outcome, ScoreKey
+from assay.errors import ConfigError, Problem, did_you_mean
+from assay.records import Estimate, Failed, Outcome, ScoreKey
 from assay.runs.durable import put_in_place
 from assay.runs.samples import Kept
 from assay.runs.sinks import write_sink
+from assay.samples.rows import DataError
 from assay.samples.spill import Spilled
-from assay.samples.user_code import called
 from assay.tasks.collate import Counts, Found, MetricCollatorPostProcessor
 from assay.tasks.settings import Helpers
+from assay.user_code import call_user_code, place_of, user_code
 from assay.writable import written
 
 MANY = 25_000
@@ -69,7 +69,8 @@ def make_processors(graph: GraphFile, helpers: Helpers, folder: str | None) -> l
                         raise ConfigError([Problem(place, what, did_you_mean(key, known))])
             else:
                 given = params
-            made = called("graph_post_process", kind, partial(kind, **given))
+            with user_code(place_of("graph_post_process", kind), DataError):
+                made = kind(**given)
             found.append(Processor(kind.__name__, made, params))
         except ConfigError as error:
             problems += error.problems
@@ -121,28 +122,34 @@ class GraphFiles:
 
     def conclude(self, estimated: Estimated) -> dict[ScoreKey, Estimate]:
         """Let post-processors look at all records, each once; the numbers of the report are rows."""
-        counts = Counts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
         previous: Any = self.records
         rows: dict[ScoreKey, Estimate] = {}
         for each in self.processors:
             name = self._report_name(each.name)
             data = previous if each.takes_previous else self.records
-            told = {"output_file": self.name, "params": dict(each.params), "counts": counts, "compat": self.compat}
-            try:
-                previous = each.made.process(data, told)
-                self.reports[name] = previous
-                if isinstance(each.made, MetricCollatorPostProcessor):
-                    found = {
-                        _of_report(key, name) if key in rows and self.compat != "sygra" else key: row
-                        for key, row in report_rows(previous, len(self.records))
-                    }
-                    rows |= {key: row for key, (row, _, _) in found.items()}
-                    if data is self.records:
-                        rows |= self._with_errors(found, each.made.evidence(), estimated)
-            except BaseException as error:  # noqa: BLE001  # anybody's code, after everything was asked: told, the rest stands
-                reason = f"{name} raised {blame(error)}"
-                rows[ScoreKey(name, "none")] = Estimate(math.nan, None, len(self.records), reason)
+            report = call_user_code(name, self._report, each, name, data, estimated, rows)
+            if isinstance(report, Failed):
+                rows[ScoreKey(name, "none")] = Estimate(math.nan, None, len(self.records), report.reason)
+            else:
+                previous = report
         return rows
+
+    def _report(
+        self, processor: Processor, name: str, data: Any, estimated: Estimated, rows: dict[ScoreKey, Estimate]
+    ) -> Any:
+        """The report of one post-processor; the numbers in it are added to the rows."""
+        counts = Counts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
+        options = {"output_file": self.name, "params": dict(processor.params), "counts": counts, "compat": self.compat}
+        report = self.reports[name] = processor.made.process(data, options)
+        if isinstance(processor.made, MetricCollatorPostProcessor):
+            found = {
+                _of_report(key, name) if key in rows and self.compat != "sygra" else key: row
+                for key, row in report_rows(report, len(self.records))
+            }
+            rows |= {key: row for key, (row, _, _) in found.items()}
+            if data is self.records:
+                rows |= self._with_errors(found, processor.made.evidence(), estimated)
+        return report
 
     def _report_name(self, kind: str) -> str:
         """What the next report of a class is called: the second of them has its number."""

@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from assay.config.graph import SchemaField
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.plans.graph import NodeFailed, State
-from assay.samples.user_code import called
+from assay.samples.rows import DataError
 from assay.tasks.settings import Helpers
+from assay.user_code import place_of, user_code
 
 Finish = Callable[[State], Mapping[str, Any]]
 CLASSES: dict[str, tuple[type, ...]] = {
@@ -63,7 +63,8 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
         for name, rule in (config.output_map or {}).items()
         if isinstance(rule, Mapping)
     }
-    made = called("output_config.generator", kind, partial(kind, {**dict(raw), "output_map": written}))
+    with user_code(place_of("output_config.generator", kind), DataError):
+        made = kind({**dict(raw), "output_map": written})
 
     def generated(state: State) -> Mapping[str, Any]:
         found = made.generate(state)

@@ -13,7 +13,9 @@ from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
 from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text
-from assay.scorers.loop import Document, grouped
+from assay.scorers.loop import Document, Scoring, grouped
+from assay.scorers.results import GENERATE, Reading
+from assay.scorers.step import ScoringStep, Unfiltered
 from assay.scorers.unit import UnitMetricResult
 from assay.tasks.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
 from assay.tasks.graph_files import Estimated, GraphFiles, Processor, outcome_of, row_labels
@@ -21,6 +23,8 @@ from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 from assay.tasks.unit_metrics import SUFFIX, unit_metric_fields
 
+UNFILTERED = "none"
+"""The filter of a graph's rows: its records are answers already."""
 BETTER = ("accuracy", "average_f1_score", "average_precision", "average_recall", "pass@", "pass^", "success_rate",
           "step_efficiency")  # fmt: skip
 """How the names of numbers begin of which more is better."""
@@ -183,28 +187,33 @@ class GraphScores:
     def document(self, sample: Sample, responses: Sequence[Response]) -> Document:
         """The record with what was asked on its way."""
         outcome = outcome_of(responses)
-        return Document(sample._replace(requests=outcome.asked), grouped(outcome.asked, responses[:-1], 1), [outcome])
+        by_request = grouped(outcome.asked, responses[:-1], 1)
+        return Document(sample._replace(requests=outcome.asked), by_request, filtered={UNFILTERED: [outcome.record]})
 
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
-        return [self._score(outcome_of(list(document.verdicts)).record) for document in documents]
+        return self._scoring.score(documents)
 
-    def _score(self, record: Mapping[str, Any]) -> list[FilterScores] | Failed:
-        values: dict[str, float] = {}
+    @cached_property
+    def _scoring(self) -> Scoring:
+        """One step: the records are there, and their unit results are the scores."""
+        step = ScoringStep(Unfiltered(UNFILTERED), (), lambda document, own, answers: own[0], self._unit_scores)  # noqa: ARG005
+        return Scoring((), Reading(GENERATE), self.task.name, steps=(step,))
+
+    def _unit_scores(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """The row of each column of unit results: its score, or why it has none."""
         if self.settings.predict_only:
-            return [FilterScores("none", [record], values)]
+            return {}
+        rows: dict[str, Any] = {}
         for name, column in self.scored.items():
             score = unit_value(record.get(column))
-            if score is None:
-                return Failed(f"scoring: the record has no result in {column!r}, but {record.get(column)!r:.60}")
-            values[name] = score
-        further, failed = self._further(record)
-        return [FilterScores("none", [record], {**values, **further}, failed=failed)]
+            lost = Failed(f"scoring: the record has no result in {column!r}, but {record.get(column)!r:.60}")
+            rows[name] = lost if score is None else score
+        return {**rows, **self._further(record)}
 
-    def _further(self, record: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
+    def _further(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured; and why
         a unit result there is none. Other columns may be called so, and hold something else."""
-        found: dict[str, float] = {}
-        failed: dict[str, str] = {}
+        found: dict[str, Any] = {}
         for column, cell in record.items():
             name = str(column).removesuffix(SUFFIX)
             if name == column or name in self.scored:
@@ -213,11 +222,15 @@ class GraphScores:
             if score is not None:
                 found[name] = score
             elif name in self._directions or is_unit_result(cell):
-                failed[name] = f"scoring: {column!r} has no score that is a number"
+                found[name] = Failed(f"scoring: {column!r} has no score that is a number")
             else:
                 continue
             self._directions.setdefault(name, True)
-        return found, failed
+        return found
+
+    @property
+    def parents(self) -> Mapping[str, str]:
+        return {}
 
     def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
         return AGGREGATIONS["mean"] if row.metric in self.scored or row.metric in self._directions else None

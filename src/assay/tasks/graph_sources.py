@@ -13,8 +13,8 @@ from assay.samples.data import Split, find_files
 from assay.samples.graph_rows import Transform, column_values, graph_rows
 from assay.samples.rows import DataError
 from assay.samples.transforms import DataTransform
-from assay.samples.user_code import called
 from assay.tasks.settings import Helpers, Settings
+from assay.user_code import place_of, user_code
 
 
 @dataclass
@@ -105,7 +105,8 @@ class GraphSources:
             if not isinstance(kind, type) or not hasattr(kind, "transform"):
                 problems.append(Problem(place, f"{each.transform} has no `transform`", "derive it from DataTransform"))
                 continue
-            change = called(each.transform, kind, kind)
+            with user_code(place_of(each.transform, kind), DataError):
+                change = kind()
             if isinstance(change, DataTransform):
                 change.like_sygra = self.settings.graphs.like_sygra
                 problems += change.problems(each.params, file.place(*at, "transformations", index))
@@ -114,4 +115,10 @@ class GraphSources:
 
 
 def _transform(name: str, made: Any, params: dict[str, Any]) -> Transform:
-    return lambda rows: called(name, made.transform, lambda: made.transform(rows, params))
+    guard = user_code(place_of(name, made.transform), DataError)
+
+    def transform(rows: Any) -> Any:
+        with guard:
+            return made.transform(rows, params)
+
+    return transform

@@ -7,8 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
-from assay.samples.user_code import called
+from assay.samples.rows import DataError
 from assay.tasks.settings import Helpers
+from assay.user_code import place_of, user_code
 
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 
@@ -48,7 +49,8 @@ def _tools(found: Any) -> Iterator[Tool]:
             if not name.startswith("_") and own and not isinstance(each, type) and (callable(each) or _is_made(each)):
                 yield _tool(each)
     elif isinstance(found, type):
-        made = called("tools", found, found)
+        with user_code(place_of("tools", found), DataError):
+            made = found()
         for name, _ in inspect.getmembers(found, callable):
             if not name.startswith("_"):
                 yield _tool(getattr(made, name))

@@ -9,19 +9,20 @@ from typing import Any, ClassVar
 
 from assay.aggregate.functions import AGGREGATIONS
 from assay.config.task import TaskConfig
-from assay.filters.pipeline import Pipeline
-from assay.records import Function
+from assay.records import EVERY_ROW, Failed, FilterScores, Function, Sample
 from assay.scorers.instance import Instance, sort_instances
+from assay.scorers.loop import Scoring
 from assay.scorers.metrics import Metric
 from assay.scorers.reduce import mean
 from assay.scorers.results import CHOICE, GENERATE, Result
-from assay.scorers.scorer import Scorer
+from assay.scorers.scorer import Document, Scorer
+from assay.scorers.step import ScoringStep, with_methods
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
 Scores = dict[tuple[str, str], list[Any]]
-"""By metric and filter, the scores of documents in their order; of several answers a list."""
+"""By metric and filter, the scores of documents in their order: a number, a list of several answers', or a failure."""
 
 
 def _no_code(function: Function) -> Any:
@@ -42,7 +43,7 @@ class InstanceTask(Task):
             made = replace(made, output_type=self.OUTPUT_TYPE)  # type: ignore[arg-type]  # one of them
         super().__init__(made)
         self._scoring = scoring(self, made, Settings(), _ALONE)
-        self._filters: list[Pipeline] = [pipeline for pipeline, _ in self._scoring.pipelines]  # type: ignore[misc]
+        self._loop = self._with_own_methods(self._scoring)
         self._instances: list[Instance] = []
         self._sample_scores: Scores = {}
 
@@ -54,15 +55,27 @@ class InstanceTask(Task):
 
     def process_instances(self, instances: Sequence[Instance] | None = None) -> Scores:
         """The scores of instances, which are those of the task where none are given. Filters are applied where they were not."""
-        documents = self.sort_instances([self._filtered(each) for each in instances or self._instances])
+        documents = self.sort_instances(list(instances or self._instances))
         scores: Scores = {}
-        for pipeline, scorer in self._scoring.pipelines:
-            for several in documents.values():
-                made = scorer.score_instances(several, pipeline.name)
-                for metric, value in (made.scores if isinstance(made, Result) else made).items():
-                    scores.setdefault((metric, pipeline.name), []).append(value)
+        for scored in self._loop.score([self._document(several) for several in documents.values()]):
+            for step, rows in zip(self._scoring.steps, _by_filter(scored, self._scoring.steps), strict=True):
+                named = [metric.name for metric in step.metrics] if EVERY_ROW in rows.failed else rows.failed
+                failed = {row: Failed(rows.failed.get(row) or rows.failed[EVERY_ROW]) for row in named}
+                for row, value in {**rows.values, **rows.repeats, **failed}.items():
+                    scores.setdefault((row, rows.filter), []).append(value)
         self._sample_scores = scores
         return scores
+
+    def _document(self, instances: Sequence[Instance]) -> Document:
+        """The instances of one document, with the answers that filters which were applied have left."""
+        first = instances[0]
+        applied = [name for name in first.filtered_resps if all(name in each.filtered_resps for each in instances)]
+        return Document(
+            Sample(first.doc_id, first.doc, (), first.target, first.target, first.choices or None),
+            [list(each.resps) for each in instances],
+            filtered={name: [each.filtered_resps[name] for each in instances] for name in applied},
+            instances=[replace(each, request_type=self.output_type) for each in instances],
+        )
 
     def compute_aggregations(self, sample_scores: Scores | None = None) -> dict[tuple[str, str], Any]:
         """One number for each metric and filter: by the metric's own aggregation, the mean where it has none."""
@@ -73,18 +86,22 @@ class InstanceTask(Task):
             for row, values in (self._sample_scores if sample_scores is None else sample_scores).items()
         }
 
+    def _with_own_methods(self, scoring: Scoring) -> Scoring:
+        """The loop with `_create_result` and `_compute_metric` of a class that is derived from this one."""
+        own = type(self)
+        if (own._create_result, own._compute_metric) == (InstanceTask._create_result, InstanceTask._compute_metric):
+            return scoring
+        steps = [
+            with_methods(step, scorer, self._create_result, self._compute_metric)
+            for step, (_, scorer) in zip(scoring.steps, scoring.pipelines, strict=True)
+        ]
+        return Scoring((), scoring.reading, scoring.task, scoring.rules, steps)
+
     def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
         return self._scorer._create_result(instances, filter_name)
 
     def _compute_metric(self, result: Result, metric: Metric) -> Any:
         return self._scorer._compute_metric(result, metric)
-
-    def _filtered(self, instance: Instance) -> Instance:
-        missing = [pipeline for pipeline in self._filters if pipeline.name not in instance.filtered_resps]
-        if not missing:
-            return instance
-        made = {pipeline.name: pipeline.apply([list(instance.resps)], instance.doc)[0] for pipeline in missing}
-        return replace(instance, filtered_resps={**instance.filtered_resps, **made}, request_type=self.output_type)
 
 
 class GenerateTask(InstanceTask):
@@ -99,9 +116,16 @@ class MultipleChoiceTask(InstanceTask):
     OUTPUT_TYPE = CHOICE
 
 
+def _by_filter(scored: list[FilterScores] | Failed, steps: Sequence[ScoringStep]) -> list[FilterScores]:
+    if isinstance(scored, Failed):
+        return [FilterScores(step.filter.name, (), {}, failed={EVERY_ROW: scored.reason}) for step in steps]
+    return scored
+
+
 def _aggregated(metric: Metric | None, values: Sequence[Any]) -> Any:
+    scored = [each for each in values if not isinstance(each, Failed)]
     plain = [
-        (metric.reductions.plain if metric else mean)(each, ()) if isinstance(each, list) else each for each in values
+        (metric.reductions.plain if metric else mean)(each, ()) if isinstance(each, list) else each for each in scored
     ]
     found = metric.aggregation if metric is not None else "mean"
     function: Any = AGGREGATIONS[found].function if isinstance(found, str) else found

@@ -25,6 +25,7 @@ from assay.tasks.formats import KnownFormats
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.spelling import misspelt
 from assay.tasks.task import Task
+from assay.user_code import UserCodeError, user_code
 
 Loadable = Spec | Task | Group[Task]
 
@@ -163,16 +164,16 @@ class _Builder:
     def build(self, node: Node) -> Task | Group[Task] | None:
         meaning = self.meanings[id(node)]
         if id(meaning) not in self.built:
+            self.built[id(meaning)] = None
             try:
-                self.built[id(meaning)] = (
-                    self._group(node, meaning) if isinstance(node, GroupNode) else self._task(node, meaning)
-                )
+                with user_code("cannot be checked"):  # a file may say anything: the others are loaded
+                    self.built[id(meaning)] = (
+                        self._group(node, meaning) if isinstance(node, GroupNode) else self._task(node, meaning)
+                    )
             except ConfigError as error:
                 self.problems += error.problems
-                self.built[id(meaning)] = None
-            except Exception as error:  # noqa: BLE001  # a file may say anything: the others are loaded
-                self.problems.append(uncheckable(file_of(node.fields), error))
-                self.built[id(meaning)] = None
+            except UserCodeError as error:
+                self.problems.append(uncheckable(file_of(node.fields), str(error)))
         return self.built[id(meaning)]
 
     def _graph(self, node: TaskNode, meaning: Meaning) -> Task:

@@ -307,7 +307,7 @@ class PreparedTask:
     def plan(self, sample: Sample) -> Asking:
         if not self.scoring.asks:
             return ask(sample.requests)
-        return ask_about(sample.requests, lambda responses: self.scoring.questions(self.document(sample, responses)))
+        return ask_about(sample.requests, lambda responses: self.scoring.asking(self.document(sample, responses)))
 
     def models(self) -> Mapping[str, object]:
         return models_of(scorer.models() for _, scorer in self.scoring.pipelines)
@@ -331,6 +331,10 @@ class PreparedTask:
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
         return self.scoring.score(documents)
 
+    @property
+    def parents(self) -> Mapping[str, str]:
+        return self.scoring.parents
+
     def _metrics(self) -> Iterator[Metric]:
         return iter(self.scoring.metrics)
 
@@ -353,8 +357,13 @@ class PreparedTask:
                 known[metric, filter_name] = isinstance(found, Aggregation) and found.of_numbers
             return known[metric, filter_name]
 
+        def takes_nan(metric: str, filter_name: str) -> bool:
+            """As lm-eval, whose mean of NaN is NaN; and an aggregation that is made for it."""
+            found = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
+            return self.settings.like_lm_eval or (isinstance(found, Aggregation) and found.name == "nanmean")
+
         lenient = any(scorer.overwrites for _, scorer in self.scoring.pipelines)
-        self.scoring = replace(self.scoring, rules=Rules(is_averaged, lenient))
+        self.scoring = replace(self.scoring, rules=Rules(is_averaged, lenient, takes_nan))
 
     def rows(self) -> frozenset[ScoreKey] | None:
         found = set()

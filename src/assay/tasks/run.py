@@ -75,18 +75,15 @@ class TaskRun:
 
     def _take(self, sample: Sample, responses: Sequence[Response]) -> None:
         self.board.documents += 1
-        failure = next((response for response in responses if isinstance(response, Failed)), None)
         own = len(sample.requests) or len(responses)  # a graph's are all its own
+        failure = next((response for response in responses[:own] if isinstance(response, Failed)), None)
         told = replies(responses, own)
         if failure is not None or sample.problem:
-            answered = () if failure is None or failure in responses[:own] else responses[:own]
-            kept = self.runnable.document(sample, answered).responses if answered else ()
             reason = failure.reason if failure is not None else sample.problem
-            reason = f"judge: {reason}" if answered else reason
             if self.runnable.is_batch:
-                self._together.append((Document(sample, kept), told, reason))
+                self._together.append((Document(sample, ()), told, reason))
             else:
-                self._fail(sample, reason, kept, told)
+                self._fail(sample, reason, (), told)
             return
         self._notice(sample, responses[:own])
         document = self.runnable.document(sample, responses)
@@ -108,10 +105,7 @@ class TaskRun:
             for mark, meaning in MARKS.items():
                 if contains(filtered.answers, mark):
                     self.board.noticed[f"{meaning} by filter {filtered.filter}"] += 1
-        failed = [reason for filtered in scores for reason in filtered.failed.values()]
-        reason = "; ".join(dict.fromkeys(failed))
-        if reason:  # the document has no value in these rows, and those of the others
-            self.board.fail(reason)
+        reason = self.board.fail_rows(scores)
         self._put(Kept(document.sample, document.responses, scores, self.runnable.repeats, reason, told))
 
     def _put(self, kept: Kept) -> None:

@@ -85,6 +85,11 @@ class Runnable(Protocol):
         """How the values of a metric and filter become one number; None where nobody said."""
         ...
 
+    @property
+    def parents(self) -> Mapping[str, str]:
+        """Of values that came in a mapping, the metric that gave them. Known when documents have been scored."""
+        ...
+
     def rows(self) -> frozenset[ScoreKey] | None:
         """The rows its results will have; None where only a function of its own knows."""
         ...

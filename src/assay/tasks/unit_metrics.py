@@ -9,6 +9,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.scorers.unit import UnitMetric, UnitMetricResult
 from assay.scorers.unit_table import UnitMetricRegistry
 from assay.tasks.graph_parts import LambdaFunction
+from assay.user_code import UserCodeError, user_code
 
 ENTRY_KEYS = ("name", "params", "as")
 SUFFIX = "_result"
@@ -51,12 +52,14 @@ def _side(node: Mapping[str, Any], state: Mapping[str, Any], key: str, *, like_s
 
 
 def _scored(metric: UnitMetric, name: str, right: dict[str, Any], given: dict[str, Any]) -> UnitMetricResult:
-    try:
+    if metric.like_sygra:
+        try:
+            with user_code(name):
+                results = metric.evaluate([right], [given])
+        except UserCodeError as error:  # SyGra takes whatever a metric raises for a wrong answer
+            return UnitMetricResult(False, right, given, {"validator": name, "error": str(error.__cause__)})
+    else:
         results = metric.evaluate([right], [given])
-    except Exception as error:
-        if not metric.like_sygra:
-            raise
-        return UnitMetricResult(False, right, given, {"validator": name, "error": str(error)})
     if len(results) != 1:
         raise ValueError(f"unit metric {name!r} gave {len(results)} results for one record")
     return results[0]

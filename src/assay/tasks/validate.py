@@ -28,6 +28,7 @@ from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 from assay.tasks.template_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
+from assay.user_code import UserCodeError, user_code
 
 FindMetric = Callable[[str], Callable[..., Any] | None]
 
@@ -47,11 +48,12 @@ def validate(
     found, problems = manager.attempt(wanted, thorough=True)
     for task in found["tasks"].values():
         try:
-            problems += check_task(task, manager.formats, find_metric)
-            if task.graph is not None:
-                problems += check_graph(task, Helpers(_unloaded, list, find_metric, dict), see)
-        except Exception as error:  # noqa: BLE001  # a file may say anything: the others are checked
-            problems.append(uncheckable(file_of(task.fields), error))
+            with user_code("cannot be checked"):  # a file may say anything: the others are checked
+                problems += check_task(task, manager.formats, find_metric)
+                if task.graph is not None:
+                    problems += check_graph(task, Helpers(_unloaded, list, find_metric, dict), see)
+        except UserCodeError as error:
+            problems.append(uncheckable(file_of(task.fields), str(error)))
     for group in found["groups"].values():
         problems += doubled(group) if not is_lenient(group) else ()
     if specs is None:

@@ -1,0 +1,155 @@
+"""One call of user code: whatever a user's function or a third-party library raises becomes one sentence that names it.
+
+`call_user_code` returns a `Failed`; `user_code` is the same as a context, for code that yields or awaits, or whose caller
+wants an error. Ctrl-C is not the user code's doing and passes through; so does cancellation where code awaits (`async with`).
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from assay.errors import SelfExplanatory
+from assay.records import Failed
+from assay.writable import written
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+MOST_WORDS = 300
+"""Characters of an error's message that are kept: some libraries put whole documents into theirs."""
+_OWN = f"{Path(__file__).parent}{os.sep}"
+_STANDARD = f"{Path(os.__file__).parent}{os.sep}"
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+class UserCodeError(SelfExplanatory):
+    """An exception of user code as a sentence; the exception itself is the cause."""
+
+
+def call_user_code(place: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failed:
+    """The value that user code returns, or the failure it is.
+
+    >>> call_user_code("metric 'half'", int, "7")
+    7
+    >>> call_user_code("metric 'half'", int, "x")
+    Failed(reason="metric 'half': ValueError: invalid literal for int() with base 10: 'x'", trace=())
+    """
+    try:
+        return function(*args, **kwargs)
+    except BaseException as error:  # noqa: BLE001  # the one broad except: user code may raise anything
+        return Failed(_message(error) if isinstance(error, SelfExplanatory) else explain(place, error))
+
+
+class user_code:  # noqa: N801  # reads as a statement: `with user_code("process_docs", DataError):`
+    """A context in which user code runs: an exception leaves it as one of `error` that says what was raised, and where.
+
+    Made once, it can be entered any number of times. Errors of class `passes` leave it as they are.
+    """
+
+    __slots__ = ("_error", "_passes", "_place")
+
+    def __init__(
+        self,
+        place: str,
+        error: Callable[[str], Exception] = UserCodeError,
+        passes: type[SelfExplanatory] = SelfExplanatory,
+    ) -> None:
+        self._place, self._error, self._passes = place, error, passes
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, self._passes | GeneratorExit):
+            raise self._error(explain(self._place, error)) from error
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not _is_cancellation(error):
+            self.__exit__(kind, error, trace)
+
+
+def explain(place: str, error: BaseException) -> str:
+    """The sentence for what user code raised: place, type, message, and file and line of the user's frame.
+
+    Ctrl-C is raised again.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    before = f"{place}: " if place else ""
+    message = _message(error)
+    if isinstance(error, SelfExplanatory):
+        return before + message
+    named = f"{type(error).__name__}: {message:.{MOST_WORDS}}".removesuffix(": ")
+    fix = (
+        f" (pip install {error.name.partition('.')[0]})"
+        if isinstance(error, ModuleNotFoundError) and error.name
+        else ""
+    )
+    frame = _user_frame(error)
+    where = f" ({Path(frame[0]).name}:{frame[1]})" if frame is not None else ""
+    return f"{before}{named}{fix}{where}"
+
+
+def words(error: BaseException) -> str:
+    """An error by type and message alone: what a model is told of a tool, where file and line would change its requests.
+
+    >>> words(KeyError("gold"))
+    "KeyError: 'gold'"
+    """
+    return f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
+
+
+def _message(error: BaseException) -> str:
+    """The message; nothing where a user's class fails at wording its own."""
+    try:
+        return written(str(error))
+    except (Exception, SystemExit):  # noqa: BLE001  # it cannot go through call_user_code, which calls it
+        return ""
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    asyncio = sys.modules.get("asyncio")  # not imported for this: without it there is nothing to cancel
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
+
+
+def place_of(purpose: str, function: object) -> str:
+    """The key that names a user's function, with the function and where it is defined.
+
+    >>> place_of("doc_to_text", len)
+    'doc_to_text (len)'
+    """
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    code = getattr(function, "__code__", None)
+    where = f", {Path(code.co_filename).name}:{code.co_firstlineno}" if code is not None else ""
+    return f"{purpose} ({name}{where})"
+
+
+def _user_frame(error: BaseException) -> tuple[str, int] | None:
+    """File and line of the deepest frame in user code; else in the file that assay called, else outside assay."""
+    outside = [frame for frame in _frames(error.__traceback__) if not frame[0].startswith((_OWN, "<"))]
+    if not outside:
+        return None
+    own = [frame for frame in outside if not _is_installed(frame[0])]
+    called = next((file for file, _ in outside if not file.startswith(_STANDARD)), None)
+    return (own or [frame for frame in outside if frame[0] == called] or outside)[-1]
+
+
+def _frames(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
+    while trace is not None:
+        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def _is_installed(file: str) -> bool:
+    """Whether a file is part of Python or of an installed package."""
+    return file.startswith(_STANDARD) or any(folder in file for folder in _INSTALLED)

@@ -1,0 +1,237 @@
+"""A failure belongs to one row of one sample: the other rows of that sample keep their scores."""
+
+import json
+import math
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from assay import GenerateTask, GenerationScorer, Instance
+from assay.models import Scripted
+from assay.records import EVERY_ROW, Failed, FilterScores, Sample, ScoreKey
+from assay.report.table import results_table
+from assay.runs.samples import Kept, row_failures
+from assay.scorers.clock import timed
+from assay.user_code import call_user_code
+from small_runs import generate, run, says, write_task
+
+METRICS = """\
+def half(references, predictions):
+    return 0.5
+
+
+def odd(references, predictions):
+    number = int(predictions[0])
+    if number == 1:
+        return 1 / (number - 1)
+    if number == 2:
+        return "two"
+    if number == 3:
+        return float("nan")
+    return 1.0
+
+
+def several(references, predictions):
+    if predictions[0] == "1":
+        raise KeyError("no such key")
+    return {"first": 1.0, "second": 0.0}
+"""
+BOTH = "metric_list: [{metric: !function utils.half, aggregation: mean, higher_is_better: true}, {metric: !function utils.odd, aggregation: mean, higher_is_better: true}]\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "utils.py").write_text(METRICS)
+    return tmp_path
+
+
+def rows_of(results: dict[str, Any]) -> dict[str, Any]:
+    rows: dict[str, Any] = results["assay"]["tasks"]["t"]["rows"]
+    return rows
+
+
+def test_a_metric_that_raises_returns_a_text_or_nan_loses_its_own_row_of_that_document_alone(folder: Path) -> None:
+    found = generate(folder, ["0", "1", "2", "3"], ["x"] * 4, BOTH)
+    half, odd = rows_of(found)["half,none"], rows_of(found)["odd,none"]
+    assert (half["value"], half["n"], half["failed"]) == (0.5, 4, 0)
+    assert (odd["value"], odd["n"], odd["failed"]) == (1.0, 1, 3)
+    assert odd["reasons"] == {
+        "scoring: metric 'odd' of filter 'none': ZeroDivisionError: division by zero (utils.py:8)": 1,
+        "scoring: 'odd' of filter 'none' is a value of type 'str', and must be a number": 1,
+        "scoring: 'odd' of filter 'none' is NaN, and must be a number": 1,
+    }
+    assert "reasons" not in half
+    account = found["assay"]["tasks"]["t"]
+    assert (account["documents"], account["scored"], account["failed"]) == (4, 4, 3)
+    assert account["bounds"]["half,none"] == [0.5, 0.5]
+    assert account["bounds"]["odd,none"] == [0.25, 1.0]  # 1 of 4 right, or all 4
+    assert (odd["incomplete"], "incomplete" in half) == (True, False)
+
+
+def test_a_row_in_which_every_document_failed_is_listed_without_a_value(folder: Path) -> None:
+    found = generate(folder, ["1", "1"], ["x"] * 2, BOTH)
+    odd = rows_of(found)["odd,none"]
+    assert (odd["value"], odd["n"], odd["failed"]) == (None, 0, 2)
+    assert rows_of(found)["half,none"]["n"] == 2
+
+
+def test_a_metric_of_several_values_that_raises_is_counted_in_each_of_its_rows(folder: Path) -> None:
+    metrics = "metric_list: [{metric: !function utils.half, aggregation: mean, higher_is_better: true}, {metric: !function utils.several, aggregation: mean, higher_is_better: true}]\n"
+    rows = rows_of(generate(folder, ["0", "1", "2"], ["x"] * 3, metrics))
+    assert {name: (row["n"], row["failed"]) for name, row in rows.items()} == {
+        "half,none": (3, 0),
+        "first,none": (2, 1),
+        "second,none": (2, 1),
+    }
+
+
+def test_a_filter_that_raises_loses_the_rows_of_that_filter_alone(folder: Path) -> None:
+    (folder / "utils.py").write_text(
+        METRICS + "\n\ndef picky(resps, docs):\n    return [[r for r in rs if 1 / (int(r) - 1)] for rs in resps]\n"
+    )
+    filters = """\
+    filter_list:
+      - {name: picky, filter: [{function: regex, regex_pattern: "[0-9]"}, {function: take_first}],
+         metric_list: [{metric: !function utils.odd, aggregation: mean, higher_is_better: true}]}
+      - {name: plain, filter: [{function: take_first}], metric_list: [{metric: !function utils.half, aggregation: mean, higher_is_better: true}]}
+    """
+    rows = rows_of(generate(folder, ["0", "1"], ["x"] * 2, dedent(filters)))
+    assert (rows["odd,picky"]["n"], rows["odd,picky"]["failed"]) == (1, 1)
+    assert (rows["half,plain"]["n"], rows["half,plain"]["failed"]) == (2, 0)
+
+
+def test_a_request_that_failed_counts_in_every_row(folder: Path) -> None:
+    def answer(prompt: str, params: dict[str, object], repeat: int) -> str:
+        if prompt == "2":
+            raise TimeoutError("no answer")
+        return prompt
+
+    rows = [{"q": f"{number}", "gold": "x"} for number in range(3)]
+    write_task(folder, rows, "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n" + BOTH)
+    found = rows_of(run(folder, Scripted(generate=answer)))
+    assert {name: (row["n"], row["failed"]) for name, row in found.items()} == {
+        "half,none": (2, 1),
+        "odd,none": (1, 2),
+    }
+
+
+def test_a_judge_that_fails_leaves_the_scores_of_the_metrics(folder: Path) -> None:
+    def judge(prompt: str, params: dict[str, object], repeat: int) -> str:
+        raise TimeoutError("no verdict")
+
+    judged = "scorer: llm_judge\nmetric_list: [{metric: exact_match}]\n"
+    write_task(
+        folder,
+        [{"q": "0", "gold": "a"}, {"q": "1", "gold": "b"}],
+        "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n" + judged,
+    )
+    found = run(folder, says(["a", "a"]), model_role={"judge": Scripted(generate=judge)})
+    rows = rows_of(found)
+    assert (rows["exact_match,none"]["value"], rows["exact_match,none"]["n"]) == (0.5, 2)
+    assert (rows["llm_judge,none"]["value"], rows["llm_judge,none"]["failed"]) == (None, 2)
+    assert rows["llm_judge,none"]["reasons"] == {"judge: TimeoutError: no verdict": 2}
+
+
+def test_under_compat_lm_eval_nan_is_the_number_it_is_there(folder: Path) -> None:
+    found = generate(folder, ["0", "3"], ["x"] * 2, BOTH, compat="lm-eval")
+    assert math.isnan(found["results"]["t"]["odd,none"])
+    assert found["results"]["t"]["half,none"] == 0.5
+
+
+def test_the_table_shows_how_many_documents_failed_in_each_row(folder: Path) -> None:
+    text = results_table(generate(folder, ["0", "1", "2", "3"], ["x"] * 4, BOTH))
+    [half, odd] = [line for line in text.splitlines() if "half" in line or "|odd" in line.replace(" ", "")]
+    assert half.rstrip(" |").endswith("0*")
+    assert odd.rstrip(" |").endswith("3*")
+
+
+class Inverse(GenerationScorer):
+    name = "inverse"
+
+    def score(self, reference: Any, predictions: list[Any]) -> float:
+        return 1 / len(predictions[0])
+
+
+def test_instances_are_scored_by_the_same_loop_and_a_failure_stands_in_its_place() -> None:
+    task = GenerateTask({
+        "task": "t", "doc_to_text": "q", "doc_to_target": "gold", "scorer": Inverse,
+        "metric_list": [{"metric": "exact_match"}],
+        "filter_list": [{"name": "first", "filter": [{"function": "take_first"}]}],
+    })  # fmt: skip
+    several = [
+        Instance({"q": "x", "gold": "ab"}, doc_id=number, target="ab", resps=[answer])
+        for number, answer in enumerate(["ab", "", "abcd"])
+    ]
+    found = task.process_instances(several)
+    assert found["exact_match", "first"] == [1.0, 0.0, 0.0]
+    [one, lost, other] = found["inverse", "first"]
+    assert (one, other) == (0.5, 0.25)
+    where = f"test_row_failures.py:{Inverse.score.__code__.co_firstlineno + 1}"
+    assert lost == Failed(f"scoring: scorer 'inverse' of filter 'first': ZeroDivisionError: division by zero ({where})")
+    assert task.compute_aggregations()["inverse", "first"] == 0.375
+
+
+def test_a_scorer_may_ask_in_several_rounds(folder: Path) -> None:
+    (folder / "own.py").write_text(
+        dedent("""\
+        from assay import LLMJudgeScorer
+        from assay.records import Generate
+
+        class Twice(LLMJudgeScorer):
+            def ask(self, result):
+                [first] = yield [Generate("round 1", {}, 0, "judge")]
+                [second] = yield [Generate(f"round 2 after {first.text}", {}, 0, "judge")]
+                return float(second.text)
+        """)
+    )
+    asked: list[str] = []
+
+    def judge(prompt: str, params: dict[str, object], repeat: int) -> str:
+        asked.append(prompt)
+        return "0.25" if prompt.endswith("after yes") else "yes"
+
+    write_task(
+        folder,
+        [{"q": "0", "gold": "a"}],
+        "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nscorer: !function own.Twice\n",
+    )
+    found = run(folder, says(["a"]), model_role={"judge": Scripted(generate=judge)})
+    assert rows_of(found)["llm_judge,none"]["value"] == 0.25
+    assert asked == ["round 1", "round 2 after yes"]
+
+
+def test_row_failures_survive_in_results_json(folder: Path) -> None:
+    generate(folder, ["0", "1"], ["x"] * 2, BOTH, output_path=str(folder / "run"))
+    written = json.loads((folder / "run/results.json").read_text())
+    assert written["assay"]["tasks"]["t"]["rows"]["odd,none"]["failed"] == 1
+
+
+def test_after_a_metric_was_stopped_by_the_clock_the_next_one_can_be_stopped_too() -> None:
+    def endless() -> None:
+        while True:
+            pass
+
+    def both() -> list[object]:
+        return [call_user_code("first", endless), call_user_code("second", endless), timed(60, "third", endless)]
+
+    found = timed(0.1, "scoring", both)
+    assert isinstance(found, list)
+    assert [each.reason.partition(" (")[0] for each in found] == [
+        f"{name}: TimeoutError: a filter or metric took more than 10 s" for name in ("first", "second", "third")
+    ]
+
+
+def test_the_failures_of_a_sample_are_listed_by_row() -> None:
+    sample = Sample(0, {}, (), None, None)
+    rows = [
+        FilterScores("strict", ["a"], {"half": 0.5}, failed={"odd": "is NaN"}),
+        FilterScores("loose", (), {}, failed={EVERY_ROW: "the filter raised"}),
+    ]
+    assert row_failures(Kept(sample, [], rows, failed="is NaN; the filter raised")) == {
+        ScoreKey("odd", "strict"): "is NaN",
+        ScoreKey("*", "loose"): "the filter raised",
+    }
+    assert row_failures(Kept(sample, [], (), failed="no answer")) == {ScoreKey("*", "*"): "no answer"}
+    assert row_failures(Kept(sample, [], rows[:0])) == {}
