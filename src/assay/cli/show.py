@@ -13,6 +13,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import Loaded
+from assay.tasks.unchecked import unchecked_parameters
 
 WIDTH = 72
 PROMPT_KEYS = ("output_type", "doc_to_text", "doc_to_choice", "doc_to_target", "target_delimiter", "gen_prefix")
@@ -76,6 +77,8 @@ def _show_task(manager: TaskManager, task: Task) -> None:
             say(f"{title}: {', '.join(items)}")
     for note in task.notes:
         say(f"note: {note}")
+    for sentence in unchecked_parameters(task.config):
+        say(f"note: {sentence}")
     if task.unsent is not None:
         say(f"cannot be run: {task.unsent}")
     if task.graph is not None:

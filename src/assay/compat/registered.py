@@ -1,29 +1,33 @@
-"""What the helper code of one run registers under lm-eval's decorators, and what it finds by name."""
+"""Lm-eval's names for what the helper code of one run registers and finds: views of tables that end with the run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from assay.aggregate.functions import AGGREGATIONS
 from assay.compat import evaluate_names
 from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
-from assay.scorers.metrics import METRICS
+from assay.registry import Table
+from assay.scorers.metrics import LM_EVAL_METRICS
 from assay.tasks.settings import RegisteredMetric
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
     """Filters, metrics and aggregations by name. The methods with lm-eval's names are what helper code calls."""
 
-    filters: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    metrics: dict[str, RegisteredMetric] = field(default_factory=dict)
-    aggregations: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    filters: Table[Callable[..., Any], Any] = field(default_factory=lambda: Table("filter", {}))
+    metrics: Table[RegisteredMetric, Any] = field(default_factory=lambda: Table("metric", {}))
+    aggregations: Table[Callable[..., Any], Any] = field(default_factory=lambda: Table("aggregation", {}))
 
     def register_filter(self, name: str) -> Callable[[Any], Any]:
-        return _keeper(self.filters, name)
+        return partial(_kept, self.filters, name)
 
     def register_aggregation(self, name: str) -> Callable[[Any], Any]:
-        return _keeper(self.aggregations, name)
+        return partial(_kept, self.aggregations, name)
 
     def register_metric(
         self, *, metric: str, higher_is_better: bool | None = None, aggregation: str | None = None, **_: Any
@@ -34,7 +38,7 @@ class Registered:
             raise KeyError(f"no aggregation is called {aggregation!r}")
 
         def register(made: Any) -> Any:
-            self.metrics.setdefault(metric, RegisteredMetric(made, found, higher_is_better))
+            _kept(self.metrics, metric, RegisteredMetric(made, found, higher_is_better))
             return made
 
         return register
@@ -56,20 +60,20 @@ class Registered:
             return evaluate_names.find_metric(name)
         if name in self.metrics:
             return self.metrics[name].function
-        if name in METRICS and name != "exact_match":
+        if name in LM_EVAL_METRICS and name != "exact_match":
             return handed_on
         return evaluate_names.find_metric(name)
 
     def get_metric_aggregation(self, name: str) -> Callable[..., Any] | None:
         if name in self.metrics:
             return self.metrics[name].aggregation
-        named = METRICS[name].aggregation if name in METRICS else None
+        named = LM_EVAL_METRICS[name].aggregation if name in LM_EVAL_METRICS else None
         return None if named is None else self.get_aggregation(named)
 
     def is_higher_better(self, metric_name: str) -> bool | None:
         if metric_name in self.metrics:
             return self.metrics[metric_name].higher_is_better
-        return METRICS[metric_name].higher_is_better if metric_name in METRICS else None
+        return LM_EVAL_METRICS[metric_name].higher_is_better if metric_name in LM_EVAL_METRICS else None
 
     def build_filter_ensemble(self, filter_name: str, components: Any) -> FilterEnsemble:
         return build_ensemble(filter_name, components, self.get_filter)
@@ -94,14 +98,11 @@ class Registered:
         }
 
 
-def _keeper(table: dict[str, Callable[..., Any]], name: str) -> Callable[[Any], Any]:
-    """A decorator that enters what it decorates; a name that is taken stays with the first."""
-
-    def register(made: Any) -> Any:
-        table.setdefault(name, made)
-        return made
-
-    return register
+def _kept(table: Table[T, Any], name: str, made: T) -> T:
+    """Enter what helper code decorates; a name that is taken stays with the first, as in lm-eval."""
+    if name not in table:
+        table[name] = made
+    return made
 
 
 def handed_on(items: Any) -> Any:

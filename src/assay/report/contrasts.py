@@ -14,7 +14,7 @@ from assay.groups.spread import draw_numbers, variance
 from assay.records import Draws, ScoreKey
 from assay.report.pairing import PairedTask
 from assay.report.run_scores import RunScores
-from assay.scorers.table import ALL_METRICS
+from assay.scorers.table import METRICS
 
 ITERATIONS = 1000
 """Resamples, and exchanges, of numbers that must be computed anew."""
@@ -143,7 +143,7 @@ def aggregation_of(run: RunScores, task: str, key: ScoreKey, values: Sequence[An
     stored = run.rows(task)[key]
     told = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
     named = [str(each.get("aggregation")) for each in told if each.get("metric") == key.metric]
-    declared = ALL_METRICS.get(key.metric)
+    declared = METRICS.get(key.metric)
     for name in [*named, str(declared.aggregation) if declared is not None else "", "mean"]:
         known = AGGREGATIONS.get(name)
         if known is not None and stored is not None and _gives(known, values, stored):

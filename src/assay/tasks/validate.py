@@ -1,5 +1,6 @@
 """Everything that can be known to be wrong without a model, a network or running any helper code."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.catalog.catalog import Catalog
-from assay.catalog.functions import check_function, functions_in, module_file
+from assay.catalog.functions import check_function, functions_in, module_file, written_signature
 from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
@@ -77,7 +78,7 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
         sampler = shots.get("sampler", "default")
         if isinstance(sampler, str) and sampler not in SAMPLERS:
             place = task.fields.place("fewshot_config", "sampler")
-            yield Problem(place, f"no sampler is called {sampler!r}", did_you_mean(sampler, SAMPLERS))
+            yield Problem(place, f"no sampler is called {sampler!r}", did_you_mean(sampler, SAMPLERS.names()))
     yield from _check_formats(task.fields, formats)
     yield from _check_data(task)
     if not broken and task.config.class_ is None:
@@ -145,8 +146,22 @@ class _Unloaded(Scorer):
         return self
 
 
-def _unloaded(function: Function) -> type[_Unloaded]:
-    return type(function.name, (_Unloaded,), {})
+class _UnloadedFunction:
+    """Stands for a function of helper code: it has the signature that the text of its module shows."""
+
+    def __init__(self, name: str, signature: inspect.Signature) -> None:
+        self.__name__, self.__signature__ = name, signature
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return self
+
+
+def _unloaded(function: Function) -> type[_Unloaded] | _UnloadedFunction:
+    """What stands for a function or class: with its signature, where the text of its module shows it, else with any."""
+    written = written_signature(function)
+    if written is not None and not written.is_class:
+        return _UnloadedFunction(function.name, written.signature)
+    return type(function.name, (_Unloaded,), {} if written is None else {"__signature__": written.signature})
 
 
 def _check_scoring(task: Task, functions: list[Function], find_metric: FindMetric) -> Iterator[Problem]:
