@@ -196,7 +196,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
     def add(self, name: str, thing: Any, *, source: object = None, replacing: bool = False) -> M:
         """Make a thing known by a name. A name that is taken by something else is refused with both places."""
         if not isinstance(name, str) or not name.strip():
-            raise TypeError(f"the name of a {self.kind} must be a text, got {name!r}")
+            raise TypeError(f"a name in the table of {_plural(self.kind)} must be a text, got {name!r}")
         source = thing if source is None else source
         if name in self._built_in:
             what = f"the name {name!r} is that of a built-in {self.kind}"
@@ -215,7 +215,9 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         """Raise a TypeError where a function cannot take the arguments that it will be called with."""
         if accepted(function, supplied).lacking:
             wanted = ", ".join(self.supplied)
-            raise TypeError(f"{_called(function)} cannot be a {self.kind}: it must take ({wanted}, …) by position")
+            raise TypeError(
+                f"{_called(function)} cannot be used as {self.kind}: it must take ({wanted}, …) by position"
+            )
 
     def find(self, name: str, where: Where) -> M:
         """The member called `name`, or an error with the nearest names."""
@@ -281,7 +283,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         USED[_distribution(plugin)] = plugin.dist.version if plugin.dist is not None else ""
 
     def _twice(self, name: str, plugins: "Sequence[EntryPoint]") -> Problem:
-        what = f"two plug-ins have a {self.kind} {name!r}: {' and '.join(map(_origin, plugins))}"
+        what = f"two plug-ins register the {self.kind} {name!r}: {' and '.join(map(_origin, plugins))}"
         return Problem(Place(_origin(plugins[0])), what, "uninstall one of them")
 
     def plugin_problems(self) -> list[Problem]:
