@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from assay import ConfigError
 from assay.errors import Place
 from assay.plugins import TABLES, table
 from assay.registry import Table, must_be_callable
-from small_runs import run, says, write_task
+from small_runs import SEVERAL, run, says, write_task
 
 RunAssay = Callable[..., "subprocess.CompletedProcess[str]"]
 PACKAGE = Path(__file__).parent / "plugin_package"
@@ -458,3 +459,29 @@ def test_a_typo_in_a_parameter_of_a_users_filter_is_refused_before_any_request(t
             run(tmp_path, says(["abc"]))
     write_task(tmp_path, [{"q": "0", "gold": "ab"}], yaml.replace("KEY", "length: 2"))
     assert run(tmp_path, says(["abc"]))["results"]["t"]["exact_match,f"] == 1.0
+
+
+def test_a_reduction_of_a_plug_in_may_have_a_number_behind_its_name(tmp_path: Path) -> None:
+    @assay.reduction("best_of_")
+    def best_of(scores: list[float], *, k: int) -> float:
+        return max(scores[:k])
+
+    yaml = GAP.replace("{metric: gap, weight: 2}", "{metric: exact_match, reduction: [best_of_1, best_of_2]}")
+    write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml + SEVERAL + "repeats: 2\n")
+    try:
+        found = run(tmp_path, says([["x", "a"]]))["results"]["t"]
+        assert (found["best_of_1,none"], found["best_of_2,none"], found["exact_match,none"]) == (0.0, 1.0, 0.5)
+        write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml.replace("[best_of_1, best_of_2]", "best_of_") + SEVERAL)
+        with pytest.raises(ConfigError, match="no reduction is called 'best_of_'"):
+            run(tmp_path, says(["a"]))
+    finally:
+        del table("reductions")["best_of_"]
+
+
+def test_the_page_about_plug_ins_shows_each_kind_in_at_most_fifteen_lines() -> None:
+    page = (Path(__file__).parent.parent / "docs/plugins.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert max(len(block.splitlines()) for block in blocks) <= 15
+    for kind in TABLES:
+        assert any(f'{kind.removesuffix("s")}("' in block for block in blocks), kind
+        assert f"`assay.{kind}`" in page

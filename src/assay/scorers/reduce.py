@@ -4,6 +4,7 @@
 sharper and not different.
 """
 
+import inspect
 import random
 import re
 import statistics
@@ -93,8 +94,19 @@ def _enough(n: int, k: int, name: str) -> None:
         raise ValueError(f"{name}{k} needs {k} repeats, and there are {n}")
 
 
-def _of_scores(function: Callable[[Sequence[Any]], Any]) -> Reduction:
-    return lambda scores, answers: function(scores)  # noqa: ARG005  # the shape of a reduction
+def _of_scores(function: Callable[..., Any]) -> Reduction:
+    """A function of scores alone as a reduction, with its parameters."""
+    named = accepted(function, 1).named
+    if not named:
+        return lambda scores, answers: function(scores)  # noqa: ARG005  # the shape of a reduction
+
+    def reduced(scores: Sequence[Any], answers: Sequence[Any], **params: Any) -> Any:  # noqa: ARG001
+        return function(scores, **params)
+
+    own = [each.replace(kind=each.KEYWORD_ONLY) for each in named.values()]
+    supplied = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("scores", "answers")]
+    reduced.__signature__ = inspect.Signature([*supplied, *own])  # type: ignore[attr-defined]
+    return reduced
 
 
 def _adopted(name: str, thing: Any) -> Reduction:
@@ -158,7 +170,7 @@ def read_reductions(written: object) -> Reductions:
 def _read(written: object) -> tuple[str, Reduction, int]:
     """A reduction with the row it makes, if it makes one of its own, and how many repeats it needs."""
     if callable(written):
-        return "", _of_scores(written), 1
+        return "", _from_user(written), 1
     name, counted = str(written), _COUNTED.fullmatch(str(written))
     place = Place("reduction")
     if name not in REDUCTIONS and counted is not None and counted[1] in REDUCTIONS:
@@ -167,3 +179,16 @@ def _read(written: object) -> tuple[str, Reduction, int]:
     if name not in REDUCTIONS or "k" in REDUCTIONS.accepts(REDUCTIONS[name]).named:
         raise LookupError(name)
     return "", REDUCTIONS[name], 1
+
+
+def _from_user(function: Callable[..., Any]) -> Reduction:
+    """A user's function in a file: nothing can be given to it but scores and answers."""
+    name = str(getattr(function, "__name__", "function"))
+    try:
+        reduction = _adopted(name, function)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    problems = REDUCTIONS.problems(name, reduction, {}, Place("reduction"))
+    if problems:
+        raise ValueError(problems[0].what)
+    return reduction
