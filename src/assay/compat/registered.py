@@ -1,7 +1,7 @@
 """Lm-eval's names for what the helper code of one run registers and finds: views of tables that end with the run."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -95,7 +95,57 @@ class Registered:
             "get_aggregation": self.get_aggregation,
             "get_metric_aggregation": self.get_metric_aggregation,
             "is_higher_better": self.is_higher_better,
+            **self._dicts(),
         }
+
+    def _dicts(self) -> dict[str, "View"]:
+        """Lm-eval's dicts: what helper code writes into them is registered, what it reads may be ours."""
+        metrics = partial(View, self.metrics, LM_EVAL_METRICS)
+        return {
+            "FILTER_REGISTRY": View(self.filters, CLASSES, self.get_filter, self.filters.__setitem__),
+            "AGGREGATION_REGISTRY": View(
+                self.aggregations, AGGREGATIONS, self.get_aggregation, self.aggregations.__setitem__
+            ),
+            "METRIC_REGISTRY": metrics(self.get_metric, partial(self._said, "function")),
+            "METRIC_AGGREGATION_REGISTRY": metrics(self.get_metric_aggregation, partial(self._said, "aggregation")),
+            "HIGHER_IS_BETTER_REGISTRY": metrics(self.is_higher_better, partial(self._said, "higher_is_better")),
+        }
+
+    def _said(self, key: str, name: str, value: Any) -> None:
+        """Note one thing about a metric: lm-eval has a dict for each."""
+        known = self.metrics.get(name, RegisteredMetric(handed_on, None, None))
+        self.metrics[name] = replace(known, **{key: value})
+
+
+class View(MutableMapping[str, Any]):
+    """One of lm-eval's dicts over a table of helper code and the names that are built in."""
+
+    def __init__(
+        self,
+        table: Table[Any, Any],
+        built_in: Iterable[str],
+        read: Callable[[str], Any],
+        write: Callable[[str, Any], None],
+    ) -> None:
+        self._table, self._built_in, self._read, self._write = table, built_in, read, write
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._read(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __setitem__(self, name: str, made: Any) -> None:
+        self._write(name, made)
+
+    def __delitem__(self, name: str) -> None:
+        del self._table[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._built_in, *self._table]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
 
 
 def _kept(table: Table[T, Any], name: str, made: T) -> T:
