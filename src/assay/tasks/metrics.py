@@ -156,7 +156,7 @@ class Binder:
                 return _of_answers(prepared(**used) if prepared is not None else partial(function, **used))
             except (TypeError, ValueError) as error:
                 raise self._problem(number, "metric", f"metric {name!r}: {error}", "correct its parameters") from None
-        return lambda result: function(result, **used)
+        return partial(function, **used) if used else function
 
     def _where(self, number: int, key: str = "metric") -> Callable[[str], Place]:
         return lambda each: self.place(number, each or key)
