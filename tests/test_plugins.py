@@ -485,3 +485,27 @@ def test_the_page_about_plug_ins_shows_each_kind_in_at_most_fifteen_lines() -> N
     for kind in TABLES:
         assert any(f'{kind.removesuffix("s")}("' in block for block in blocks), kind
         assert f"`assay.{kind}`" in page
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("aggregation: meen", "no aggregator is called 'meen' — did you mean 'mean'?"),
+        ("aggregation: pass@k, kwargs: {kk: 2}", "aggregator 'pass@k' has no parameter 'kk' — did you mean 'k'?"),
+        ("aggregation: !function own.gap, kwargs: {scal: 2}", "aggregator 'gap' has no parameter 'scal' — did you mean 'scale'?"),
+        ("aggregation: !function own.gap, kwargs: {scale: two}", "aggregator 'gap': 'scale' cannot be 'two'"),
+        ("aggregation: !function own.short", "aggregator 'short' must take 2 arguments by position"),
+    ],
+)  # fmt: skip
+def test_the_aggregators_of_a_group_are_checked_by_validate(
+    entry: str, said: str, tmp_path: Path, run_assay: RunAssay
+) -> None:
+    code = "def gap(group, results, *, scale: float = 1.0): return 0.5\n\n\ndef short(group): return 0\n"
+    (tmp_path / "own.py").write_text(code)
+    write_task(tmp_path, [{"q": "a", "gold": "b"}], GAP.replace("{metric: gap, weight: 2}", "{metric: exact_match}"))
+    (tmp_path / "g.yaml").write_text(
+        f"group: g\ntask: [t]\naggregate_metric_list:\n  - {{metric: exact_match, {entry}}}\n"
+    )
+    ended = run_assay("validate", "g", "--include_path", ".", "--no_defaults")
+    assert said in ended.stdout
+    assert "g.yaml:4:" in ended.stdout

@@ -88,7 +88,12 @@ def parameter_problems(
     a.yaml:3:1: metric 'scaled' has no parameter 'facter' — did you mean 'factor'?
     a.yaml:3:1: metric 'scaled' needs the parameter 'factor' — add `factor:`
     """
-    return list(_problems(accepted(function, supplied), params, (what, "parameter", _line_to_add), where))
+    takes = accepted(function, supplied)
+    problems = list(_problems(takes, params, (what, "parameter", _line_to_add), where))
+    if takes.lacking:
+        shape = f"{what} must take {supplied} arguments by position"
+        problems.append(Problem(_at(where), shape, "correct its signature"))
+    return problems
 
 
 def _line_to_add(key: str) -> str:

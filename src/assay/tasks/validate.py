@@ -14,6 +14,8 @@ from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
+from assay.groups import Group
+from assay.groups.factory import AggregatorFactory
 from assay.groups.results import is_lenient
 from assay.records import Function
 from assay.samples.data import READERS, find_files
@@ -21,7 +23,7 @@ from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
 from assay.scorers.scorer import Scorer
-from assay.tasks.aggregates import doubled
+from assay.tasks.aggregates import doubled, place_in
 from assay.tasks.graph_checks import SeeDotted, check_graph
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.resolve import resolved
@@ -55,6 +57,7 @@ def validate(
             problems.append(uncheckable(file_of(task.fields), error))
     for group in found["groups"].values():
         problems += doubled(group) if not is_lenient(group) else ()
+        problems += _check_aggregators(group)
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [
@@ -85,6 +88,21 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
         yield from _check_scoring(task, functions, find_metric)
     for note in task.notes:
         yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list of its own", serious=False)
+
+
+def _check_aggregators(group: Group[Any]) -> Iterator[Problem]:
+    """The names and parameters of a group's aggregators; of functions by the text of their modules."""
+    entries = tuple(
+        replace(entry, aggregation=_unloaded(entry.aggregation)) if isinstance(entry.aggregation, Function) else entry
+        for entry in group.config.aggregate_metric_list or ()
+    )
+    try:
+        AggregatorFactory.create_aggregator(
+            replace(group.config, aggregate_metric_list=entries or None),
+            lambda number: place_in(group, "aggregate_metric_list", number),
+        )
+    except ConfigError as error:
+        yield from error.problems
 
 
 def _check_formats(fields: Fields, formats: Mapping[str, FormatConfig]) -> Iterator[Problem]:
@@ -156,7 +174,7 @@ class _UnloadedFunction:
         return self
 
 
-def _unloaded(function: Function) -> type[_Unloaded] | _UnloadedFunction:
+def _unloaded(function: Function) -> Any:
     """What stands for a function or class: with its signature, where the text of its module shows it, else with any."""
     written = written_signature(function)
     if written is not None and not written.is_class:
