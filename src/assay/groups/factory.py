@@ -11,6 +11,7 @@ from assay.groups.aggregators import (
     Aggregator,
     CustomAggregator,
     DifferenceAggregator,
+    FunctionOfScores,
     GeometricMeanAggregator,
     HarmonicMeanAggregator,
     MaxAggregator,
@@ -22,7 +23,7 @@ from assay.groups.aggregators import (
     SeveralAggregators,
     WeightedSumAggregator,
 )
-from assay.registry import Table, parameter_problems, subclass_of
+from assay.registry import Table, accepted, parameter_problems, subclass_of
 
 AGGREGATORS: Table[type[Aggregator], Aggregator] = Table(
     "aggregator",
@@ -70,10 +71,11 @@ class AggregatorFactory:
                 problems += error.problems
         if problems:
             raise ConfigError(problems)
-        if len({(type(each), repr(entry.kwargs)) for each, entry in zip(made, entries, strict=True)}) > 1:
+        kinds = {(type(each), repr(entry.kwargs)) for each, entry in zip(made, entries, strict=True)}
+        if len(kinds) > 1 or isinstance(made[0], CustomAggregator):  # a function is that of one entry
             return SeveralAggregators(config, made)
         made[0].config, made[0].agg_metric_configs = config, entries
-        return made[0] if not isinstance(made[0], CustomAggregator) else SeveralAggregators(config, made)
+        return made[0]
 
 
 def _one(config: GroupConfig, entry: AggMetricConfig, place: Place) -> Aggregator:
@@ -82,7 +84,10 @@ def _one(config: GroupConfig, entry: AggMetricConfig, place: Place) -> Aggregato
     wanted: Any = entry.aggregation
     if isinstance(wanted, str) or (inspect.isclass(wanted) and issubclass(wanted, Aggregator)):
         return AGGREGATORS.bind(wanted, kwargs, place, config)
-    problems = parameter_problems(wanted, kwargs, f"aggregator {getattr(wanted, '__name__', 'function')!r}", place, 2)
+    kind = FunctionOfScores if "weight_by_size" in accepted(wanted, 2).named else CustomAggregator
+    supplied = 3 if kind is FunctionOfScores else 2
+    name = getattr(wanted, "__name__", "function")
+    problems = parameter_problems(wanted, kwargs, f"aggregator {name!r}", place, supplied)
     if problems:
         raise ConfigError(problems)
-    return CustomAggregator(config, wanted, **kwargs)
+    return kind(config, wanted, **kwargs)
