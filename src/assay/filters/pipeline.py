@@ -70,7 +70,15 @@ def build_pipeline(
     config: FilterConfig, place: Callable[..., Place], more: Mapping[str, Callable[..., Any]] | None = None
 ) -> Pipeline:
     """The pipeline a task describes. `more` are filters that helper code has registered; `place(step, key)` is for errors."""
-    steps = [_step(step, number, place, more or {}) for number, step in enumerate(config.filter)]
+    steps: list[tuple[Step | None, Batch | None]] = []
+    problems: list[Problem] = []
+    for number, step in enumerate(config.filter):
+        try:
+            steps.append(_step(step, number, place, more or {}))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
     single = bool(config.filter) and config.filter[-1].function == "take_first"
     return Pipeline(config.name, tuple(steps), single)
 
