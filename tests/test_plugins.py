@@ -223,6 +223,12 @@ def test_two_plug_ins_with_one_name_are_refused_with_both_places(sites: Path) ->
     assert len(small().plugin_problems()) == 1
 
 
+def test_a_registered_thing_with_the_name_of_another_packages_plug_in_is_refused_with_both_places(sites: Path) -> None:
+    site(sites, "third_one", "def mine(): ...\n", "[assay.trial]\nmine = third_one:mine\n")
+    with pytest.raises(ConfigError, match=r"two metrics are called 'mine': .*third_one:mine.* and .*test_plugins"):
+        small().register("mine")(lambda: None)
+
+
 def test_a_plug_in_with_the_name_of_a_built_in_is_reported_and_never_imported(sites: Path) -> None:
     site(sites, "greedy_one", "raise SystemExit\n", "[assay.trial]\nown = greedy_one:own\n")
     known = small()

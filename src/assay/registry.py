@@ -206,8 +206,8 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         if name in self._built_in:
             what = f"the name {name!r} is that of a built-in {self.kind}"
             raise ConfigError([Problem(Place(_defined(source)), what, "choose another name")])
-        other = self._sources.get(name, source)
-        if not replacing and other is not source and _identity(other) != _identity(source):
+        other = self._other(name, source)
+        if not replacing and other is not None:
             what = f"two {_plural(self.kind)} are called {name!r}: {_defined(other)} and {_defined(source)}"
             raise ConfigError([Problem(Place(_defined(source)), what, "give one of them another name")])
         member: M = self._adopt(name, thing) if self._adopt is not None else thing
@@ -215,6 +215,15 @@ class Table(MutableMapping[str, M], Generic[M, B]):
             self.refuse_shape(member, len(self.supplied))
         self._members[name], self._sources[name] = member, source
         return member
+
+    def _other(self, name: str, source: object) -> object | None:
+        """What has a name already, registered or as the plug-in of another package than this comes from."""
+        other = self._sources.get(name)
+        if other is not None:
+            return other if other is not source and _identity(other) != _identity(source) else None
+        package = str(getattr(source, "__module__", "")).partition(".")[0]
+        plugins = [each for each in self._plugins().get(name, ()) if each is not source]
+        return next((each for each in plugins if each.module.partition(".")[0] != package), None)
 
     def refuse_shape(self, function: Callable[..., Any], supplied: int) -> None:
         """Raise a TypeError where a function cannot take the arguments that it will be called with."""
