@@ -244,7 +244,7 @@ def test_a_class_and_a_function_of_the_user_are_aggregator_metrics() -> None:
     assert found("above", results("aba", "aab"), bar=0.5) == {"above": pytest.approx(1 / 3)}
     with pytest.raises(ConfigError, match="needs the parameter 'bar'"):
         AggregatorMetricRegistry.get_metric("above")
-    with pytest.raises(TypeError, match="no aggregator metric"):
+    with pytest.raises(TypeError, match="must be a class derived from AggregatorMetric"):
         aggregator_metric("mine")(dict)
 
 

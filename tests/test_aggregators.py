@@ -333,3 +333,15 @@ def test_a_plug_in_is_a_class_of_a_few_lines() -> None:
             return Estimate(max(values) - min(values))
 
     assert computed(THREE, {"metric": "acc", "aggregation": "range"}) == {"acc,none": 0.75}
+
+
+def test_a_function_written_for_lm_evals_groups_is_called_as_there(tmp_path: Path) -> None:
+    """lm-eval gives the members' values, their sizes and `weight_by_size`: here (0.5 · 2 - 1 · 1) / 3, then without sizes."""
+    scored(tmp_path, "a", acc=[0, 1])
+    scored(tmp_path, "b", acc=[1])
+    code = "def gap(values, sizes, weight_by_size):\n    w = sizes if weight_by_size else [1, 1]\n    return (values[0] * w[0] - values[1] * w[1]) / sum(w)\n"
+    (tmp_path / "own.py").write_text(code)
+    entries = "[{metric: acc, aggregation: !function own.gap}, {metric: acc, name: plain, aggregation: !function own.gap, weight_by_size: false}]"
+    group_file(tmp_path, f"group: g\ntask: [a, b]\naggregate_metric_list: {entries}\n")
+    rows = rows_of(run(tmp_path, ANYTHING, "g"), "g")
+    assert {key: row["value"] for key, row in rows.items()} == {"acc,none": 0.0, "plain,none": -0.25}

@@ -398,3 +398,30 @@ def test_a_module_that_is_nowhere_is_an_error_that_names_it_and_the_line(write: 
 def test_a_module_that_refuses_to_be_loaded_is_an_error_with_its_words_and_the_line(line: str, write: Write) -> None:
     with pytest.raises(ConfigError, match=r"(?s)t\.yaml:\d+.*made\.py cannot be loaded.*antlr4 4\.11"):
         run(write({"t.yaml": GENERATE, "made.py": f"{line}\ndef text(doc): return ''\n", **DATA}))
+
+
+def test_the_dicts_of_lm_evals_registry_are_views_of_what_is_registered(write: Write) -> None:
+    source = """
+        from lm_eval.api import registry
+        from lm_eval.api.registry import AGGREGATION_REGISTRY, FILTER_REGISTRY, HIGHER_IS_BETTER_REGISTRY, METRIC_REGISTRY
+
+
+        @registry.register_filter("mine")
+        class Mine: ...
+
+
+        METRIC_REGISTRY["gap"] = lambda items: abs(items[0] - items[1])
+        HIGHER_IS_BETTER_REGISTRY["gap"] = False
+        AGGREGATION_REGISTRY["top"] = max
+        known = FILTER_REGISTRY["mine"] is Mine, "take_first" in FILTER_REGISTRY, "nothing" in METRIC_REGISTRY
+    """
+    code = HelperCode()
+    module = code.load(write({"helper.py": source}) / "helper.py")
+    assert module.known == (True, True, False)
+    assert code.registered.get_metric("gap")([3, 1]) == 2
+    assert code.registered.is_higher_better("gap") is False
+    assert code.registered.get_aggregation("top") is max
+    assert module.METRIC_REGISTRY["acc"] is not None
+    with pytest.raises(KeyError):
+        module.AGGREGATION_REGISTRY["nothing"]
+    assert "gap" not in HelperCode().registered.metrics  # another run knows nothing of it

@@ -77,11 +77,11 @@ def test_what_cannot_be_loaded_is_told_in_a_sentence(
         ({"dtype": "int8"}, "'int8' is no kind of number"),
         ({"device": "abacus"}, "no device 'abacus'"),
         ({"device": "cuda:99"}, "cannot be put on 'cuda:99'"),
-        ({"backend": "both"}, "none of default, causal, seq2seq"),
+        ({"backend": "both"}, "one of 'default', 'causal', 'seq2seq'"),
         ({"peft": "adapter"}, "pip install peft"),
         ({"pretrainde": "x"}, "did you mean 'pretrained'?"),
-        ({"max_length": "long"}, "must be int"),
-        ({"over_length": "drop"}, "none of error, truncate"),
+        ({"max_length": "long"}, "of type int"),
+        ({"over_length": "drop"}, "one of 'error', 'truncate'"),
     ],
 )
 def test_a_wrong_argument_is_refused_with_what_to_do(given: dict[str, Any], said: str, folder: Path) -> None:

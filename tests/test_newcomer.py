@@ -329,7 +329,7 @@ def test_assay_alone_lists_its_commands(run_assay: RunAssay) -> None:
 @pytest.mark.parametrize(("arguments", "said"), [
     (["vew"], "did you mean view?"),
     (["run", "--limitt", "5", "--tasks", "x"], "there is no --limitt; did you mean --limit?"),
-    (["export", "run", "--to", "lmeval"], "did you mean lm-eval?"),
+    (["export", "run", "--to", "lmeval"], "did you mean 'lm-eval'?"),
     (["compare", "a", "b", "--gat", "x"], "there is no --gat; did you mean --gate?"),
     (["verify-backend", "a", "b", "--tasks", "x", "--model_args", "k=v"], "there is no --model_args"),
 ])  # fmt: skip

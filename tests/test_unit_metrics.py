@@ -15,7 +15,7 @@ from assay.compat import HelperCode
 from assay.compat.dotted import resolve_dotted
 from assay.errors import ConfigError, Place
 from assay.samples.transforms import CombineRecords, RenameFieldsTransform, SkipRecords
-from assay.scorers.table import ALL_METRICS
+from assay.scorers.table import METRICS
 from assay.tasks.graph_parts import parse_response_as_json
 from assay.tasks.unit_metrics import check_unit_metrics, runs_code, unit_metric_fields
 
@@ -216,7 +216,7 @@ def test_an_answer_that_is_the_reference_is_correct_by_every_metric(name: str, b
 def test_every_metric_that_gives_a_number_for_an_answer_is_there() -> None:
     numbers = {"token_f1", "f1_score", "rouge1", "rouge2", "rougeL", "rougeLsum", "edit_distance", "edit_similarity", "math_equal", "code_exec", "bleu", "chrf", "chrf++", "ter", "exact_match"}  # fmt: skip
     assert numbers <= set(UnitMetricRegistry.list_metrics())
-    for_answers = {name for name, declared in ALL_METRICS.items() if "generate_until" in declared.functions}
+    for_answers = {name for name, declared in METRICS.items() if "generate_until" in declared.functions}
     of_all_documents = {
         name
         for name in for_answers
@@ -262,9 +262,9 @@ def test_a_function_is_a_unit_metric_and_its_keywords_are_the_parameters() -> No
 
 
 def test_what_comes_along_cannot_be_replaced_and_only_unit_metrics_are_taken() -> None:
-    with pytest.raises(ConfigError, match="this name is taken"):
+    with pytest.raises(ConfigError, match="the name 'exact_match' is that of a built-in unit metric"):
         unit_metric("exact_match")(lambda golden, predicted: True)
-    with pytest.raises(TypeError, match="no unit metric"):
+    with pytest.raises(TypeError, match="must be a class derived from UnitMetric"):
         unit_metric("mine")(dict)
 
 

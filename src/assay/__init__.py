@@ -36,6 +36,23 @@ _HOME = {
     "AggregatorFactory": "assay.groups.factory",
     "register_aggregator": "assay.groups.factory",
     "Estimate": "assay.records",
+    **dict.fromkeys(
+        (
+            "aggregation",
+            "aggregator",
+            "exporter",
+            "filter",
+            "format",
+            "metric",
+            "model",
+            "reduction",
+            "sampler",
+            "scorer",
+            "transform",
+        ),
+        "assay.plugins",
+    ),
+    "DataTransform": "assay.samples.transforms",
     "CrossFilterScorer": "assay.scorers.cross_filter",
     "EnsembleScorer": "assay.scorers.ensemble",
     "LLMJudgeScorer": "assay.scorers.judge",
@@ -123,9 +140,21 @@ if TYPE_CHECKING:
     from assay.groups.aggregators import WeightedSumAggregator as WeightedSumAggregator
     from assay.groups.factory import AggregatorFactory as AggregatorFactory
     from assay.groups.factory import register_aggregator as register_aggregator
+    from assay.plugins import aggregation as aggregation
+    from assay.plugins import aggregator as aggregator
+    from assay.plugins import exporter as exporter
+    from assay.plugins import filter as filter  # noqa: A004  # used as assay.filter
+    from assay.plugins import format as format  # noqa: A004  # used as assay.format
+    from assay.plugins import metric as metric
+    from assay.plugins import model as model
+    from assay.plugins import reduction as reduction
+    from assay.plugins import sampler as sampler
+    from assay.plugins import scorer as scorer
+    from assay.plugins import transform as transform
     from assay.records import Estimate as Estimate
     from assay.report.write import write_report as write_report
     from assay.runs.run import Run as Run
+    from assay.samples.transforms import DataTransform as DataTransform
     from assay.scorers.cross_filter import CrossFilterScorer as CrossFilterScorer
     from assay.scorers.ensemble import EnsembleScorer as EnsembleScorer
     from assay.scorers.instance import Instance as Instance

@@ -1,118 +1,478 @@
-"""Names in YAML to things in Python: one table per kind, with an error that names the typo.
+"""The one registry and the one binder: names in YAML to things in Python, and their parameters checked by signature.
 
-The keyword parameters of a function or class are its YAML keys: what is written is checked against its signature.
+A kind of thing (metric, filter, model, …) has one `Table`. Its members are built in, registered by a decorator, or named
+by the entry points of installed packages, which are looked at only for a name that is not known otherwise. The keyword
+parameters of a function or class are its YAML keys: `bind` checks names and types of all of them, and reports every
+problem at once. User functions pass the same binder as ours.
 """
 
 import inspect
+import os
+import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Generic, TypeVar, Union, get_args, get_origin
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from assay.errors import ConfigError, Place, Problem, did_you_mean, installing
+from assay.errors import AssayError, ConfigError, Place, Problem, did_you_mean, installing
+from assay.user_code import MOST_WORDS, user_code, words
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+M = TypeVar("M")
+B = TypeVar("B")
 T = TypeVar("T")
 
+Where = Place | Callable[[str], Place]
+"""Where a thing is written, or a function that says so for each of its parameters; "" is the thing itself."""
 
-class Table(Mapping[str, T]):
-    """What a kind of name can mean. Built-ins are given; plug-ins call `add`."""
 
-    def __init__(self, kind: str, members: Mapping[str, T]) -> None:
-        self.kind = kind
-        self._members = dict(members)
+def _at(where: Where, key: str = "") -> Place:
+    return where(key) if callable(where) else where
 
-    def __getitem__(self, name: str) -> T:
-        return self._members[name]
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The parameters that a file may give to a callable: those that its caller does not supply.
+
+    `lacking` is how many of the supplied arguments it cannot take; `instead` has a fix for names that it does not have.
+    """
+
+    named: Mapping[str, inspect.Parameter]
+    takes_any: bool = False
+    lacking: int = 0
+    instead: Mapping[str, str] = field(default_factory=dict)
+
+
+def accepted(function: Callable[..., Any], supplied: int = 0) -> Accepted:
+    """What a callable accepts beside the first `supplied` arguments. One that has no readable signature accepts anything.
+
+    >>> list(accepted(lambda references, prediction, *, weight=0.5: 0, 2).named)
+    ['weight']
+    """
+    try:
+        parameters = read_signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return Accepted({}, takes_any=True)
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    taken = {each.name for each in positional[:supplied]}
+    kinds = {each.kind for each in parameters}
+    named = {
+        each.name: each
+        for each in parameters
+        if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD) and each.name not in taken
+    }
+    lacking = 0 if inspect.Parameter.VAR_POSITIONAL in kinds else max(0, supplied - len(positional))
+    return Accepted(named, inspect.Parameter.VAR_KEYWORD in kinds, lacking)
+
+
+def names_only(takes: Accepted) -> Accepted:
+    """The same without types: lm-eval's files say `"true"` where they mean true, and mean what lm-eval makes of it."""
+    named = {key: each.replace(annotation=each.empty) for key, each in takes.named.items()}
+    return replace(takes, named=named)
+
+
+def parameter_problems(
+    function: Callable[..., Any], params: Mapping[str, Any], what: str, where: Where, supplied: int = 0
+) -> list[Problem]:
+    """Everything that is wrong with parameters by a signature: unknown, missing, or of another type.
+
+    >>> def scaled(*, factor: float): ...
+    >>> for problem in parameter_problems(scaled, {"facter": 2}, "metric 'scaled'", Place("a.yaml", 3, 1)): print(problem)
+    a.yaml:3:1: metric 'scaled' has no parameter 'facter' — did you mean 'factor'?
+    a.yaml:3:1: metric 'scaled' needs the parameter 'factor' — add `factor:`
+    """
+    takes = accepted(function, supplied)
+    problems = list(_problems(takes, params, (what, "parameter", _line_to_add), where))
+    if takes.lacking:
+        shape = f"{what} must take {supplied} arguments by position"
+        problems.append(Problem(_at(where), shape, "correct its signature"))
+    return problems
+
+
+def _line_to_add(key: str) -> str:
+    return f"add `{key}:`"
+
+
+Words = tuple[str, str, Callable[[str], str]]
+"""What parameters are bound to, what it calls them, and the fix for one that is missing."""
+
+
+def _problems(takes: Accepted, params: Mapping[str, Any], words: Words, where: Where) -> Iterator[Problem]:
+    what, word, add = words
+    at = partial(_at, where)
+    for key, value in params.items():
+        known = takes.named.get(key)
+        if known is None and not takes.takes_any:
+            near = did_you_mean(str(key), takes.named) if takes.named else "it takes none"
+            yield Problem(at(str(key)), f"{what} has no {word} {key!r}", takes.instead.get(key, near))
+        elif known is not None and not _fits(value, known.annotation):
+            quoted = "; put it in quotes" if not isinstance(value, str) and _fits(str(value), known.annotation) else ""
+            fix = f"it must be {_described(known.annotation)}{quoted}"
+            yield Problem(at(key), f"{what}: {key!r} cannot be {value!r:.80}", fix)
+    for key, each in takes.named.items():
+        if each.default is each.empty and key not in params:
+            yield Problem(at(""), f"{what} needs the {word} {key!r}", add(key))
+
+
+class Table(MutableMapping[str, M], Generic[M, B]):
+    """The members of one kind, by name; `bind` makes of a member and parameters what a run uses.
+
+    `supplied` names the arguments that the caller gives beside the parameters of a file. `adopt` makes a member of what
+    a user registers, or raises a TypeError that says what it must be. A member that is a text such as "module:Class" is
+    imported at its first use.
+    """
+
+    word = "parameter"
+
+    def __init__(
+        self,
+        kind: str,
+        members: Mapping[str, M | str],
+        *,
+        group: str | None = None,
+        supplied: Sequence[str] = (),
+        adopt: Callable[[str, Any], M] | None = None,
+        build: Callable[..., B] | None = None,
+    ) -> None:
+        self.kind, self.group, self.supplied = kind, group, tuple(supplied)
+        self._members: dict[str, M | str] = dict(members)
+        self._built_in = frozenset(members)
+        self._sources: dict[str, object] = {}
+        self._adopt, self._build = adopt, build
+
+    def __getitem__(self, name: str) -> M:
+        """The member; that of a plug-in is imported now."""
+        if name not in self._members:
+            if name not in self._plugins():
+                raise KeyError(name)
+            self._load(name)
+        member = self._members[name]
+        if isinstance(member, str):
+            module, _, attribute = member.partition(":")
+            loaded: M = getattr(import_module(module), attribute)
+            self._members[name] = member = loaded
+        return member
+
+    def __setitem__(self, name: str, member: Any) -> None:
+        """Register a member, as dicts do it: a user's member of that name is replaced, a built-in never."""
+        self.add(name, member, replacing=True)
+
+    def __delitem__(self, name: str) -> None:
+        if name in self._built_in:
+            raise KeyError(f"{self.kind} {name!r} is built in and cannot be removed")
+        del self._members[name]
+        self._sources.pop(name, None)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members or name in self._plugins()
 
     def __iter__(self) -> Iterator[str]:
+        """The names that are known without importing a plug-in; `names` has all."""
         return iter(self._members)
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def add(self, name: str, member: T) -> T:
-        """`member`, now known by `name`; a name that is taken by something else is refused."""
-        if self._members.get(name, member) is not member:
-            problem = Problem(Place(f"{self.kind} {name!r}"), "this name is taken", "choose another name")
-            raise ConfigError([problem])
-        self._members[name] = member
+    @property
+    def added(self) -> list[str]:
+        """The names that users registered."""
+        return [name for name in self._members if name not in self._built_in]
+
+    def names(self) -> list[str]:
+        """All names, those of plug-ins that are not imported yet included."""
+        return [*self._members, *(name for name in self._plugins() if name not in self._members)]
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """A decorator: what it decorates is known by `name` from now on."""
+
+        def registered(thing: T) -> T:
+            self.add(name, thing)
+            return thing
+
+        return registered
+
+    def add(self, name: str, thing: Any, *, source: object = None, replacing: bool = False) -> M:
+        """Make a thing known by a name. A name that is taken by something else is refused with both places."""
+        if not isinstance(name, str) or not name.strip():
+            raise TypeError(f"a name in the table of {_plural(self.kind)} must be a text, got {name!r}")
+        source = thing if source is None else source
+        if name in self._built_in:
+            what = f"the name {name!r} is that of a built-in {self.kind}"
+            raise ConfigError([Problem(Place(_defined(source)), what, "choose another name")])
+        other = self._other(name, source)
+        if not replacing and other is not None:
+            what = f"two {_plural(self.kind)} are called {name!r}: {_defined(other)} and {_defined(source)}"
+            raise ConfigError([Problem(Place(_defined(source)), what, "give one of them another name")])
+        member: M = self._adopt(name, thing) if self._adopt is not None else thing
+        if callable(member):
+            self.refuse_shape(member, len(self.supplied))
+        self._members[name], self._sources[name] = member, source
         return member
 
-    def find(self, name: str, place: Place) -> T:
-        """The member called `name`, or an error at `place` with the nearest names."""
-        if name not in self._members:
-            raise ConfigError([Problem(place, f"no {self.kind} is called {name!r}", did_you_mean(name, self))])
-        return self._members[name]
+    def _other(self, name: str, source: object) -> object | None:
+        """What has a name already, registered or as the plug-in of another package than this comes from."""
+        other = self._sources.get(name)
+        if other is not None:
+            return other if other is not source and _identity(other) != _identity(source) else None
+        package = str(getattr(source, "__module__", "")).partition(".")[0]
+        plugins = [each for each in self._plugins().get(name, ()) if each is not source]
+        return next((each for each in plugins if each.module.partition(".")[0] != package), None)
+
+    def refuse_shape(self, function: Callable[..., Any], supplied: int) -> None:
+        """Raise a TypeError where a function cannot take the arguments that it will be called with."""
+        if accepted(function, supplied).lacking:
+            wanted = ", ".join(self.supplied)
+            raise TypeError(
+                f"{_called(function)} cannot be used as {self.kind}: it must take ({wanted}, …) by position"
+            )
+
+    def find(self, name: str, where: Where) -> M:
+        """The member called `name`, or an error with the nearest names."""
+        try:
+            return self[name]
+        except KeyError:
+            fix = did_you_mean(str(name), self.names())
+            raise ConfigError([Problem(_at(where), f"no {self.kind} is called {name!r}", fix)]) from None
+
+    def accepts(self, member: Any) -> Accepted:
+        """The parameters that a file may give to a member."""
+        return accepted(member, len(self.supplied))
+
+    def fix_for_missing(self, name: str, key: str) -> str:  # noqa: ARG002  # a kind that is written otherwise overrides it
+        """How to give a parameter that is missing."""
+        return _line_to_add(key)
+
+    def problems(
+        self, name: str, takes: Callable[..., Any] | Accepted, params: Mapping[str, Any], where: Where
+    ) -> list[Problem]:
+        """Everything that is wrong with the parameters of the thing that errors call `name`."""
+        known = takes if isinstance(takes, Accepted) else accepted(takes, len(self.supplied))
+        words = (f"{self.kind} {name!r}", self.word, partial(self.fix_for_missing, name))
+        problems = list(_problems(known, params, words, where))
+        if known.lacking:
+            what = f"{self.kind} {name!r} cannot be called: it must take ({', '.join(self.supplied)}, …) by position"
+            problems.insert(0, Problem(_at(where), what, "correct its parameters"))
+        return problems
+
+    def check(self, named: str | Callable[..., Any], params: Mapping[str, Any], where: Where) -> M:
+        """The member that a name or a user's own object means, after its parameters were checked, all at once."""
+        member: Any = self.find(named, where) if isinstance(named, str) else named
+        problems = self.problems(_called(named), self.accepts(member), params, where)
+        if problems:
+            raise ConfigError(problems)
+        found: M = member
+        return found
+
+    def bind(self, named: str | Callable[..., Any], params: Mapping[str, Any], where: Where, *supplied: Any) -> B:
+        """The member with its parameters, ready for a run; what cannot be made of them is refused."""
+        member: Any = self.check(named, params, where)
+        place = _at(where)
+        build: Callable[..., B] = partial(self._build, member) if self._build is not None else member
+        with refused(place, f"{self.kind} {_called(named)!r} cannot be made", "correct its parameters"):
+            return build(*supplied, **params)
+
+    def _plugins(self) -> "Mapping[str, Sequence[EntryPoint]]":
+        return installed_plugins(self.group, tuple(sys.path)) if self.group is not None else {}
+
+    def _load(self, name: str) -> None:
+        """Import the plug-in that has this name, and register it."""
+        plugins = self._plugins()[name]
+        if len(plugins) > 1:
+            raise ConfigError([self._twice(name, plugins)])
+        [plugin] = plugins
+        fix = "correct or uninstall the package"
+        with refused(Place(_origin(plugin)), f"the plug-in {name!r} cannot be loaded", fix):
+            thing = plugin.load()
+            if (
+                name not in self._members
+            ):  # else importing its module has registered it, with all that its decorator says
+                self.add(name, thing, source=plugin)
+        USED[_distribution(plugin)] = plugin.dist.version if plugin.dist is not None else ""
+
+    def _twice(self, name: str, plugins: "Sequence[EntryPoint]") -> Problem:
+        what = f"two plug-ins register the {self.kind} {name!r}: {' and '.join(map(_origin, plugins))}"
+        return Problem(Place(_origin(plugins[0])), what, "uninstall one of them")
+
+    def plugin_problems(self) -> list[Problem]:
+        """What is wrong with the names of installed plug-ins, without importing any."""
+        problems = []
+        for name, plugins in self._plugins().items():
+            if name in self._built_in:
+                what = f"the plug-in's name {name!r} is that of a built-in {self.kind}, which is used instead of it"
+                problems += [Problem(Place(_origin(each)), what, "choose another name") for each in plugins]
+            elif len(plugins) > 1:
+                problems.append(self._twice(name, plugins))
+        return problems
+
+
+USED: dict[str, str] = {}
+"""The packages whose plug-ins were imported in this process, with their versions: a run's manifest names them."""
+
+
+@cache
+def installed_plugins(group: str, path: tuple[str, ...]) -> "Mapping[str, Sequence[EntryPoint]]":  # noqa: ARG001  # the key of the cache
+    """By name, the entry points of a group; nothing is imported. Scanned once per process and `sys.path`: 20 ms."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, list[EntryPoint]] = {}
+    for plugin in entry_points(group=group):
+        known = found.setdefault(plugin.name, [])
+        if (plugin.value, _distribution(plugin)) not in [(each.value, _distribution(each)) for each in known]:
+            known.append(plugin)  # a package that is twice on the path is one
+    return found
+
+
+def _distribution(plugin: "EntryPoint") -> str:
+    return plugin.dist.name if plugin.dist is not None else plugin.value
+
+
+def _origin(plugin: "EntryPoint") -> str:
+    return f"{plugin.group} of {_distribution(plugin)} ({plugin.value})"
+
+
+def load_plugins(named: Iterable[str]) -> list[Path]:
+    """Import users' modules, by name or by file, which register what they bring; returns their files.
+
+    A file is executed again only when it has changed, so a run may name what the command line has loaded already.
+    """
+    files: list[Path] = []
+    problems: list[Problem] = []
+    for each in named:
+        try:
+            module = _plugin_file(Path(each)) if is_plugin_file(each) else _plugin_module(each)
+        except ConfigError as error:
+            problems += error.problems
+        else:
+            files += [Path(module.__file__)] if module.__file__ else []
+    if problems:
+        raise ConfigError(problems)
+    return files
+
+
+def is_plugin_file(named: str) -> bool:
+    """Whether `--plugin` names a file, and not a module."""
+    return named.endswith(".py") or "/" in named or os.sep in named
+
+
+def _plugin_module(name: str) -> ModuleType:
+    place = Place(f"--plugin {name}")
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigError(
+            [Problem(place, f"{name!r} is no name of a module", "name a module, or a file that ends in .py")]
+        )
+    if name not in sys.modules:
+        fix = f"write ./{name}.py for the file" if Path(f"{name}.py").is_file() else "install it, or name its file"
+        with refused(place, "the plug-in cannot be loaded", fix):
+            import_module(name)
+    return sys.modules[name]
+
+
+def _plugin_file(file: Path) -> ModuleType:
+    place, path = Place(f"--plugin {file}"), file.expanduser().resolve()
+    if not path.is_file():
+        raise ConfigError([Problem(place, "there is no such file", "correct its path, or name an importable module")])
+    state = path.stat()
+    stamp = (state.st_mtime_ns, state.st_size)
+    name = f"assay_plugin_{zlib.crc32(str(path).encode()):08x}_{path.stem}"
+    if name in sys.modules and _LOADED.get(path) == stamp:
+        return sys.modules[name]
+    with refused(place, "the plug-in cannot be loaded", "correct the file"):
+        module = ModuleType(name)
+        module.__file__ = str(path)
+        sys.modules[name] = module  # dataclasses and pickling look a class's module up there
+        exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), module.__dict__)  # as importing it does
+    _LOADED[path] = stamp
+    return module
+
+
+_LOADED: dict[Path, tuple[int, int]] = {}
+
+
+class refused(user_code):  # noqa: N801  # reads as a statement: `with refused(place, "… cannot be made", fix):`
+    """A context in which user code is loaded or made: whatever it raises leaves as a ConfigError at one place.
+
+    Problems that are ConfigErrors already keep their words, and get the place.
+    """
+
+    def __init__(self, place: Place, what: str, fix: str) -> None:
+        super().__init__(what, lambda said: ConfigError([Problem(place, said, fix)]), passes=AssayError)
+        self._at, self._what, self._fix = place, what, fix
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, ConfigError):
+            placed = [each if each.place.line else replace(each, place=self._at) for each in error.problems]
+            raise ConfigError(placed) from error
+        if isinstance(error, TypeError | ValueError):  # the message of a wrong argument says it all
+            _, _, message = words(error).partition(": ")
+            raise ConfigError([Problem(self._at, f"{self._what}: {message:.{MOST_WORDS}}", self._fix)]) from error
+        super().__exit__(kind, error, trace)
 
 
 class MetricRegistry(Generic[T]):
-    """Classes of metrics by name, with the methods that SyGra's registries have.
+    """SyGra's methods over a table of classes. Users add theirs, and may replace what they added, never what is built in."""
 
-    `own` are those that come along. Users add theirs, and may replace what they added, never what comes along.
-    """
-
-    def __init__(self, kind: str, base: type[T], own: Mapping[str, type[T]]) -> None:
-        self.kind, self.base = kind, base
-        self._own = own
-        self._added: dict[str, type[T]] = {}
+    def __init__(self, table: Table[type[T], T]) -> None:
+        self.table = table
 
     def register(self, name: str, metric_class: type[T]) -> None:
         """Make a class known by a name."""
-        if not (inspect.isclass(metric_class) and issubclass(metric_class, self.base)):
-            raise TypeError(f"{metric_class!r} is no {self.kind}: derive it from {self.base.__name__}")
-        if name in self._own:
-            what = "this name is taken by one that comes along"
-            raise ConfigError([Problem(Place(f"{self.kind} {name!r}"), what, "choose another name")])
-        self._added[name] = metric_class
+        self.table[name] = metric_class
 
     def get_metric(self, name: str, **params: Any) -> T:
         """A metric with its parameters; a wrong name or parameter is refused."""
-        return self.make(name, params, Place(f"{self.kind} {name!r}"))
-
-    def make(self, name: str, params: Mapping[str, Any], place: Place) -> T:
-        """The same, where errors tell the place at which it was written."""
-        found = self._find(name, place)
-        problems = parameter_problems(found, params, f"{self.kind} {name!r}", place)
-        if problems:
-            raise ConfigError(problems)
-        try:
-            return found(**params)
-        except ConfigError as error:
-            raise ConfigError(replace(problem, place=place) for problem in error.problems) from None
-        except (TypeError, ValueError, LookupError) as error:
-            what = f"{self.kind} {name!r} cannot be made: {error}"
-            raise ConfigError([Problem(place, what, "correct its parameters")]) from error
+        return self.table.bind(name, params, Place(f"{self.table.kind} {name!r}"))
 
     def get_metric_class(self, name: str) -> type[T]:
-        return self._find(name, Place(f"{self.kind} {name!r}"))
-
-    def _find(self, name: str, place: Place) -> type[T]:
-        for known in (self._added, self._own):
-            if name in known:
-                return known[name]
-        fix = did_you_mean(str(name), self.list_metrics())
-        raise ConfigError([Problem(place, f"no {self.kind} is called {name!r}", fix)])
+        return self.table.find(name, Place(f"{self.table.kind} {name!r}"))
 
     def has_metric(self, name: str) -> bool:
-        return name in self._added or name in self._own
+        return name in self.table
 
     def list_metrics(self) -> list[str]:
         """All names, sorted."""
-        return sorted({*self._added, *self._own})
+        return sorted(self.table.names())
 
     def unregister(self, name: str) -> bool:
         """Whether there was such a metric that a user added; now there is none."""
-        return self._added.pop(name, None) is not None
+        return name in self.table.added and bool(self.table.pop(name))
 
     def clear(self) -> None:
         """Forget what users added."""
-        self._added.clear()
+        for name in self.table.added:
+            del self.table[name]
 
     def get_metrics_info(self) -> dict[str, dict[str, str]]:
         """By name, the class and the module it is from."""
-        known = {name: self.get_metric_class(name) for name in self.list_metrics()}
+        known = {name: self.table[name] for name in self.list_metrics()}
         return {name: {"class": found.__name__, "module": found.__module__} for name, found in known.items()}
+
+
+def subclass_of(base: type[T]) -> Callable[[str, Any], type[T]]:
+    """An `adopt` for tables of classes: what is registered must be derived from `base`."""
+
+    def adopt(name: str, thing: Any) -> type[T]:  # noqa: ARG001  # the shape of `adopt`
+        if not (inspect.isclass(thing) and issubclass(thing, base)):
+            raise TypeError(f"{_called(thing)} must be a class derived from {base.__name__}")
+        return thing
+
+    return adopt
+
+
+def must_be_callable(name: str, thing: Any) -> Any:
+    """An `adopt` for tables of functions and classes."""
+    if not callable(thing):
+        raise TypeError(f"{name!r} must be a function or a class, got {thing!r:.60}")
+    return thing
 
 
 def library_problem(library: str | None, what: str, place: Place) -> Problem | None:
@@ -124,41 +484,11 @@ def library_problem(library: str | None, what: str, place: Place) -> Problem | N
     return Problem(place, f"{what} needs {packages.get(library, library)}, which is not installed", fix)
 
 
-def parameter_problems(
-    function: Callable[..., Any], params: Mapping[str, Any], what: str, place: Place
-) -> list[Problem]:
-    """What is wrong with parameters by the signature of what they are for: unknown, missing, or of another type.
-
-    One that takes any parameter cannot be checked here.
-
-    >>> def scaled(*, factor: float): ...
-    >>> for problem in parameter_problems(scaled, {"facter": 2}, "metric 'scaled'", Place("a.yaml", 3, 1)): print(problem)
-    a.yaml:3:1: metric 'scaled' has no parameter 'facter' — did you mean 'factor'?
-    a.yaml:3:1: metric 'scaled' needs the parameter 'factor' — add `factor:`
-    """
-    signature = list(read_signature(function).parameters.values())
-    if any(each.kind is each.VAR_KEYWORD for each in signature):
-        return []
-    known = {each.name: each for each in signature if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)}
-    problems = []
-    for key, value in params.items():
-        if key not in known:
-            fix = did_you_mean(str(key), known) if known else "it takes none"
-            problems.append(Problem(place, f"{what} has no parameter {key!r}", fix))
-        elif not _fits(value, known[key].annotation):
-            kind = getattr(known[key].annotation, "__name__", str(known[key].annotation))
-            problems.append(Problem(place, f"{what}: {key!r} cannot be {value!r}", f"it must be of type {kind}"))
-    for key, each in known.items():
-        if each.default is each.empty and key not in params:
-            problems.append(Problem(place, f"{what} needs the parameter {key!r}", f"add `{key}:`"))
-    return problems
-
-
 def read_signature(function: Callable[..., Any]) -> inspect.Signature:
     """The signature, with annotations that are written as text made types where their names are known."""
     try:
         return inspect.signature(function, eval_str=True)
-    except NameError:
+    except (NameError, AttributeError, SyntaxError):
         return inspect.signature(function)
 
 
@@ -173,6 +503,12 @@ def dress(made: type, function: Callable[..., Any], name: str) -> None:
 
 def _fits(value: object, hint: Any) -> bool:
     """Whether a value from a file is of the type that a signature says; a type we do not read fits anything."""
+    if hint is Any or hint is inspect.Parameter.empty:
+        return True
+    if hint is None:
+        return value is None
+    if get_origin(hint) is Literal:
+        return any(type(value) is type(each) and value == each for each in get_args(hint))
     if get_origin(hint) in (Union, types.UnionType):
         return any(_fits(value, each) for each in get_args(hint))
     if hint is float:
@@ -180,4 +516,51 @@ def _fits(value: object, hint: Any) -> bool:
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     kind = get_origin(hint) or hint
-    return isinstance(value, kind) if inspect.isclass(kind) and kind is not inspect.Parameter.empty else True
+    return isinstance(value, kind) if inspect.isclass(kind) else True
+
+
+def _described(hint: Any) -> str:
+    """A type in words.
+
+    >>> _described(int | None), _described(Literal["a", "b"])
+    ('of type int or None', "one of 'a', 'b'")
+    """
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(repr, get_args(hint)))
+    if get_origin(hint) in (Union, types.UnionType):
+        names = [_described(each).removeprefix("of type ") for each in get_args(hint)]
+        return "of type " + " or ".join("None" if each == "NoneType" else each for each in names)
+    return "of type " + str(getattr(hint, "__name__", hint))
+
+
+def _called(thing: object) -> str:
+    """What to call a user's object in an error: a name, or that of a function or class."""
+    if isinstance(thing, str):
+        return thing
+    if isinstance(thing, partial):
+        return _called(thing.func)
+    name = getattr(thing, "__name__", None)
+    return str(name) if name else f"{thing!r:.60}"
+
+
+def _plural(kind: str) -> str:
+    return kind + "s"
+
+
+def _identity(thing: object) -> tuple[object, object]:
+    """Module and name: a module that is executed again, or a cell of a notebook, registers the same things."""
+    return getattr(thing, "__module__", None), getattr(thing, "__qualname__", id(thing))
+
+
+def _defined(thing: object) -> str:
+    """Where a thing is defined, as file:line, else its module and name."""
+    if hasattr(thing, "group") and hasattr(thing, "value"):
+        return _origin(thing)  # type: ignore[arg-type]
+    inner = inspect.unwrap(thing) if callable(thing) else thing
+    code = getattr(inner, "__code__", None)
+    codes: Iterable[Any] = (
+        (getattr(each, "__code__", None) for each in vars(inner).values()) if inspect.isclass(inner) else ()
+    )
+    code = code or next((each for each in codes if each is not None), None)
+    named = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', repr(inner)[:60])}".strip(".")
+    return f"{code.co_filename}:{code.co_firstlineno}: {named}" if code is not None else named

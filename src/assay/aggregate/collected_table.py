@@ -18,7 +18,7 @@ from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.aggregate.labels import F1ScoreMetric, PrecisionMetric, RecallMetric
 from assay.aggregate.like_sygra import LIKE_SYGRA
 from assay.errors import ConfigError, Place
-from assay.registry import MetricRegistry, library_problem, read_signature
+from assay.registry import MetricRegistry, Table, library_problem, read_signature, subclass_of
 
 OF_SCORES = ("mean", "median", "nanmean", "perplexity", "bypass")
 OF_WEIGHTED_SCORES = ("weighted_perplexity", "bits_per_byte")
@@ -123,8 +123,18 @@ OWN: dict[str, type[AggregatorMetric]] = {
     "step_efficiency": StepEfficiencyMetric,
 }
 
-AggregatorMetricRegistry: MetricRegistry[AggregatorMetric] = MetricRegistry("aggregator metric", AggregatorMetric, OWN)
-_SYGRAS: MetricRegistry[AggregatorMetric] = MetricRegistry("aggregator metric", AggregatorMetric, LIKE_SYGRA)
+
+def _adopted(name: str, thing: Any) -> type[AggregatorMetric]:
+    """A class of aggregator metrics, or a function of all unit results as one."""
+    return subclass_of(AggregatorMetric)(name, metric_of(name, thing) if inspect.isroutine(thing) else thing)
+
+
+AGGREGATOR_METRICS: Table[type[AggregatorMetric], AggregatorMetric] = Table(
+    "aggregator metric", OWN, group="assay.aggregator_metrics", adopt=_adopted
+)
+AggregatorMetricRegistry = MetricRegistry(AGGREGATOR_METRICS)
+"""The same by SyGra's name, with its methods."""
+_SYGRAS: Table[type[AggregatorMetric], AggregatorMetric] = Table("aggregator metric", LIKE_SYGRA)
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 
@@ -135,16 +145,10 @@ def aggregator_metric(name: str) -> Callable[[Made], Made]:
     A class is derived from AggregatorMetric. A function takes the list of all unit results and keyword parameters, and
     gives a number or a mapping.
     """
-
-    def register(made: Made) -> Made:
-        as_class: Any = made if inspect.isclass(made) else metric_of(name, made)
-        AggregatorMetricRegistry.register(name, as_class)
-        return made
-
-    return register
+    return AGGREGATOR_METRICS.register(name)
 
 
 def make_aggregator(name: str, params: Mapping[str, Any], place: Place, *, like_sygra: bool) -> AggregatorMetric:
     """The aggregator metric that a name means; with `like_sygra`, as SyGra defines it where it has one of that name."""
-    registry = _SYGRAS if like_sygra and _SYGRAS.has_metric(name) else AggregatorMetricRegistry
-    return registry.make(name, params, place)
+    table = _SYGRAS if like_sygra and name in _SYGRAS else AGGREGATOR_METRICS
+    return table.bind(name, params, place)

@@ -11,6 +11,7 @@ import numpy as np
 
 from assay.aggregate.agreement import krippendorff_alpha
 from assay.aggregate.classes import CLASS_AGGREGATIONS
+from assay.registry import Accepted, Table, accepted, must_be_callable
 
 Values = Sequence[Any]
 
@@ -183,30 +184,51 @@ def _brier_influence(values: Values) -> Any:
     return np.sum((np.array(predictions) - np.eye(len(predictions[0]))[list(golds)]) ** 2, axis=1)
 
 
-AGGREGATIONS: dict[str, Aggregation] = {
-    each.name: each
-    for each in (
-        Aggregation("mean", mean, lambda values: np.asarray(values, dtype=np.float64), of_numbers=True),
-        Aggregation("median", median, of_numbers=True),
-        Aggregation("nanmean", nanmean, influence=_present, of_numbers=True),
-        Aggregation("perplexity", perplexity, influence=_perplexity_influence, of_numbers=True),
-        Aggregation(
-            "weighted_perplexity", weighted_perplexity, lambda v: -weighted_perplexity(v) * _ratio_influence(v)
-        ),
-        Aggregation("bits_per_byte", bits_per_byte, lambda v: -_ratio_influence(v) / math.log(2)),
-        Aggregation("brier_score", brier_score, influence=_brier_influence),
-        Aggregation("f1", f1, needs="sklearn"),
-        Aggregation("matthews_corrcoef", matthews_corrcoef, needs="sklearn"),
-        Aggregation("bleu", bleu, bootstrap_limit=100, needs="sacrebleu"),
-        Aggregation("chrf", chrf, bootstrap_limit=100, needs="sacrebleu"),
-        Aggregation("chrf++", chrf_with_words, bootstrap_limit=100, needs="sacrebleu"),
-        Aggregation("ter", ter, bootstrap_limit=100, needs="sacrebleu"),
-        Aggregation("acc_all", acc_all, influence=lambda values: np.asarray(_all_right(values), dtype=np.float64)),
-        *(Aggregation(name, function, influence) for name, (function, influence) in CLASS_AGGREGATIONS.items()),
-        Aggregation("krippendorff_alpha", krippendorff_alpha),
-        Aggregation("bypass", bypass),
-    )
-}
+def _adopted(name: str, thing: Any) -> Aggregation:
+    """An aggregation, or a function of all values as one."""
+    if isinstance(thing, Aggregation):
+        return thing
+    function: Callable[[Values], float] = must_be_callable(name, thing)
+    AGGREGATIONS.refuse_shape(function, 1)
+    return Aggregation(name, function)
+
+
+class _Aggregations(Table[Aggregation, Aggregation]):
+    def accepts(self, member: Any) -> Accepted:
+        return accepted(member.function if isinstance(member, Aggregation) else member, 1)
+
+
+AGGREGATIONS = _Aggregations(
+    "aggregation",
+    {
+        each.name: each
+        for each in (
+            Aggregation("mean", mean, lambda values: np.asarray(values, dtype=np.float64), of_numbers=True),
+            Aggregation("median", median, of_numbers=True),
+            Aggregation("nanmean", nanmean, influence=_present, of_numbers=True),
+            Aggregation("perplexity", perplexity, influence=_perplexity_influence, of_numbers=True),
+            Aggregation(
+                "weighted_perplexity", weighted_perplexity, lambda v: -weighted_perplexity(v) * _ratio_influence(v)
+            ),
+            Aggregation("bits_per_byte", bits_per_byte, lambda v: -_ratio_influence(v) / math.log(2)),
+            Aggregation("brier_score", brier_score, influence=_brier_influence),
+            Aggregation("f1", f1, needs="sklearn"),
+            Aggregation("matthews_corrcoef", matthews_corrcoef, needs="sklearn"),
+            Aggregation("bleu", bleu, bootstrap_limit=100, needs="sacrebleu"),
+            Aggregation("chrf", chrf, bootstrap_limit=100, needs="sacrebleu"),
+            Aggregation("chrf++", chrf_with_words, bootstrap_limit=100, needs="sacrebleu"),
+            Aggregation("ter", ter, bootstrap_limit=100, needs="sacrebleu"),
+            Aggregation("acc_all", acc_all, influence=lambda values: np.asarray(_all_right(values), dtype=np.float64)),
+            *(Aggregation(name, function, influence) for name, (function, influence) in CLASS_AGGREGATIONS.items()),
+            Aggregation("krippendorff_alpha", krippendorff_alpha),
+            Aggregation("bypass", bypass),
+        )
+    },
+    group="assay.aggregations",
+    supplied=("values",),
+    adopt=_adopted,
+    build=lambda aggregation, **params: aggregation.bound(params) if params else aggregation,
+)
 
 
 def known_aggregation(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation | Callable[..., Any]:

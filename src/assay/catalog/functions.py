@@ -3,12 +3,14 @@
 import ast
 import importlib
 import importlib.util
+import inspect
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any, NamedTuple, Union
 
 from assay.config.source import digest
 from assay.errors import ConfigError, Problem, did_you_mean, nearest
@@ -88,6 +90,92 @@ def _names_in(path: str, _changed_at: int) -> frozenset[str] | str | None:
         if "*" in names or "__getattr__" in names or calls & {"globals", "exec", "vars", "setattr"}
         else frozenset(names)
     )
+
+
+class Written(NamedTuple):
+    """What the text of a module shows of a function or class."""
+
+    signature: inspect.Signature
+    is_class: bool
+
+
+def written_signature(function: Function) -> Written | None:
+    """The signature that a function or class has by the text of its module, which is not run; None where that cannot tell.
+
+    Annotations are types where they are plain ones, else anything is taken to fit.
+    """
+    file = module_file(function)
+    try:
+        return _signatures_in(str(file), file.stat().st_mtime_ns).get(function.name)
+    except OSError:
+        return None
+
+
+@cache
+def _signatures_in(path: str, _changed_at: int) -> dict[str, Written]:
+    """By name, the signatures of what a module defines once at its top and without decorators, which may change them."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(Path(path).read_bytes())
+    except (SyntaxError, ValueError):
+        return {}
+    stored = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    defined = [each for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    names = [each.name for each in defined] + stored
+    found: dict[str, Written] = {}
+    for each in defined:
+        is_class = isinstance(each, ast.ClassDef)
+        inits = (
+            [n for n in each.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"] if is_class else [each]
+        )
+        if names.count(each.name) == 1 and not each.decorator_list and len(inits) == 1:
+            arguments = inits[0].args  # type: ignore[union-attr]
+            found[each.name] = Written(_signature(arguments, skipped=1 if is_class else 0), is_class)
+    return found
+
+
+def _signature(arguments: ast.arguments, *, skipped: int) -> inspect.Signature:
+    kinds = inspect.Parameter
+    plain = [*arguments.posonlyargs, *arguments.args]
+    optional = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
+    made = [
+        _parameter(
+            each, kinds.POSITIONAL_ONLY if at < len(arguments.posonlyargs) else kinds.POSITIONAL_OR_KEYWORD, default
+        )
+        for at, (each, default) in enumerate(zip(plain, optional, strict=True))
+    ][skipped:]
+    if arguments.vararg is not None:
+        made.append(inspect.Parameter(arguments.vararg.arg, kinds.VAR_POSITIONAL))
+    made += [
+        _parameter(each, kinds.KEYWORD_ONLY, default)
+        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+    if arguments.kwarg is not None:
+        made.append(inspect.Parameter(arguments.kwarg.arg, kinds.VAR_KEYWORD))
+    return inspect.Signature(made)
+
+
+def _parameter(argument: ast.arg, kind: Any, default: ast.expr | None) -> inspect.Parameter:
+    hint = _plain_type(argument.annotation) if argument.annotation is not None else inspect.Parameter.empty
+    empty = inspect.Parameter.empty if default is None else None  # that there is a default is all that is asked
+    return inspect.Parameter(argument.arg, kind, default=empty, annotation=hint)
+
+
+PLAIN_TYPES = {each.__name__: each for each in (bool, int, float, str, list, dict)}
+
+
+def _plain_type(node: ast.expr) -> Any:
+    """A plain type, or a union of them, that an annotation writes; `Any` for every other."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        try:
+            node = ast.parse(node.value, mode="eval").body
+        except SyntaxError:
+            return Any
+    if isinstance(node, ast.Constant) and node.value is None:
+        return None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return Union[_plain_type(node.left), _plain_type(node.right)]  # noqa: UP007  # of values: None | None is no type
+    return PLAIN_TYPES.get(node.id, Any) if isinstance(node, ast.Name) else Any
 
 
 class FunctionLoader:

@@ -34,6 +34,11 @@ COMMANDS = {
 }
 MODULES = {"import": "imports", "verify-backend": "verify_backend"}
 """Commands whose name cannot be that of a file."""
+NAMELESS = ("import", "pack", "new", "runs", "cache", "schema")
+"""Commands that look up no name which a plug-in could have registered."""
+PLUGIN = (
+    "a module or a .py file that is imported first: it may register metrics, models, … (docs/plugins.md); repeatable"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = commands.add_parser(name, help=sentence, description=sentence[0].upper() + sentence[1:] + ".")
         if name in arguments[:1]:  # the others show one line each, and need not be loaded for it
             import_module(f"assay.cli.{MODULES.get(name, name)}").define(command)
+            if name not in NAMELESS:
+                command.add_argument("--plugin", action="append", default=[], metavar="MODULE_OR_FILE", help=PLUGIN)
             chosen = command
     if not arguments:
         parser.print_help(sys.stderr)
@@ -64,6 +71,10 @@ def _run(options: argparse.Namespace) -> int:
 
     prepare_streams()
     try:
+        if getattr(options, "plugin", None):
+            from assay.registry import load_plugins
+
+            load_plugins(options.plugin)
         code = int(options.run(options))
         sys.stdout.flush()
         return code

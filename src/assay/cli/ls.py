@@ -1,9 +1,9 @@
 """`assay ls`: every name of a kind."""
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from assay.catalog.index import Index, indexed
 from assay.catalog.roots import all_roots
@@ -11,7 +11,8 @@ from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import counted, is_terminal, printable, say_columns, say_json, tell, write_lines
 
 KINDS = {"tasks": ("task", "group", "tag"), "subtasks": ("task",), "groups": ("group",), "tags": ("tag",)}
-TABLES = ("formats", "models", "metrics", "filters", "scorers", "aggregators")
+TABLES = ("formats", "models", "metrics", "filters", "scorers", "aggregators", "aggregations", "reductions", "samplers",
+          "transforms", "unit_metrics", "aggregator_metrics", "exporters")  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -104,29 +105,26 @@ def _catalog_rows(index: Index, kinds: Iterable[str]) -> list[Row]:
 
 
 def _table_rows(options: argparse.Namespace) -> list[Row]:
-    """What has a name in Python: its first sentence says what it is."""
+    """What has a name in Python: its first sentence says what it is. Plug-ins are imported, and may be broken."""
     if options.kind == "formats":
         return _format_rows(options)
-    from assay.filters import FILTERS
-    from assay.groups.factory import AGGREGATORS
-    from assay.models.load import BACKENDS, backend
-    from assay.scorers.named import SCORER_REGISTRY
-    from assay.scorers.table import ALL_METRICS
+    from assay.errors import AssayError
+    from assay.plugins import table
 
-    kind = options.kind.removesuffix("s")
-    rows: dict[str, dict[str, object]] = {}
+    kind, known = options.kind.removesuffix("s"), table(options.kind)
+    rows = [Row("custom", kind, None, more={"description": ""})] if kind == "filter" else []
+    for name in known.names():
+        try:
+            rows.append(Row(name, kind, None, more=_described(kind, known[name])))
+        except AssayError as error:
+            rows.append(Row(name, kind, None, str(error)))
+    return sorted(rows, key=lambda row: row.name)
+
+
+def _described(kind: str, member: Any) -> dict[str, object]:
     if kind == "metric":
-        for name, metric in ALL_METRICS.items():
-            rows[name] = {"output_types": list(metric.functions), "aggregation": metric.aggregation}
-    else:
-        tables: dict[str, Mapping[str, object]] = {
-            "model": {name: backend(name) for name in BACKENDS} if kind == "model" else {},
-            "filter": {**FILTERS, "custom": None},
-            "scorer": SCORER_REGISTRY,
-            "aggregator": AGGREGATORS,
-        }
-        rows = {name: {"description": _sentence(made)} for name, made in tables[kind].items()}
-    return [Row(name, kind, None, more=more) for name, more in sorted(rows.items())]
+        return {"output_types": list(member.functions), "aggregation": member.aggregation}
+    return {"description": _sentence(getattr(member, "function", member))}
 
 
 def _sentence(made: object) -> str:
@@ -134,9 +132,12 @@ def _sentence(made: object) -> str:
 
 
 def _format_rows(options: argparse.Namespace) -> list[Row]:
+    from assay.samples.formats import FORMATS
+
     manager = task_manager(options)
-    files = manager.catalog.index.formats
+    files, known = manager.catalog.index.formats, manager.formats
+    names = sorted({*known, *FORMATS.names()})
     return [
-        Row(name, "format", files[name].path if name in files else None, more={"output_type": known.output_type})
-        for name, known in sorted(manager.formats.items())
+        Row(name, "format", files[name].path if name in files else None, more={"output_type": known[name].output_type})
+        for name in names
     ]

@@ -203,9 +203,11 @@ def _given(options: argparse.Namespace) -> dict[str, object]:
     """The options that were given: by flag, else by file."""
     with_graph_flags(options)
     flags = {key: value for key, value in vars(options).items() if value is not None}
-    for key in ("config", "command", "run", "no_defaults", "no_output", "depth", "records_at_once", *NOWHERE):
+    for key in ("config", "command", "run", "plugin", "no_defaults", "no_output", "depth", "records_at_once", *NOWHERE):
         flags.pop(key, None)
     given: dict[str, object] = {**_from_file(options.config), **flags}
+    if options.plugin:
+        given["plugins"] = list(options.plugin)
     for key in ("model_args", "gen_kwargs"):
         if key in flags:
             given[key] = {k: v for text in flags[key] for k, v in parse_arguments(text, key).items()}

@@ -56,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
         metrics=options.metric,
         files=options.files,
         include_path=options.include_path,
+        plugins=options.plugin,
         include_defaults=not options.no_defaults,
         compat=options.compat,
         output_path=options.output_path,

@@ -14,6 +14,7 @@ from assay.groups import Group
 from assay.records import Failed
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import Loaded
+from assay.tasks.unchecked import unchecked_parameters
 from assay.user_code import UserCodeError, call_user_code, user_code
 
 WIDTH = 72
@@ -78,6 +79,8 @@ def _show_task(manager: TaskManager, task: Task) -> None:
             say(f"{title}: {', '.join(items)}")
     for note in task.notes:
         say(f"note: {note}")
+    for sentence in unchecked_parameters(task.config):
+        say(f"note: {sentence}")
     if task.unsent is not None:
         say(f"cannot be run: {task.unsent}")
     if task.graph is not None:

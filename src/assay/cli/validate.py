@@ -9,6 +9,7 @@ from assay.compat.dotted import seen_dotted
 from assay.compat.evaluate_names import find_metric
 from assay.compat.modules import HelperCode
 from assay.errors import Place
+from assay.plugins import plugin_problems
 from assay.tasks.validate import validate
 
 
@@ -27,7 +28,10 @@ def run(options: argparse.Namespace) -> int:
     def see(name: str, folder: str | None, place: Place) -> Any:
         return seen_dotted(name, folder, helper, place)
 
-    problems = validate(manager, [*options.names, *(options.tasks or [])] or None, find_metric, see)
+    names = [*options.names, *(options.tasks or [])] or None
+    problems = validate(manager, names, find_metric, see)
+    if names is None:
+        problems = sorted([*problems, *plugin_problems()])
     serious = sum(problem.serious for problem in problems)
     if options.json:
         say_json(

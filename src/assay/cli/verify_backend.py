@@ -72,6 +72,7 @@ def run(options: argparse.Namespace) -> int:
         given["gen_kwargs"] = parse_arguments(options.gen_kwargs, "gen_kwargs")
     if options.no_defaults:
         given["include_defaults"] = False
+    given["plugins"] = list(options.plugin)
     tolerance = PRECISIONS[options.precision]
     if options.tolerance is not None:
         tolerance = replace(tolerance, per_token=_share(options.tolerance, "tolerance"))

@@ -1,29 +1,33 @@
-"""What the helper code of one run registers under lm-eval's decorators, and what it finds by name."""
+"""Lm-eval's names for what the helper code of one run registers and finds: views of tables that end with the run."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
 
 from assay.aggregate.functions import AGGREGATIONS
 from assay.compat import evaluate_names
 from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
-from assay.scorers.metrics import METRICS
+from assay.registry import Table
+from assay.scorers.metrics import LM_EVAL_METRICS
 from assay.tasks.settings import RegisteredMetric
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
     """Filters, metrics and aggregations by name. The methods with lm-eval's names are what helper code calls."""
 
-    filters: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    metrics: dict[str, RegisteredMetric] = field(default_factory=dict)
-    aggregations: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    filters: Table[Callable[..., Any], Any] = field(default_factory=lambda: Table("filter", {}))
+    metrics: Table[RegisteredMetric, Any] = field(default_factory=lambda: Table("metric", {}))
+    aggregations: Table[Callable[..., Any], Any] = field(default_factory=lambda: Table("aggregation", {}))
 
     def register_filter(self, name: str) -> Callable[[Any], Any]:
-        return _keeper(self.filters, name)
+        return partial(_kept, self.filters, name)
 
     def register_aggregation(self, name: str) -> Callable[[Any], Any]:
-        return _keeper(self.aggregations, name)
+        return partial(_kept, self.aggregations, name)
 
     def register_metric(
         self, *, metric: str, higher_is_better: bool | None = None, aggregation: str | None = None, **_: Any
@@ -34,7 +38,7 @@ class Registered:
             raise KeyError(f"no aggregation is called {aggregation!r}")
 
         def register(made: Any) -> Any:
-            self.metrics.setdefault(metric, RegisteredMetric(made, found, higher_is_better))
+            _kept(self.metrics, metric, RegisteredMetric(made, found, higher_is_better))
             return made
 
         return register
@@ -56,20 +60,20 @@ class Registered:
             return evaluate_names.find_metric(name)
         if name in self.metrics:
             return self.metrics[name].function
-        if name in METRICS and name != "exact_match":
+        if name in LM_EVAL_METRICS and name != "exact_match":
             return handed_on
         return evaluate_names.find_metric(name)
 
     def get_metric_aggregation(self, name: str) -> Callable[..., Any] | None:
         if name in self.metrics:
             return self.metrics[name].aggregation
-        named = METRICS[name].aggregation if name in METRICS else None
+        named = LM_EVAL_METRICS[name].aggregation if name in LM_EVAL_METRICS else None
         return None if named is None else self.get_aggregation(named)
 
     def is_higher_better(self, metric_name: str) -> bool | None:
         if metric_name in self.metrics:
             return self.metrics[metric_name].higher_is_better
-        return METRICS[metric_name].higher_is_better if metric_name in METRICS else None
+        return LM_EVAL_METRICS[metric_name].higher_is_better if metric_name in LM_EVAL_METRICS else None
 
     def build_filter_ensemble(self, filter_name: str, components: Any) -> FilterEnsemble:
         return build_ensemble(filter_name, components, self.get_filter)
@@ -91,17 +95,64 @@ class Registered:
             "get_aggregation": self.get_aggregation,
             "get_metric_aggregation": self.get_metric_aggregation,
             "is_higher_better": self.is_higher_better,
+            **self._dicts(),
         }
 
+    def _dicts(self) -> dict[str, "View"]:
+        """Lm-eval's dicts: what helper code writes into them is registered, what it reads may be ours."""
+        metrics = partial(View, self.metrics, LM_EVAL_METRICS)
+        return {
+            "FILTER_REGISTRY": View(self.filters, CLASSES, self.get_filter, self.filters.__setitem__),
+            "AGGREGATION_REGISTRY": View(
+                self.aggregations, AGGREGATIONS, self.get_aggregation, self.aggregations.__setitem__
+            ),
+            "METRIC_REGISTRY": metrics(self.get_metric, partial(self._said, "function")),
+            "METRIC_AGGREGATION_REGISTRY": metrics(self.get_metric_aggregation, partial(self._said, "aggregation")),
+            "HIGHER_IS_BETTER_REGISTRY": metrics(self.is_higher_better, partial(self._said, "higher_is_better")),
+        }
 
-def _keeper(table: dict[str, Callable[..., Any]], name: str) -> Callable[[Any], Any]:
-    """A decorator that enters what it decorates; a name that is taken stays with the first."""
+    def _said(self, key: str, name: str, value: Any) -> None:
+        """Note one thing about a metric: lm-eval has a dict for each."""
+        known = self.metrics.get(name, RegisteredMetric(handed_on, None, None))
+        self.metrics[name] = replace(known, **{key: value})
 
-    def register(made: Any) -> Any:
-        table.setdefault(name, made)
-        return made
 
-    return register
+class View(MutableMapping[str, Any]):
+    """One of lm-eval's dicts over a table of helper code and the names that are built in."""
+
+    def __init__(
+        self,
+        table: Table[Any, Any],
+        built_in: Iterable[str],
+        read: Callable[[str], Any],
+        write: Callable[[str, Any], None],
+    ) -> None:
+        self._table, self._built_in, self._read, self._write = table, built_in, read, write
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._read(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __setitem__(self, name: str, made: Any) -> None:
+        self._write(name, made)
+
+    def __delitem__(self, name: str) -> None:
+        del self._table[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._built_in, *self._table]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def _kept(table: Table[T, Any], name: str, made: T) -> T:
+    """Enter what helper code decorates; a name that is taken stays with the first, as in lm-eval."""
+    if name not in table:
+        table[name] = made
+    return made
 
 
 def handed_on(items: Any) -> Any:

@@ -60,6 +60,11 @@ class RunConfig:
     )
     # where things are
     include_path: tuple[str, ...] | None = option("Folders with further tasks.", None, many=True)
+    plugins: tuple[str, ...] = option(
+        "Modules or files of Python that are imported first: what they register has a name in task files.",
+        (),
+        many=True,
+    )
     include_defaults: bool = option("Know the bundled tasks, lm_eval's and those of plug-ins.", True)
     data_dir: str | None = option("A folder where data sets are looked for first.", None)
     output_path: str | None = option("The folder of the run.", None)

@@ -1,6 +1,5 @@
 """Filters and metrics given on the command line, put into tasks in place of theirs or beside them."""
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -10,7 +9,7 @@ from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.config.source import Source
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem
 from assay.filters import FILTERS
 from assay.filters.pipeline import DEFAULT
 from assay.scorers.metrics import DEFAULTS
@@ -35,20 +34,17 @@ def parse_filter(written: str) -> FilterConfig:
     if not equals or not name.strip() or not step.strip():
         fix = r"write NAME=STEP or NAME=STEP:VALUE, as in number=regex:(\d+); or an entry of filter_list, {name: …}"
         raise ConfigError([Problem(Place("--filter"), f"{written!r} is no filter", fix)])
+    FILTERS.find(step.strip(), Place("--filter"))
     steps = [FilterStep(function=step.strip(), kwargs=_first_parameter(step.strip(), value) if colon else {})]
-    if step.strip() not in FILTERS:
-        raise ConfigError([Problem(Place("--filter"), f"no filter is called {step!r}", did_you_mean(step, FILTERS))])
     if step.strip() not in ENDS:
         steps.append(FilterStep(function="take_first"))
     return FilterConfig(name=name.strip(), filter=tuple(steps))
 
 
 def _first_parameter(step: str, value: str) -> dict[str, object]:
-    parameters = list(inspect.signature(FILTERS[step]).parameters.values()) if step in FILTERS else []
+    parameters = list(FILTERS.accepts(FILTERS[step]).named.values())
     if not parameters:
-        if step in FILTERS:
-            raise ConfigError([Problem(Place("--filter"), f"filter {step!r} has no parameter", f"write {step} alone")])
-        return {}
+        raise ConfigError([Problem(Place("--filter"), f"filter {step!r} has no parameter", f"write {step} alone")])
     return {parameters[0].name: value if parameters[0].annotation is str else parse_value(value)}
 
 

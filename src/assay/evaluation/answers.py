@@ -13,6 +13,7 @@ from assay.errors import Place, Problem
 from assay.evaluation.foreign import LEFT_OUT, Kept, is_known, without_paths
 from assay.evaluation.options import run_config, task_manager
 from assay.records import Likelihood, Response, Text, arguments
+from assay.registry import is_plugin_file
 from assay.runs.folder import RunError
 from assay.runs.logged import LoggedFile, logged_files, logged_samples, results_beside
 from assay.runs.origin import is_own
@@ -115,7 +116,8 @@ class StoredRun:
         if not Path(options.get("data_dir") or "").is_dir():
             options.pop("data_dir", None)
         there = [path for path in options.get("include_path") or () if Path(path).is_dir()]
-        return {**options, "include_path": [*there, *self.include_path] or None}
+        plugins = [each for each in options.get("plugins") or () if not is_plugin_file(each) or Path(each).is_file()]
+        return {**options, "include_path": [*there, *self.include_path] or None, "plugins": plugins or None}
 
     @cached_property
     def _kept(self) -> Kept:

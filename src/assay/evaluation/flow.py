@@ -44,6 +44,7 @@ from assay.evaluation.scoring import memories, processes
 from assay.models.load import check_generation
 from assay.models.protocol import AnyModel
 from assay.records import Message, Prompt
+from assay.registry import USED, load_plugins
 from assay.runs.cache import Cache, Cached
 from assay.runs.folder import RunFolder, Writer, open_run
 from assay.runs.journal import Journal
@@ -147,9 +148,10 @@ class Run:
         tasks = self.loaded["tasks"]
         refuse_unsafe(tasks.values(), confirmed=self.config.confirm_run_unsafe_code)
         check_samples(self.config.samples, tasks)
-        prepared, self.broken, self.helper_files, resolve = prepare_tasks(
+        prepared, self.broken, helper_files, resolve = prepare_tasks(
             tasks.values(), self._settings(), self.config, read_inner(self.manager)
         )
+        self.helper_files = [*helper_files, *load_plugins(self.config.plugins)]
         if not prepared:
             wrong = [Problem(Place(f"task {name!r}"), reason) for name, reason in self.broken.items()]
             raise ConfigError(wrong or [Problem(Place("tasks"), "there is no task in what was named", "name another")])
@@ -181,7 +183,8 @@ class Run:
         known = {run.runnable.task.name: task_facts(run.runnable) for run in self.tasks}
         code = helper_digests(self.helper_files)
         again = {**remembered(self.config, self.manager), "tasks": known, **({"helper_files": code} if code else {})}
-        noted = {**facts(self.config, models), **again, **self.facts}
+        plugins = {"plugins": dict(USED)} if USED else {}
+        noted = {**facts(self.config, models), **again, **plugins, **self.facts}
         made = spec(self.config, models, [run.runnable for run in self.tasks], self.helper_files)
         self.folder = open_run(self._place(made, models), made, noted, force=self.config.force)
         note_addresses(self.folder, models)

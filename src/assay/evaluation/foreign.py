@@ -12,7 +12,7 @@ from assay.config.arguments import parse_arguments
 from assay.errors import AssayError
 from assay.runs.origin import SIGNATURE
 
-PATHS = frozenset(("include_path", "data_dir", "models_file", "output_path", "runs_dir", "use_cache"))
+PATHS = frozenset(("include_path", "plugins", "data_dir", "models_file", "output_path", "runs_dir", "use_cache"))
 CONSENT = frozenset(("confirm_run_unsafe_code", "trust_remote_code"))
 """Options by which a user allows code to run: one user's consent is not another's."""
 UNUSED = frozenset(("model_role", "force", "write_out", "show_config", "dry_run", "verbosity"))

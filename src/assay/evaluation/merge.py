@@ -18,6 +18,7 @@ from assay.evaluation.graphs import graph_files
 from assay.evaluation.outcome import outcome
 from assay.evaluation.record import again, helper_digests
 from assay.evaluation.score import changed_keys, feed, ready
+from assay.registry import load_plugins
 from assay.runs.account import summed
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
@@ -106,7 +107,7 @@ def merge(
     found = definitions(shards)
     refuse_unsafe(found.tasks.values(), confirmed=confirm_run_unsafe_code or shards.config.confirm_run_unsafe_code)
     runs, broken, code = ready(shards, found, shards.config)
-    _refuse_changed(shards, runs, code)
+    _refuse_changed(shards, runs, [*code, *load_plugins(shards.config.plugins)])
     folder = open_run(Path(output), _spec(shards.parts[0]), _facts(shards), force=force)
     with folder:
         _union(folder, shards)

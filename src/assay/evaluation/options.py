@@ -11,6 +11,7 @@ from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
+from assay.registry import load_plugins
 from assay.runs.redact import redacted
 from assay.tasks import TaskManager
 
@@ -26,6 +27,7 @@ def run_config(options: Mapping[str, object]) -> RunConfig:
     config = decode(RunConfig, Fields.of(given, Origin("run")), problems)
     if config is None or problems:
         raise ConfigError(problems)
+    load_plugins(config.plugins)
     config = dataclasses.replace(config, model_named="model" in given)
     if not config.tasks:
         raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])

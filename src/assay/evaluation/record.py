@@ -17,6 +17,7 @@ from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role
 from assay.evaluation.recognition import served_facts
 from assay.models.protocol import AnyModel
+from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
 from assay.runs.origin import signed
 from assay.runs.redact import redacted
@@ -28,7 +29,7 @@ NOT_SPEC = ("output_path", "runs_dir", "force", "write_out", "show_config", "dry
             "model_args", "include_path", "data_dir", "use_cache", "verbosity", "batch_size", "max_batch_size",
             "device", "max_failed", "include_defaults", "cache_requests", "rewrite_requests_cache",
             "delete_requests_cache", "check_integrity", "model", "model_role", "max_cost", "max_time",
-            "max_failures", "run_name", "models_file", "model_named", "records_at_once")  # fmt: skip
+            "max_failures", "plugins", "run_name", "models_file", "model_named", "records_at_once")  # fmt: skip
 """Options that results do not depend on, or that are told by what they led to."""
 
 
@@ -70,6 +71,8 @@ def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
     given["tasks"] = [_named(each, [root.path for root in roots]) for each in config.tasks]
     given["include_path"] = [root.path for root in roots if root.origin == "include_path"]
     given["include_defaults"] = any(root.origin == "bundled" for root in roots)
+    if config.plugins:
+        given["plugins"] = [str(Path(each).resolve()) if is_plugin_file(each) else each for each in config.plugins]
     if config.data_dir is not None:
         given["data_dir"] = str(Path(config.data_dir).resolve())
     about = (manager.catalog.facts or {}).get("model")

@@ -20,6 +20,7 @@ from assay.evaluation.graph_output import OutputFile
 from assay.evaluation.graphs import graph_files
 from assay.evaluation.outcome import outcome
 from assay.evaluation.record import again
+from assay.registry import load_plugins
 from assay.runs.folder import MANIFEST, RESULTS, environment, write_json
 from assay.runs.layout import FORMAT
 from assay.runs.parquet import SampleWriter
@@ -52,6 +53,7 @@ class Wanted:
     metrics: Sequence[str] = ()
     files: Sequence[str] = ()
     include_path: Sequence[str] = ()
+    plugins: Sequence[str] = ()
     include_defaults: bool = True
     compat: Literal["lm-eval", "sygra"] | None = None
     output_path: str | None = None
@@ -72,6 +74,7 @@ class Scored:
 def score(paths: str | Path | Sequence[str | Path], wanted: Wanted | None = None) -> Scored:
     """Score the answers of a run, or of lm-eval's samples files, once more. The old scores are not touched."""
     wanted, paths = wanted or Wanted(), [paths] if isinstance(paths, str | Path) else paths
+    load_plugins(wanted.plugins)
     filters, metrics = [parse_filter(each) for each in wanted.filters], [parse_metric(each) for each in wanted.metrics]
     answers = _answers([Path(path) for path in paths], wanted)
     if not answers.names:
@@ -196,7 +199,7 @@ def _completed(
 
 
 def _manifest(answers: Answers, wanted: Wanted, status: str) -> dict[str, Any]:
-    asked = {"filters": wanted.filters, "metrics": wanted.metrics, "tasks": wanted.tasks}
+    asked = {"filters": wanted.filters, "metrics": wanted.metrics, "tasks": wanted.tasks, "plugins": wanted.plugins}
     files = {file: digest(Path(file).read_bytes()) for file in wanted.files}
     of = answers.manifest.get("spec_digest") if isinstance(answers, StoredRun) else None
     return {

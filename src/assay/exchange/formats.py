@@ -1,10 +1,11 @@
 """Which file is whose: exports by the name of their format, imports by what lies there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem
 from assay.exchange.bring import Into, bring
 from assay.exchange.brought import Brought
 from assay.exchange.finished import finished_run, read_json
@@ -16,24 +17,47 @@ from assay.exchange.to_lm_eval import export_lm_eval
 from assay.exchange.to_parquet import export_parquet
 from assay.exchange.trackers import export_mlflow, export_wandb
 from assay.exchange.unpack import unpack
+from assay.registry import Table, must_be_callable, read_signature, refused
 from assay.runs.folder import RunError
 from assay.runs.run import holds_run
 
-FILES = {"lm-eval": export_lm_eval, "inspect": export_inspect, "parquet": export_parquet}
-TRACKERS = {"mlflow": export_mlflow, "wandb": export_wandb}
-FORMATS = (*FILES, *TRACKERS)
+EXPORTERS: Table[Callable[..., Any], Any] = Table(
+    "exporter",
+    {
+        "lm-eval": export_lm_eval,
+        "inspect": export_inspect,
+        "parquet": export_parquet,
+        "mlflow": export_mlflow,
+        "wandb": export_wandb,
+    },
+    group="assay.exporters",
+    supplied=("run", "target"),
+    adopt=must_be_callable,
+)
+"""Functions of a run and of the folder it goes to, which return where they wrote. A parameter `name` is `--name`; a target
+that is `str | None` is handed over as it was given, if it was."""
 
 
 def export(run: str | Path, to: str, target: str | Path | None = None, *, name: str | None = None) -> list[str]:
     """Hand a run on in another format; what comes back is where it went. `name` is the experiment or project of a tracker."""
-    if to not in FORMATS:
-        raise ConfigError([Problem(Place("--to"), f"no format is called {to!r}", did_you_mean(to, FORMATS))])
-    made = finished_run(run)
-    if to in TRACKERS:
-        return [TRACKERS[to](made, None if target is None else str(target), name)]
-    if target is None:
+    exporter = EXPORTERS.check(to, {} if name is None else {"name": name}, Place("--to"))
+    if target is None and not _goes_anywhere(exporter):
         raise ConfigError([Problem(Place("--output_path"), f"{to} needs a folder to write to", "give one with -o")])
-    return [str(path) for path in FILES[to](made, Path(target))]
+    where = target if target is None else str(target) if _goes_anywhere(exporter) else Path(target)
+    made = finished_run(run)
+    with (
+        refused(Place(f"--to {to}"), f"exporter {to!r} failed", "correct it")
+        if to in EXPORTERS.added
+        else nullcontext()
+    ):
+        written = exporter(made, where, **({} if name is None else {"name": name}))
+    return [str(each) for each in ([written] if isinstance(written, str | Path) else written or ())]
+
+
+def _goes_anywhere(exporter: Callable[..., Any]) -> bool:
+    """Whether an exporter says that its target may be None."""
+    parameters = list(read_signature(exporter).parameters.values())
+    return len(parameters) > 1 and type(None) in get_args(parameters[1].annotation)
 
 
 def import_runs(

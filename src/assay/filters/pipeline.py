@@ -1,15 +1,16 @@
 """A named way from raw responses to answers: steps in order."""
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from assay.config.task import FilterConfig, FilterStep
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.filters.steps import FILTERS, Step
 from assay.records import plain
+from assay.registry import accepted, refused
 
 Doc = Mapping[str, Any]
 Batch = Callable[[list[Any], list[Doc]], Iterable[Any]]
@@ -69,7 +70,15 @@ def build_pipeline(
     config: FilterConfig, place: Callable[..., Place], more: Mapping[str, Callable[..., Any]] | None = None
 ) -> Pipeline:
     """The pipeline a task describes. `more` are filters that helper code has registered; `place(step, key)` is for errors."""
-    steps = [_step(step, number, place, more or {}) for number, step in enumerate(config.filter)]
+    steps: list[tuple[Step | None, Batch | None]] = []
+    problems: list[Problem] = []
+    for number, step in enumerate(config.filter):
+        try:
+            steps.append(_step(step, number, place, more or {}))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
     single = bool(config.filter) and config.filter[-1].function == "take_first"
     return Pipeline(config.name, tuple(steps), single)
 
@@ -78,52 +87,47 @@ def _step(
     config: FilterStep, number: int, place: Callable[..., Place], more: Mapping[str, Callable[..., Any]]
 ) -> tuple[Step | None, Batch | None]:
     function, kwargs = config.function, dict(config.kwargs)
+
+    def at(key: str) -> Place:
+        return place(number, key or "function")
+
     if function == "custom":
         wanted = kwargs.pop("filter_fn", None)
         if not callable(wanted):
             raise _problem(place(number), "filter 'custom' needs filter_fn", "write `filter_fn: !function module.name`")
-        return None, wanted
-    if isinstance(function, str) and function in FILTERS:
-        return bound(FILTERS[function], function, kwargs, lambda key: place(number, key)), None
-    if isinstance(function, str):
-        if function not in more:
-            known = [*FILTERS, "custom", *more]
-            raise _problem(
-                place(number, "function"), f"no filter is called {function!r}", did_you_mean(function, known)
-            )
-        function = more[function]  # type: ignore[assignment]
-    return None, _from_user(function, kwargs, place(number, "function"))
+        return None, _from_user("custom", wanted, kwargs, at)
+    if not isinstance(function, str):
+        return None, _from_user(_named(function), function, kwargs, at)
+    if function in more and function not in FILTERS:
+        return None, _from_user(function, more[function], kwargs, at)
+    if function not in FILTERS:
+        fix = did_you_mean(function, [*FILTERS.names(), "custom", *more])
+        raise _problem(at(""), f"no filter is called {function!r}", fix)
+    if inspect.isclass(FILTERS[function]):
+        return None, _from_user(function, FILTERS[function], kwargs, at)
+    return FILTERS.bind(function, kwargs, at), None
 
 
-def bound(factory: Callable[..., Step], name: str, kwargs: Mapping[str, Any], place: Callable[[str], Place]) -> Step:
-    """The step that a name and its parameters mean; a wrong or missing parameter is refused here, before any request."""
-    parameters = inspect.signature(factory).parameters
-    for key in kwargs:
-        if key not in parameters:
-            raise _problem(place(key), f"filter {name!r} has no parameter {key!r}", did_you_mean(key, parameters))
-    for key, parameter in parameters.items():
-        if parameter.default is parameter.empty and key not in kwargs:
-            raise _problem(place("function"), f"filter {name!r} needs the parameter {key!r}", f"add `{key}:`")
-    try:
-        return factory(**kwargs)
-    except (TypeError, ValueError, OverflowError, LookupError, RecursionError, re.error) as error:
-        raise _problem(
-            place("function"), f"filter {name!r} cannot be made: {error}", "correct its parameters"
-        ) from None
+def _named(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _from_user(function: Any, kwargs: Mapping[str, Any], place: Place) -> Batch:
-    """A class with `apply(responses, docs)`, made with the parameters; or a function of the two."""
-    try:
-        made = function(**kwargs) if inspect.isclass(function) or kwargs else function
-    except TypeError as error:
-        raise _problem(place, f"the filter cannot be made: {error}", "correct its parameters") from None
+def _from_user(name: str, function: Any, kwargs: Mapping[str, Any], at: Callable[[str], Place]) -> Batch:
+    """A class with `apply(responses, docs)`, made with the parameters; a function of the two; or one that returns either."""
+    takes = accepted(function, 0 if inspect.isclass(function) else 2)
+    is_factory = bool(kwargs) and not inspect.isclass(function) and takes.lacking > 0
+    problems = FILTERS.problems(name, accepted(function) if is_factory else takes, kwargs, at)
+    if problems and (kwargs or inspect.isclass(function)):
+        raise ConfigError(problems)
+    with refused(at(""), f"filter {name!r} cannot be made", "correct its parameters"):
+        makes = is_factory or inspect.isclass(function)
+        made = function(**kwargs) if makes else partial(function, **kwargs) if kwargs else function
     apply = getattr(made, "apply", made)
     if not callable(apply):
         raise _problem(
-            place, f"{function!r} is no filter", "name a class with `apply(resps, docs)`, or a function of both"
+            at(""), f"{function!r} is no filter", "name a class with `apply(resps, docs)`, or a function of both"
         )
-    return apply  # type: ignore[no-any-return]
+    return apply
 
 
 def _problem(place: Place, what: str, fix: str) -> ConfigError:

@@ -16,7 +16,7 @@ from assay.filters.extract import json_path, math, think
 from assay.filters.step import INVALID as INVALID
 from assay.filters.step import Step as Step
 from assay.filters.step import each, is_unfinished
-from assay.registry import Table
+from assay.registry import Table, must_be_callable
 
 NUMBER_AFTER_HASHES = r"#### (\-?[0-9\.\,]+)"
 
@@ -184,7 +184,7 @@ def format_span() -> Step:
     return each(spans)
 
 
-FILTERS: Table[Callable[..., Step]] = Table(
+FILTERS: Table[Callable[..., Step], Step] = Table(
     "filter",
     {
         "noop": noop,
@@ -203,4 +203,7 @@ FILTERS: Table[Callable[..., Step]] = Table(
         "json_path": json_path,
         "math": math,
     },
+    group="assay.filters",
+    adopt=must_be_callable,
 )
+"""Functions of their parameters that return a step; a class of a user has lm-eval's `apply(resps, docs)`."""

@@ -147,6 +147,16 @@ class RowAggregator(Aggregator):
         return made.but(missing=(*row.missing, *nameless))
 
 
+class FunctionOfScores(RowAggregator, CustomAggregator):
+    """A function as lm-eval calls it: with the members' values, their sizes, and whether these count."""
+
+    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+        [entry] = self.agg_metric_configs
+        values, sizes = [float(each.estimate) for each in members], [each.size for each in members]
+        value = self.agg_fn(values, sizes, entry.weight_by_size is not False, **self.kwargs)
+        return Estimate(float(value), None, int(sum(sizes)), "a function of yours gave it")
+
+
 class MeanAggregator(RowAggregator):
     """The mean: by size (micro) unless an entry says `weight_by_size: false` (macro)."""
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem
 from assay.groups.aggregators import (
     Aggregator,
     CustomAggregator,
     DifferenceAggregator,
+    FunctionOfScores,
     GeometricMeanAggregator,
     HarmonicMeanAggregator,
     MaxAggregator,
@@ -22,11 +23,9 @@ from assay.groups.aggregators import (
     SeveralAggregators,
     WeightedSumAggregator,
 )
-from assay.registry import Table
+from assay.registry import Table, accepted, parameter_problems, subclass_of
 
-PLUGINS = "assay.aggregators"
-
-AGGREGATORS: Table[type[Aggregator]] = Table(
+AGGREGATORS: Table[type[Aggregator], Aggregator] = Table(
     "aggregator",
     {
         "mean": MeanAggregator,
@@ -40,6 +39,9 @@ AGGREGATORS: Table[type[Aggregator]] = Table(
         "pass@k": PassAtKAggregator,
         "none": NoOpAggregator,
     },
+    group="assay.aggregators",
+    supplied=("config",),
+    adopt=subclass_of(Aggregator),  # type: ignore[type-abstract]  # its subclasses are not
 )
 
 Places = Callable[[int], Place]
@@ -47,7 +49,7 @@ Places = Callable[[int], Place]
 
 def register_aggregator(name: str) -> Callable[[type[Aggregator]], type[Aggregator]]:
     """Have a class known by a name in YAML."""
-    return lambda kind: AGGREGATORS.add(name, kind)
+    return AGGREGATORS.register(name)
 
 
 class AggregatorFactory:
@@ -69,41 +71,23 @@ class AggregatorFactory:
                 problems += error.problems
         if problems:
             raise ConfigError(problems)
-        if len({(type(each), repr(entry.kwargs)) for each, entry in zip(made, entries, strict=True)}) > 1:
+        kinds = {(type(each), repr(entry.kwargs)) for each, entry in zip(made, entries, strict=True)}
+        if len(kinds) > 1 or isinstance(made[0], CustomAggregator):  # a function is that of one entry
             return SeveralAggregators(config, made)
         made[0].config, made[0].agg_metric_configs = config, entries
-        return made[0] if not isinstance(made[0], CustomAggregator) else SeveralAggregators(config, made)
+        return made[0]
 
 
 def _one(config: GroupConfig, entry: AggMetricConfig, place: Place) -> Aggregator:
     """The aggregator of one entry, with its parameters."""
-    if callable(entry.aggregation):
-        return CustomAggregator(config, entry.aggregation, **dict(entry.kwargs or {}))
-    kind = _kind(str(entry.aggregation), place)
     kwargs = dict(entry.kwargs or {})
-    known = [name for name in inspect.signature(kind.__init__).parameters if name not in ("self", "config")]
-    wrong = [key for key in kwargs if key not in known]
-    if wrong:
-        what = f"aggregator {entry.aggregation!r} has no parameter {wrong[0]!r}"
-        raise ConfigError([Problem(place, what, did_you_mean(wrong[0], known))])
-    try:
-        return kind(config, **kwargs)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            [Problem(place, f"aggregator {entry.aggregation!r}: {error}", "see docs/groups.md")]
-        ) from None
-
-
-def _kind(name: str, place: Place) -> type[Aggregator]:
-    if name not in AGGREGATORS:
-        _load_plugins()
-    return AGGREGATORS.find(name, place)
-
-
-def _load_plugins() -> None:
-    from importlib.metadata import entry_points
-
-    for plugin in entry_points(group=PLUGINS):
-        if plugin.name not in AGGREGATORS:
-            found: Any = plugin.load()
-            AGGREGATORS.add(plugin.name, found)
+    wanted: Any = entry.aggregation
+    if isinstance(wanted, str) or (inspect.isclass(wanted) and issubclass(wanted, Aggregator)):
+        return AGGREGATORS.bind(wanted, kwargs, place, config)
+    kind = FunctionOfScores if "weight_by_size" in accepted(wanted, 2).named else CustomAggregator
+    supplied = 3 if kind is FunctionOfScores else 2
+    name = getattr(wanted, "__name__", "function")
+    problems = parameter_problems(wanted, kwargs, f"aggregator {name!r}", place, supplied)
+    if problems:
+        raise ConfigError(problems)
+    return kind(config, wanted, **kwargs)

@@ -3,10 +3,9 @@
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from importlib import import_module
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from assay.config.arguments import parse_arguments
 from assay.config.decode import decode
@@ -14,11 +13,12 @@ from assay.config.fields import Fields, Origin
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.models.protocol import AnyModel
 from assay.models.writing import KNOWN
+from assay.registry import Accepted, Table, accepted, must_be_callable
 
 COMPLETIONS, CHAT = "assay.models.openai:OpenAI", "assay.models.openai:OpenAIChat"
 TRANSFORMERS = "assay.models.hf:HF"
 CLAUDE = "assay.models.anthropic:Anthropic"
-BACKENDS: dict[str, str | Callable[..., AnyModel]] = {
+_BUILT_IN: dict[str, Callable[..., AnyModel] | str] = {
     "dummy": "assay.models.dummy:Dummy",
     "embedded": "assay.models.embedded:Embedded",
     "hf": TRANSFORMERS,
@@ -38,8 +38,34 @@ BACKENDS: dict[str, str | Callable[..., AnyModel]] = {
     "reward-http": "assay.models.reward_http:RewardHTTP",
     "reward-hf": "assay.models.reward_hf:RewardHF",
 }
-"""What `--model` may name: a class, or where it is. The parameters it is made with are its `--model_args`; one called
-`connection` stands for those that every model behind a server has."""
+
+
+class _Backends(Table[Callable[..., AnyModel], AnyModel]):
+    """What `--model` may name. The parameters it is made with are its `--model_args`; one called `connection` stands for
+    those that every model behind a server has."""
+
+    word = "argument"
+
+    def accepts(self, member: Any) -> Accepted:
+        takes = replace(accepted(member), instead=getattr(member, "refused", {}))
+        if "connection" not in takes.named:
+            return takes
+        from assay.models.served import Connection
+
+        left_out: frozenset[str] = getattr(member, "without", frozenset())
+        own = {key: each for key, each in takes.named.items() if key not in ("connection", "telling")}
+        shared = {
+            each.name: inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default)
+            for each in fields(Connection)  # their types are checked when they are decoded
+            if each.name not in left_out
+        }
+        return replace(takes, named=own | shared)
+
+    def fix_for_missing(self, name: str, key: str) -> str:
+        return f"add it: {name},{key}=…, or --model_args {key}=…"
+
+
+BACKENDS = _Backends("model", _BUILT_IN, group="assay.models", adopt=must_be_callable)
 
 MEANINGLESS = frozenset((
     "batch_size", "tokenized_requests", "add_bos_token", "trust_remote_code", "revision", "use_fast_tokenizer",
@@ -50,27 +76,12 @@ MEANINGLESS = frozenset((
 
 def backend(name: str) -> Callable[..., AnyModel]:
     """What makes the models of a name."""
-    if name not in BACKENDS:
-        raise ConfigError([Problem(Place("model"), f"no model is called {name!r}", did_you_mean(name, BACKENDS))])
-    found = BACKENDS[name]
-    if not isinstance(found, str):
-        return found
-    module, _, attribute = found.partition(":")
-    made: Callable[..., AnyModel] = getattr(import_module(module), attribute)
-    return made
+    return BACKENDS.find(name, Place("model"))
 
 
 def parameters(factory: Callable[..., AnyModel]) -> dict[str, Any]:
     """What a model may be told, by name, with what is meant where it is not: `inspect`'s `empty` where it must be."""
-    known = {key: each.default for key, each in inspect.signature(factory).parameters.items()}
-    if "connection" in known:
-        from assay.models.served import Connection
-
-        known.pop("connection")
-        known.pop("telling", None)
-        left_out: frozenset[str] = getattr(factory, "without", frozenset())
-        known |= {each.name: each.default for each in fields(Connection) if each.name not in left_out}
-    return known
+    return {key: each.default for key, each in BACKENDS.accepts(factory).named.items()}
 
 
 def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
@@ -82,14 +93,16 @@ def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
     idle: Mapping[str, str] = getattr(factory, "idle", {})
     for key in [key for key in given if key in idle]:
         logging.getLogger("assay").warning("no effect here: %s=%s, since %s", key, given.pop(key), idle[key])
-    _refuse_wrong(name, given, known)
+    said = {key: value for key, value in given.items() if value is not None or key not in known}
+    problems = BACKENDS.problems(name, BACKENDS.accepts(factory), said, _argument_place)
+    if problems:
+        raise ConfigError(problems)
     if not is_served:
         return factory(**given)
     from assay.models.secrets import refuse_malformed
     from assay.models.served import Connection
 
     told = {each.name for each in fields(Connection)}
-    problems: list[Problem] = []
     own = {key: value for key, value in given.items() if key in told}
     refuse_malformed(own)
     connection = decode(Connection, Fields.of(own, Origin("model_args")), problems)
@@ -98,44 +111,8 @@ def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
     return factory(connection=connection, **{key: value for key, value in given.items() if key not in told})
 
 
-def _refuse_wrong(name: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    instead: Mapping[str, str] = getattr(backend(name), "refused", {})
-    wrong = [
-        Problem(
-            Place("model_args"),
-            f"model {name!r} has no argument {key!r}",
-            instead.get(key) or (did_you_mean(key, known) if known else "it takes none"),
-        )
-        for key in given
-        if key not in known
-    ]
-    wrong += [
-        Problem(
-            Place("model_args"),
-            f"model {name!r} needs the argument {key!r}",
-            f"add it: {name},{key}=…, or --model_args {key}=…",
-        )
-        for key, default in known.items()
-        if default is inspect.Parameter.empty and key not in given
-    ]
-    factory = backend(name)
-    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
-    wrong += [problem for key, value in given.items() if (problem := _mistyped(key, value, hints.get(key))) is not None]
-    if wrong:
-        raise ConfigError(wrong)
-
-
-def _mistyped(key: str, value: Any, hint: Any) -> Problem | None:
-    """What is wrong with the value of an argument whose type is a choice of words, or a plain one."""
-    options = [each for part in (hint, *get_args(hint)) if get_origin(part) is Literal for each in get_args(part)]
-    plain = [part for part in (hint, *get_args(hint)) if part in (bool, int, float, str)]
-    place = Place(f"model_args.{key}")
-    if options and value is not None and value not in options:
-        return Problem(place, f"{value!r} is none of {', '.join(map(str, options))}", did_you_mean(str(value), options))
-    fits = any(isinstance(value, part) and (part is bool or not isinstance(value, bool)) for part in plain)
-    if plain and not options and value is not None and not fits and not (float in plain and isinstance(value, int)):
-        return Problem(place, f"must be {' or '.join(part.__name__ for part in plain)}, not {value!r}", "correct it")
-    return None
+def _argument_place(key: str) -> Place:
+    return Place(f"model_args.{key}" if key else "model_args")
 
 
 ELSEWHERE = frozenset((
@@ -171,7 +148,7 @@ def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:
 
     given = parse_arguments(arguments, "model_args")
     folder = given.get("path", BUNDLED) if name == "embedded" else given.get("tokenizer")
-    if BACKENDS.get(name) == TRANSFORMERS:
+    if _BUILT_IN.get(name) == TRANSFORMERS:
         folder = folder or given.get("pretrained")
         if not Path(str(folder)).expanduser().joinpath("tokenizer.json").is_file():  # of the hub, say
             return None

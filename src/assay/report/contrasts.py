@@ -4,18 +4,22 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.aggregate.paired import Contrast, Significance, Values, reach, recomputed
+from assay.errors import ConfigError
 from assay.groups.spread import draw_numbers, variance
 from assay.records import Draws, ScoreKey
+from assay.registry import Table
 from assay.report.pairing import PairedTask
 from assay.report.run_scores import values as values_of
 from assay.runs.run import Run
-from assay.scorers.table import ALL_METRICS
+from assay.scorers.table import METRICS
+
+M = TypeVar("M")
 
 ITERATIONS = 1000
 """Resamples, and exchanges, of numbers that must be computed anew."""
@@ -144,12 +148,20 @@ def aggregation_of(run: Run, task: str, key: ScoreKey, values: Sequence[Any]) ->
     stored = values_of(run, task)[key]
     told = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
     named = [str(each.get("aggregation")) for each in told if each.get("metric") == key.metric]
-    declared = ALL_METRICS.get(key.metric)
+    declared = _member(METRICS, key.metric)
     for name in [*named, str(declared.aggregation) if declared is not None else "", "mean"]:
-        known = AGGREGATIONS.get(name)
+        known = _member(AGGREGATIONS, name)
         if known is not None and stored is not None and _gives(known, values, stored):
             return known
     return None
+
+
+def _member(table: Table[M, Any], name: str) -> M | None:
+    """What a table has under a name; numbers that are stored can be compared also where their plug-in cannot be loaded."""
+    try:
+        return table.get(name)
+    except ConfigError:
+        return None
 
 
 def _gives(aggregation: Aggregation, values: Sequence[Any], stored: float) -> bool:

@@ -3,8 +3,9 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from assay.registry import Table, must_be_callable
 from assay.samples.templates import RenderError, Row
 
 Pool = Sequence[Row]
@@ -71,7 +72,10 @@ def _draw(generator: random.Random, population: Sequence[int], number: int) -> l
     return generator.sample(population, number)
 
 
-SAMPLERS: dict[str, Callable[[Pool, int | None, Leaks], Sampler]] = {
-    "default": default_sampler,
-    "first_n": first_n_sampler,
-}
+SAMPLERS: Table[Callable[..., Any], Sampler] = Table(
+    "sampler",
+    {"default": default_sampler, "first_n": first_n_sampler},
+    group="assay.samplers",
+    supplied=("pool", "seed", "leaks"),
+    adopt=must_be_callable,
+)

@@ -50,7 +50,16 @@ _COT = replace(
     generation_kwargs={"until": ["Problem:"], "do_sample": False, "temperature": 0.0, "max_gen_toks": 1024},
 )
 
-FORMATS: Table[FormatConfig] = Table(
+
+def _adopted(name: str, thing: object) -> FormatConfig:
+    """A format, or a function without parameters that returns one."""
+    made = thing() if callable(thing) else thing
+    if not isinstance(made, FormatConfig):
+        raise TypeError(f"format {name!r} must be a FormatConfig, or a function that returns one, got {made!r:.60}")
+    return replace(made, format=name)
+
+
+FORMATS: Table[FormatConfig, FormatConfig] = Table(
     "format",
     {
         "mcqa": FormatConfig(format="mcqa"),
@@ -58,8 +67,10 @@ FORMATS: Table[FormatConfig] = Table(
         "generate": _GENERATE,
         "cot": _COT,
     },
+    group="assay.formats",
+    adopt=_adopted,
 )
-"""The formats every task can be asked in; YAML files add theirs, and Python code may call `add`."""
+"""The formats every task can be asked in; YAML files and plug-ins add theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +166,11 @@ def from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: 
     if not isinstance(base, str) or base not in known:
         here = next((fields.origin(key).place() for key in fields), Place(default))
         place = fields.place("type") if "type" in fields else here
-        fix = did_you_mean(str(base), known) if "type" in fields else "say with `type` which format it starts from"
+        fix = (
+            did_you_mean(str(base), [*known, *FORMATS.names()])
+            if "type" in fields
+            else "say with `type` which format it starts from"
+        )
         problems.append(Problem(place, f"no format is called {base!r}", fix))
     if (
         changes is not None
@@ -172,7 +187,9 @@ def from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: 
 
 def _known(name: str, known: Mapping[str, FormatConfig], place: Place, *more: str) -> FormatConfig:
     if name not in known:
-        raise ConfigError([Problem(place, f"no format is called {name!r}", did_you_mean(name, [*known, *more]))])
+        raise ConfigError(
+            [Problem(place, f"no format is called {name!r}", did_you_mean(name, [*known, *FORMATS.names(), *more]))]
+        )
     return known[name]
 
 

@@ -1,12 +1,13 @@
 """Transforms of records before they are evaluated, by the names and parameters that SyGra gives them."""
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
-from assay.registry import parameter_problems
+from assay.registry import Table, parameter_problems
 
 Record = dict[str, Any]
 
@@ -172,7 +173,19 @@ def _filled(rule: str, values: Sequence[Any]) -> str:
     )
 
 
-TRANSFORMS: dict[str, type[DataTransform]] = {
-    each.__name__: each
-    for each in (RenameFieldsTransform, AddNewFieldTransform, SkipRecords, CombineRecords, AddRetryFieldsTransform)
-}
+def _adopted(name: str, thing: Any) -> type:
+    if not (inspect.isclass(thing) and callable(getattr(thing, "transform", None))):
+        raise TypeError(f"{name!r} must be a class with `transform(data, params)`, got {thing!r:.60}")
+    return thing
+
+
+TRANSFORMS: Table[type, DataTransform] = Table(
+    "transform",
+    {
+        each.__name__: each
+        for each in (RenameFieldsTransform, AddNewFieldTransform, SkipRecords, CombineRecords, AddRetryFieldsTransform)
+    },
+    group="assay.transforms",
+    adopt=_adopted,
+)
+"""What `transform:` of a source may name; SyGra's are known by their dotted names, too."""

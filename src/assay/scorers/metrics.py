@@ -257,7 +257,7 @@ def nothing(*_: Any) -> None:
     """No value: for runs that only ask."""
 
 
-METRICS: dict[str, Declared] = {
+LM_EVAL_METRICS: dict[str, Declared] = {
     "acc": Declared({CHOICE: acc, LIKELIHOOD: greedy}),
     "acc_norm": Declared({CHOICE: acc_norm}),
     "acc_bytes": Declared({CHOICE: acc_bytes}),

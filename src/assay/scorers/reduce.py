@@ -4,6 +4,7 @@
 sharper and not different.
 """
 
+import inspect
 import random
 import re
 import statistics
@@ -14,6 +15,9 @@ from functools import partial
 from itertools import combinations
 from math import comb
 from typing import Any
+
+from assay.errors import Place
+from assay.registry import Table, accepted, must_be_callable
 
 Reduction = Callable[[Sequence[Any], Sequence[Any]], Any]
 """The scores of a document's repeats, and the answers they are of, to one."""
@@ -90,21 +94,49 @@ def _enough(n: int, k: int, name: str) -> None:
         raise ValueError(f"{name}{k} needs {k} repeats, and there are {n}")
 
 
-def _of_scores(function: Callable[[Sequence[Any]], Any]) -> Reduction:
-    return lambda scores, answers: function(scores)  # noqa: ARG005  # the shape of a reduction
+def _of_scores(function: Callable[..., Any]) -> Reduction:
+    """A function of scores alone as a reduction, with its parameters."""
+    named = accepted(function, 1).named
+    if not named:
+        return lambda scores, answers: function(scores)  # noqa: ARG005  # the shape of a reduction
+
+    def reduced(scores: Sequence[Any], answers: Sequence[Any], **params: Any) -> Any:  # noqa: ARG001
+        return function(scores, **params)
+
+    own = [each.replace(kind=each.KEYWORD_ONLY) for each in named.values()]
+    supplied = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("scores", "answers")]
+    reduced.__signature__ = inspect.Signature([*supplied, *own])  # type: ignore[attr-defined]
+    return reduced
 
 
-PLAIN: dict[str, Reduction] = {
-    "mean": mean,
-    "take_first": _of_scores(lambda scores: scores[0]),
-    "max": _of_scores(max),
-    "min": _of_scores(min),
-    "median": _of_scores(statistics.median),
-}
-"""What the metric's own row may be; the mean where nothing is said."""
-ADDED: dict[str, Callable[..., float]] = {"pass@": pass_at, "pass^": pass_all, "maj@": majority}
-"""What is added beside it, with a number behind: `pass@4`."""
-_COUNTED = re.compile(r"(pass@|pass\^|maj@)([1-9]\d*)")
+def _adopted(name: str, thing: Any) -> Reduction:
+    """A function of scores, or of scores and answers, as a reduction."""
+    function: Callable[..., Any] = must_be_callable(name, thing)
+    REDUCTIONS.refuse_shape(function, 1)
+    takes = accepted(function, 2)
+    return _of_scores(function) if takes.lacking or set(accepted(function, 1).named) <= {"k"} else function
+
+
+REDUCTIONS: Table[Callable[..., Any], Reduction] = Table(
+    "reduction",
+    {
+        "mean": mean,
+        "take_first": _of_scores(lambda scores: scores[0]),
+        "max": _of_scores(max),
+        "min": _of_scores(min),
+        "median": _of_scores(statistics.median),
+        "pass@": pass_at,
+        "pass^": pass_all,
+        "maj@": majority,
+    },
+    group="assay.reductions",
+    supplied=("scores", "answers"),
+    adopt=_adopted,
+    build=partial,
+)
+"""The metric's own row may be any of them, the mean where nothing is said. One that has a parameter `k` is written with a
+number behind its name, `pass@4`, and adds a row of that name."""
+_COUNTED = re.compile(r"(.*\D)([1-9]\d*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +170,25 @@ def read_reductions(written: object) -> Reductions:
 def _read(written: object) -> tuple[str, Reduction, int]:
     """A reduction with the row it makes, if it makes one of its own, and how many repeats it needs."""
     if callable(written):
-        return "", _of_scores(written), 1
-    name = str(written)
-    if name in PLAIN:
-        return "", PLAIN[name], 1
-    counted = _COUNTED.fullmatch(name)
-    if counted is None:
+        return "", _from_user(written), 1
+    name, counted = str(written), _COUNTED.fullmatch(str(written))
+    place = Place("reduction")
+    if name not in REDUCTIONS and counted is not None and counted[1] in REDUCTIONS:
+        k = int(counted[2])
+        return name, REDUCTIONS.bind(counted[1], {"k": k}, place), k
+    if name not in REDUCTIONS or "k" in REDUCTIONS.accepts(REDUCTIONS[name]).named:
         raise LookupError(name)
-    k = int(counted[2])
-    return name, partial(ADDED[counted[1]], k=k), k
+    return "", REDUCTIONS[name], 1
+
+
+def _from_user(function: Callable[..., Any]) -> Reduction:
+    """A user's function in a file: nothing can be given to it but scores and answers."""
+    name = str(getattr(function, "__name__", "function"))
+    try:
+        reduction = _adopted(name, function)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    problems = REDUCTIONS.problems(name, reduction, {}, Place("reduction"))
+    if problems:
+        raise ValueError(problems[0].what)
+    return reduction

@@ -12,7 +12,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.registry import library_problem, read_signature
 from assay.scorers.metrics import Declared
 from assay.scorers.results import GENERATE
-from assay.scorers.table import ALL_METRICS
+from assay.scorers.table import METRICS
 from assay.scorers.text_metrics import ALONE
 from assay.scorers.unit import UnitMetric, UnitMetricResult, as_mapping
 
@@ -73,5 +73,5 @@ def _value(value: Any, key: str | None) -> Any:
 
 
 ADAPTED_METRICS: dict[str, type[UnitMetric]] = {
-    name: adapted(name, declared) for name, declared in {**ALL_METRICS, **ALONE}.items() if gives_a_number(declared)
+    name: adapted(name, declared) for name, declared in {**METRICS, **ALONE}.items() if gives_a_number(declared)
 }

@@ -4,16 +4,24 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from assay.registry import MetricRegistry
+from assay.registry import MetricRegistry, Table, subclass_of
 from assay.scorers.unit import UnitMetric, metric_of
 from assay.scorers.unit_adapter import ADAPTED_METRICS
-from assay.scorers.unit_metrics import UNIT_METRICS
+from assay.scorers.unit_metrics import UNIT_METRICS as _OWN
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 
-UnitMetricRegistry: MetricRegistry[UnitMetric] = MetricRegistry(
-    "unit metric", UnitMetric, {**ADAPTED_METRICS, **UNIT_METRICS}
+
+def _adopted(name: str, thing: Any) -> type[UnitMetric]:
+    """A class of unit metrics, or a function of golden and predicted values as one."""
+    return subclass_of(UnitMetric)(name, metric_of(name, thing) if inspect.isroutine(thing) else thing)
+
+
+UNIT_METRICS: Table[type[UnitMetric], UnitMetric] = Table(
+    "unit metric", {**ADAPTED_METRICS, **_OWN}, group="assay.unit_metrics", adopt=_adopted
 )
+UnitMetricRegistry = MetricRegistry(UNIT_METRICS)
+"""The same by SyGra's name, with its methods."""
 
 
 def unit_metric(name: str) -> Callable[[Made], Made]:
@@ -22,10 +30,4 @@ def unit_metric(name: str) -> Callable[[Made], Made]:
     A class is derived from UnitMetric. A function takes what is right, what was predicted, and keyword parameters, and
     gives a verdict, a score (of which 1 is correct), or a UnitMetricResult.
     """
-
-    def register(made: Made) -> Made:
-        as_class: Any = made if inspect.isclass(made) else metric_of(name, made)
-        UnitMetricRegistry.register(name, as_class)
-        return made
-
-    return register
+    return UNIT_METRICS.register(name)

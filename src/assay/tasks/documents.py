@@ -8,6 +8,7 @@ from typing import Any
 
 from assay.config.source import digest
 from assay.config.task import FewshotConfig, TaskConfig
+from assay.errors import Place
 from assay.samples.data import DataSet, Split
 from assay.samples.fewshot import SAMPLERS, Leaks, Pool, Sampler
 from assay.samples.prompt import Examples
@@ -186,9 +187,7 @@ def _callable(function: object) -> Callable[[Any], Any] | None:
 
 def _sampler(sampler: Any, pool: Pool, seed: int | None, leaks: Leaks) -> Sampler:
     if isinstance(sampler, str):
-        if sampler not in SAMPLERS:
-            raise DataError(f"no few-shot sampler is called {sampler!r}; use one of {', '.join(SAMPLERS)}")
-        return SAMPLERS[sampler](pool, seed, leaks)
+        return SAMPLERS.bind(sampler, {}, Place("fewshot_config.sampler"), pool, seed, leaks)
     return _class_sampler(sampler, pool, seed, leaks)
 
 

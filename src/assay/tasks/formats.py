@@ -1,5 +1,7 @@
 """All formats there are: those built in, and those that YAML files define, each standing or falling by itself."""
 
+from collections import ChainMap
+from collections.abc import MutableMapping
 from dataclasses import replace
 
 from assay.catalog.catalog import Catalog
@@ -14,11 +16,11 @@ class KnownFormats:
 
     def __init__(self, catalog: Catalog) -> None:
         self._fields: dict[str, Fields] = {}
-        self.whole: dict[str, FormatConfig] = dict(FORMATS)
+        self.whole: MutableMapping[str, FormatConfig] = ChainMap({}, FORMATS)
         self.broken: dict[str, list[Problem]] = {}
         for name, entry in sorted(catalog.index.formats.items()):
             fields, problems = catalog.read(entry, thorough=True)
-            if name in FORMATS:
+            if name in set(FORMATS):
                 problems.append(Problem(fields.place("format"), f"format {name!r} is built in", "choose another name"))
             serious = [problem for problem in problems if problem.serious]
             if serious:

@@ -1,6 +1,5 @@
 """What a graph leaves behind: its output, record by record, and what its post-processors make of all of it."""
 
-import inspect
 import json
 import math
 import time
@@ -15,8 +14,9 @@ import orjson
 from assay.aggregate.functions import Aggregation
 from assay.config.graph import SinkConfig
 from assay.config.graph_reading import GraphFile
-from assay.errors import ConfigError, Problem, did_you_mean
+from assay.errors import ConfigError, Problem
 from assay.records import Estimate, Failed, Outcome, ScoreKey
+from assay.registry import accepted, parameter_problems
 from assay.runs.durable import put_in_place
 from assay.runs.samples import Kept
 from assay.runs.sinks import write_sink
@@ -59,16 +59,11 @@ def make_processors(graph: GraphFile, helpers: Helpers, folder: str | None) -> l
             if not isinstance(kind, type) or not callable(getattr(kind, "process", None)):
                 fix = "derive it from GraphPostProcessor"
                 raise ConfigError([Problem(place, f"{each.processor} has no `process`", fix)])
-            params = dict(each.params)
-            known = inspect.signature(kind).parameters
-            if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
-                given = {key: value for key, value in params.items() if key != PREVIOUS or key in known}
-                for key in given:
-                    if key not in known:
-                        what = f"{each.processor} has no parameter {key!r}"
-                        raise ConfigError([Problem(place, what, did_you_mean(key, known))])
-            else:
-                given = params
+            params, takes = dict(each.params), accepted(kind)
+            given = {k: v for k, v in params.items() if k != PREVIOUS or k in takes.named or takes.takes_any}
+            problems += parameter_problems(kind, given, each.processor, place)
+            if problems:
+                continue
             with user_code(place_of("graph_post_process", kind), DataError):
                 made = kind(**given)
             found.append(Processor(kind.__name__, made, params))

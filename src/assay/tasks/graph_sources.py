@@ -12,7 +12,7 @@ from assay.errors import ConfigError, Problem
 from assay.samples.data import Split, find_files
 from assay.samples.graph_rows import Transform, column_values, graph_rows
 from assay.samples.rows import DataError
-from assay.samples.transforms import DataTransform
+from assay.samples.transforms import TRANSFORMS, DataTransform
 from assay.tasks.settings import Helpers, Settings
 from assay.user_code import place_of, user_code
 
@@ -98,15 +98,15 @@ class GraphSources:
         for index, each in enumerate(source.transformations):
             place = file.place(*at, "transformations", index, "transform")
             try:
-                kind = self.helpers.dotted(each.transform, folder, place)
+                named = each.transform if each.transform in TRANSFORMS else None
+                kind = named or self.helpers.dotted(each.transform, folder, place)
+                if named is None and not (isinstance(kind, type) and hasattr(kind, "transform")):
+                    what = f"{each.transform} has no `transform`"
+                    raise ConfigError([Problem(place, what, "derive it from DataTransform")])
+                change = TRANSFORMS.bind(kind, {}, place)
             except ConfigError as error:
                 problems += error.problems
                 continue
-            if not isinstance(kind, type) or not hasattr(kind, "transform"):
-                problems.append(Problem(place, f"{each.transform} has no `transform`", "derive it from DataTransform"))
-                continue
-            with user_code(place_of(each.transform, kind), DataError):
-                change = kind()
             if isinstance(change, DataTransform):
                 change.like_sygra = self.settings.graphs.like_sygra
                 problems += change.problems(each.params, file.place(*at, "transformations", index))

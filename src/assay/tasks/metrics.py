@@ -1,20 +1,19 @@
 """The metrics a task names, made ready: everything about them that can be wrong is found here, before any request."""
 
-import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.registry import library_problem
-from assay.scorers.metrics import DEFAULTS, METRICS, Declared, Metric, Repeated, pair
-from assay.scorers.reduce import ADDED, PLAIN, Reductions, read_reductions
+from assay.registry import Accepted, accepted, library_problem, names_only, read_signature
+from assay.scorers.metrics import DEFAULTS, LM_EVAL_METRICS, Declared, Metric, Repeated, pair
+from assay.scorers.reduce import REDUCTIONS, Reductions, read_reductions
 from assay.scorers.results import GENERATE, GenResult
-from assay.scorers.table import ALL_METRICS
+from assay.scorers.table import METRICS
 from assay.scorers.text_metrics import ALONE
 from assay.scorers.values import best
 from assay.tasks.settings import Helpers
@@ -36,10 +35,22 @@ class Binder:
         self.repeats = repeats
 
     def bind(self, configs: Sequence[MetricConfig] | None, *, processed: bool) -> list[Metric]:
-        """The metrics; `processed` means that a function of the task computes the values, and only the rest is needed."""
+        """The metrics; `processed` means that a function of the task computes the values, and only the rest is needed.
+
+        What is wrong with any of them is raised together.
+        """
         if configs is None:
             return [] if processed else [self._default(name) for name in DEFAULTS[self.output_type]]
-        return _told_apart([self._metric(config, number, processed=processed) for number, config in enumerate(configs)])
+        bound: list[Metric] = []
+        problems: list[Problem] = []
+        for number, config in enumerate(configs):
+            try:
+                bound.append(self._metric(config, number, processed=processed))
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems)
+        return _told_apart(bound)
 
     def _default(self, name: str) -> Metric:
         declared = METRICS[name]
@@ -49,17 +60,20 @@ class Binder:
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
         named = config.name if isinstance(config.name, str) else function_name(config.name)
         declared = self._declared(config, processed=processed)
+        function = None if processed else self._function(config, named, declared, number)
+        aggregation = self._aggregation(config, named, declared, number)
         compute: Callable[[Any], Any] = _never
         gives: Sequence[str] | None = ()
-        if not processed and declared is None:
-            compute = self._resolved(config, named, None, number)
-        aggregation = self._aggregation(config, named, declared, number)
-        if not processed and declared is not None:
-            parts = _split(config.kwargs, aggregation)
-            if parts.aggregation and isinstance(aggregation, Aggregation):
-                aggregation = aggregation.bound(parts.aggregation)
-            compute = self._resolved(replace(config, kwargs=parts.metric), named, declared, number)
-            gives = () if config.hf_evaluate else self._names(declared, config.kwargs, number)
+        if not processed:
+            aggregation, kwargs = self._split(aggregation, config.kwargs, number)
+            if function is not None:
+                compute = self._adapted(function, kwargs, named, number, self._better(config, named, declared))
+            elif declared is not None and self.output_type in declared.functions and not self._from_hub(config):
+                compute = self._compute(named, declared, kwargs, number)
+                gives = () if config.hf_evaluate else self._names(declared, config.kwargs, number)
+            else:
+                # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
+                compute = _handed_on
         better = self._better(config, named, declared)
         is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
         by_name = aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation
@@ -75,10 +89,10 @@ class Binder:
     def _declared(self, config: MetricConfig, *, processed: bool) -> Declared | None:
         """The metric that a name means. A name that lm-eval does not have belongs to the task's own code first."""
         name = config.name
-        if not isinstance(name, str) or name in METRICS or processed or name in self.helpers.metrics:
-            declared = METRICS.get(name) if isinstance(name, str) else None
+        if not isinstance(name, str) or name in LM_EVAL_METRICS or processed or name in self.helpers.metrics:
+            declared = LM_EVAL_METRICS.get(name) if isinstance(name, str) else None
         else:
-            declared = ALL_METRICS.get(name)
+            declared = METRICS.get(name)
         is_of_numbers = isinstance(config.aggregation, str) and config.aggregation not in OF_PAIRS
         if declared is not None and name in ALONE and is_of_numbers and not processed:
             return ALONE[str(name)]
@@ -92,28 +106,28 @@ class Binder:
         except (TypeError, ValueError) as error:
             raise self._problem(number, "metric", str(error), "correct its parameters") from None
 
-    def _resolved(
+    def _from_hub(self, config: MetricConfig) -> bool:
+        return config.hf_evaluate and self.output_type == GENERATE
+
+    def _function(
         self, config: MetricConfig, named: str, declared: Declared | None, number: int
-    ) -> Callable[[Any], Any]:
+    ) -> Callable[..., Any] | None:
+        """The user's function that a metric is; None where it is one of the table, or hands on what it gets."""
         if callable(config.name):
-            return _adapted(config.name, config.kwargs, named, self._better(config, named, declared))
+            return config.name
         is_generation = self.output_type == GENERATE
-        if (
-            declared is not None
-            and self.output_type in declared.functions
-            and not (config.hf_evaluate and is_generation)
-        ):
-            return self._compute(named, declared, config.kwargs, number)
+        if declared is not None and self.output_type in declared.functions and not self._from_hub(config):
+            return None
         if declared is not None and is_generation and self._is_handed_on(config, declared):
-            # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-            return lambda result: pair(result.references, result.answer)
+            return None
         found = self.helpers.find_metric(named) if is_generation else None
         if found is not None:
-            return _adapted(found, config.kwargs, named, self._better(config, named, declared))
+            return found
         if declared is not None:
             fix = f"it scores {', '.join(declared.functions)}"
             raise self._problem(number, "metric", f"metric {named!r} does not score {self.output_type}", fix)
-        fitting = [name for name, other in ALL_METRICS.items() if self.output_type in other.functions]
+        unfit = {name for name, other in METRICS.items() if self.output_type not in other.functions}
+        fitting = [name for name in METRICS.names() if name not in unfit]
         raise self._problem(number, "metric", f"no metric is called {named!r}", did_you_mean(named, fitting))
 
     @staticmethod
@@ -128,22 +142,62 @@ class Binder:
         if obstacle is not None:
             what, fix = obstacle
             raise self._problem(number, "metric", f"metric {name!r} cannot work here: {what}", fix)
-        known = _parameters(function)
-        used = {key: value for key, value in kwargs.items() if key in known}
-        for key in kwargs:
+        takes = accepted(function, 2 if self.output_type == GENERATE else 1)
+        used = kwargs
+        if self.lenient and self.output_type != GENERATE:
             # lm-eval hands parameters to generation metrics only, so elsewhere it takes any
-            if key not in known and not (self.lenient and self.output_type != GENERATE):
-                raise self._problem(number, key, f"metric {name!r} has no parameter {key!r}", did_you_mean(key, known))
-        for key, default in known.items():
-            if default is inspect.Parameter.empty and key not in used:
-                raise self._problem(number, "metric", f"metric {name!r} needs the parameter {key!r}", f"add `{key}:`")
+            used = {key: value for key, value in kwargs.items() if key in takes.named}
+        self._refuse(self._wrong(name, takes, used, number))
+        if self.output_type == GENERATE and _shape(function) == "names":
+            return self._adapted(function, kwargs, name, number, declared.higher_is_better)
         if self.output_type == GENERATE:
             prepared = getattr(function, "prepared", None)
             try:
                 return _of_answers(prepared(**used) if prepared is not None else partial(function, **used))
             except (TypeError, ValueError) as error:
                 raise self._problem(number, "metric", f"metric {name!r}: {error}", "correct its parameters") from None
-        return lambda result: function(result, **used)
+        return partial(function, **used) if used else function
+
+    def _where(self, number: int, key: str = "metric") -> Callable[[str], Place]:
+        return lambda each: self.place(number, each or key)
+
+    def _wrong(self, name: str, takes: Accepted, kwargs: Mapping[str, Any], number: int) -> list[Problem]:
+        return METRICS.problems(name, names_only(takes) if self.lenient else takes, kwargs, self._where(number))
+
+    @staticmethod
+    def _refuse(problems: Sequence[Problem]) -> None:
+        if problems:
+            raise ConfigError(problems)
+
+    def _split(
+        self, aggregation: Aggregation | Callable[..., Any], kwargs: Mapping[str, Any], number: int
+    ) -> tuple[Aggregation | Callable[..., Any], Mapping[str, Any]]:
+        """The aggregation with its parameters, and what is left for the metric: in a file they are written side by side."""
+        takes = AGGREGATIONS.accepts(aggregation)
+        used = {key: value for key, value in kwargs.items() if key in takes.named}
+        left = {key: value for key, value in kwargs.items() if key not in takes.named}
+        where = self._where(number, "aggregation")
+        if isinstance(aggregation, Aggregation):
+            return AGGREGATIONS.bind(aggregation.name, used, where), left
+        self._refuse(AGGREGATIONS.problems(function_name(aggregation), takes, used, where))
+        return (partial(aggregation, **used) if used else aggregation), left
+
+    def _adapted(
+        self, function: Callable[..., Any], kwargs: Mapping[str, Any], named: str, number: int, better: bool | None
+    ) -> Callable[[Any], Any]:
+        """A user's metric with its parameters, called as its signature wants to be: see `_shape`."""
+        shape = _shape(function)
+        takes = accepted(function, {"names": 0, "pair": 1, "answers": 2}[shape])
+        if shape == "names":
+            own = {key: each for key, each in takes.named.items() if key not in ("references", "predictions")}
+            takes = replace(takes, named=own, lacking=0)
+        if shape == "pair" and self.lenient:  # lm-eval calls these without parameters
+            kwargs = {key: value for key, value in kwargs.items() if key in takes.named}
+        self._refuse(self._wrong(named, takes, kwargs, number))
+        if shape == "answers":
+            return _of_answers(partial(function, **kwargs) if kwargs else function)
+        score = _by_name(function, kwargs) if shape == "names" else _by_pair(function, kwargs)
+        return _best_of_references(score, named, better)
 
     def _aggregation(
         self, config: MetricConfig, named: str, declared: Declared | None, number: int
@@ -162,7 +216,7 @@ class Binder:
             wanted = declared.aggregation
         if wanted not in AGGREGATIONS:
             what = f"no aggregation is called {wanted!r}"
-            raise self._problem(number, "aggregation", what, did_you_mean(str(wanted), AGGREGATIONS))
+            raise self._problem(number, "aggregation", what, did_you_mean(str(wanted), AGGREGATIONS.names()))
         found = AGGREGATIONS[str(wanted)]
         _need(found.needs, self.place(number, "aggregation"), f"aggregation {found.name!r}")
         return found
@@ -172,7 +226,7 @@ class Binder:
             found = read_reductions(config.reduction)
         except LookupError as error:
             what = f"no reduction is called {error.args[0]!r}"
-            known = [*PLAIN, *(f"{name}4" for name in ADDED)]
+            known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
             raise self._problem(number, "reduction", what, did_you_mean(error.args[0], known)) from None
         except ValueError as error:
             raise self._problem(number, "reduction", str(error), "see docs/scorers.md") from None
@@ -204,25 +258,6 @@ def _told_apart(metrics: list[Metric]) -> list[Metric]:
     ]  # fmt: skip
 
 
-class Parts(NamedTuple):
-    """The parameters of a metric and those of its aggregation, which stand side by side in a file."""
-
-    metric: Mapping[str, Any]
-    aggregation: Mapping[str, Any]
-
-
-def _split(kwargs: Mapping[str, Any], aggregation: object) -> Parts:
-    taken = _parameters(aggregation.function) if isinstance(aggregation, Aggregation) else {}
-    of_aggregation = {key: value for key, value in kwargs.items() if key in taken}
-    return Parts({key: value for key, value in kwargs.items() if key not in taken}, of_aggregation)
-
-
-def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """The keyword parameters of a function, with their defaults."""
-    parameters = inspect.signature(function).parameters.values()
-    return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
-
-
 def _need(module: str | None, place: Place, what: str) -> None:
     problem = library_problem(module, what, place)
     if problem is not None:
@@ -247,25 +282,26 @@ def _of_answers(score: Callable[[list[Any], Any], Any]) -> Callable[[GenResult],
     return compute
 
 
-def _adapted(
-    function: Callable[..., Any], kwargs: Mapping[str, Any], named: str, higher_is_better: bool | None
-) -> Callable[[Any], Any]:
-    """A user's metric, called as it wants to be: with references and predictions, or with a pair; of several references
-    the best value counts.
+def _handed_on(result: GenResult) -> Any:
+    return pair(result.references, result.answer)
 
-    Which of the two is read from its signature here, and never found out by trying.
-    """
-    by_name = _takes_references(function)
 
-    def score(reference: Any, answer: Any) -> Any:
-        if by_name:
-            return function(references=[reference], predictions=[answer], **kwargs)
-        return function([reference, answer])
+def _by_name(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+    return lambda reference, answer: function(references=[reference], predictions=[answer], **kwargs)
+
+
+def _by_pair(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+    return lambda reference, answer: function([reference, answer], **kwargs)
+
+
+def _best_of_references(
+    score: Callable[[Any, Any], Any], named: str, higher_is_better: bool | None
+) -> Callable[[GenResult], Any]:
+    """A metric of one reference as one of results: of several references the best value counts."""
 
     def compute(result: GenResult) -> Any:
         answer = result.answer
-        references = result.references
-        found = [score(reference, answer) for reference in references]
+        found = [score(reference, answer) for reference in result.references]
         if result.any_counts:
             return 1.0 if any(each[named] if isinstance(each, Mapping) else each for each in found) else 0.0
         return best(found, higher_is_better=higher_is_better, metric=named)
@@ -273,10 +309,26 @@ def _adapted(
     return compute
 
 
-def _takes_references(function: Callable[..., Any]) -> bool:
+def _shape(function: Callable[..., Any]) -> Literal["answers", "names", "pair"]:
+    """How a user's metric is called, read from its signature and never found out by trying.
+
+    "answers": as ours, with all references and a prediction; "names": as lm-eval does, with `references` and
+    `predictions` of one; "pair": with one list of both.
+
+    >>> _shape(lambda references, prediction, *, weight=0.5: 0), _shape(lambda items: 0)
+    ('answers', 'pair')
+    """
     try:
-        parameters = inspect.signature(function).parameters
+        parameters = read_signature(function).parameters
     except (TypeError, ValueError):
-        return True
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    return takes_any or {"references", "predictions"} <= set(parameters)
+        return "names"
+    if {"references", "predictions"} <= set(parameters):
+        return "names"
+    positional = [
+        each for each in parameters.values() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    required = sum(each.default is each.empty for each in positional)
+    if required >= 2 or any(each.name == "prediction" for each in positional[1:2]):
+        return "answers"
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return "names" if takes_any and not required else "pair"

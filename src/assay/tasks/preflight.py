@@ -12,7 +12,7 @@ from assay.groups.results import is_lenient
 from assay.groups.selection import check as check_filter
 from assay.models.protocol import AnyModel
 from assay.records import Function
-from assay.scorers.table import ALL_METRICS
+from assay.scorers.table import METRICS
 from assay.tasks.aggregates import doubled, lacking, place_in
 from assay.tasks.graph import GraphTask
 from assay.tasks.runnable import Runnable
@@ -41,7 +41,7 @@ def _runs_code(config: TaskConfig) -> bool:
     """Whether a metric of the task, or of one of its filters, executes what the model writes."""
     lists = [config.metric_list, *(entry.metric_list for entry in config.filter_list or ())]
     names = [metric.name for metrics in lists for metric in metrics or () if isinstance(metric.name, str)]
-    return any(name in ALL_METRICS and ALL_METRICS[name].runs_code for name in names)
+    return any(name in METRICS and METRICS[name].runs_code for name in names)
 
 
 def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:

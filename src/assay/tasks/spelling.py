@@ -19,9 +19,9 @@ def _steps(fields: Fields) -> Iterator[Problem]:
     for number, pipeline in _entries(fields.get("filter_list")):
         for step, each in _entries(pipeline.get("filter")):
             name = each.get("function")
-            if isinstance(name, str) and name not in (*FILTERS, "custom"):
+            if isinstance(name, str) and name != "custom" and name not in FILTERS:
                 place = fields.place("filter_list", number, "filter", step, "function")
-                yield Problem(place, f"no filter is called {name!r}", did_you_mean(name, FILTERS))
+                yield Problem(place, f"no filter is called {name!r}", did_you_mean(name, FILTERS.names()))
 
 
 def _entries(value: object) -> Iterator[tuple[int, Mapping[str, object]]]:

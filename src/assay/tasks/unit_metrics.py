@@ -7,7 +7,7 @@ from assay.config.option import near_miss
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.scorers.unit import UnitMetric, UnitMetricResult
-from assay.scorers.unit_table import UnitMetricRegistry
+from assay.scorers.unit_table import UNIT_METRICS
 from assay.tasks.graph_parts import LambdaFunction
 from assay.user_code import UserCodeError, user_code
 
@@ -68,7 +68,9 @@ def _scored(metric: UnitMetric, name: str, right: dict[str, Any], given: dict[st
 def _metric(entry: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
     """The metric of an entry, made once for all records that have the same."""
     name, params = str(entry["name"]), entry.get("params") or {}
-    kind = UnitMetricRegistry.get_metric_class(name)  # tells apart what a name meant before it was registered again
+    kind = UNIT_METRICS.find(
+        name, Place(f"unit metric {name!r}")
+    )  # tells apart what a name meant before it was registered again
     key = (kind, repr(params), like_sygra)
     if key not in _MADE:
         if len(_MADE) >= MOST_MADE:
@@ -83,7 +85,7 @@ _MADE: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
 
 
 def _new(name: str, params: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
-    made = UnitMetricRegistry.make(name, params, Place(f"unit metric {name!r}"))
+    made = UNIT_METRICS.bind(name, params, Place(f"unit metric {name!r}"))
     made.like_sygra = like_sygra
     return made
 
@@ -114,10 +116,8 @@ def unit_metric_fields(node: Mapping[str, Any]) -> list[str]:
 
 def runs_code(node: Mapping[str, Any]) -> bool:
     """Whether one of the node's metrics executes what the model wrote."""
-    known = [
-        str(entry.get("name")) for entry in _entries(node) if UnitMetricRegistry.has_metric(str(entry.get("name")))
-    ]
-    return any(UnitMetricRegistry.get_metric_class(name).runs_code for name in known)
+    names = [str(entry.get("name")) for entry in _entries(node)]
+    return any(UNIT_METRICS[name].runs_code for name in names if name in UNIT_METRICS)
 
 
 def check_unit_metrics(node_config: Mapping[str, Any], place: Place, at: Places | None = None) -> list[Problem]:
@@ -160,7 +160,7 @@ def _entry_problems(entry: Any, number: int, place: Place) -> list[Problem]:
     if not isinstance(params, Mapping):
         return [Problem(place, f"params of {entry['name']!r} must be a mapping", "write `params: {key: text}`")]
     try:
-        UnitMetricRegistry.make(entry["name"], params, place)
+        UNIT_METRICS.bind(entry["name"], params, place)
     except ConfigError as error:
         return list(error.problems)
     return []

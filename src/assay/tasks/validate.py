@@ -1,5 +1,6 @@
 """Everything that can be known to be wrong without a model, a network or running any helper code."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -8,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from assay.catalog.catalog import Catalog
-from assay.catalog.functions import check_function, functions_in, module_file
+from assay.catalog.functions import check_function, functions_in, module_file, written_signature
 from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
+from assay.groups import Group
+from assay.groups.factory import AggregatorFactory
 from assay.groups.results import is_lenient
 from assay.records import Function
 from assay.samples.data import READERS, find_files
@@ -20,7 +23,7 @@ from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
 from assay.scorers.scorer import Scorer
-from assay.tasks.aggregates import doubled
+from assay.tasks.aggregates import doubled, place_in
 from assay.tasks.graph_checks import SeeDotted, check_graph
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.resolve import resolved
@@ -56,6 +59,7 @@ def validate(
             problems.append(uncheckable(file_of(task.fields), str(error)))
     for group in found["groups"].values():
         problems += doubled(group) if not is_lenient(group) else ()
+        problems += _check_aggregators(group)
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [
@@ -79,13 +83,28 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
         sampler = shots.get("sampler", "default")
         if isinstance(sampler, str) and sampler not in SAMPLERS:
             place = task.fields.place("fewshot_config", "sampler")
-            yield Problem(place, f"no sampler is called {sampler!r}", did_you_mean(sampler, SAMPLERS))
+            yield Problem(place, f"no sampler is called {sampler!r}", did_you_mean(sampler, SAMPLERS.names()))
     yield from _check_formats(task.fields, formats)
     yield from _check_data(task)
     if not broken and task.config.class_ is None:
         yield from _check_scoring(task, functions, find_metric)
     for note in task.notes:
         yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list of its own", serious=False)
+
+
+def _check_aggregators(group: Group[Any]) -> Iterator[Problem]:
+    """The names and parameters of a group's aggregators; of functions by the text of their modules."""
+    entries = tuple(
+        replace(entry, aggregation=_unloaded(entry.aggregation)) if isinstance(entry.aggregation, Function) else entry
+        for entry in group.config.aggregate_metric_list or ()
+    )
+    try:
+        AggregatorFactory.create_aggregator(
+            replace(group.config, aggregate_metric_list=entries or None),
+            lambda number: place_in(group, "aggregate_metric_list", number),
+        )
+    except ConfigError as error:
+        yield from error.problems
 
 
 def _check_formats(fields: Fields, formats: Mapping[str, FormatConfig]) -> Iterator[Problem]:
@@ -147,8 +166,22 @@ class _Unloaded(Scorer):
         return self
 
 
-def _unloaded(function: Function) -> type[_Unloaded]:
-    return type(function.name, (_Unloaded,), {})
+class _UnloadedFunction:
+    """Stands for a function of helper code: it has the signature that the text of its module shows."""
+
+    def __init__(self, name: str, signature: inspect.Signature) -> None:
+        self.__name__, self.__signature__ = name, signature
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return self
+
+
+def _unloaded(function: Function) -> Any:
+    """What stands for a function or class: with its signature, where the text of its module shows it, else with any."""
+    written = written_signature(function)
+    if written is not None and not written.is_class:
+        return _UnloadedFunction(function.name, written.signature)
+    return type(function.name, (_Unloaded,), {} if written is None else {"__signature__": written.signature})
 
 
 def _check_scoring(task: Task, functions: list[Function], find_metric: FindMetric) -> Iterator[Problem]:

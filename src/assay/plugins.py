@@ -1,0 +1,117 @@
+"""The decorators by which users' code registers what it brings, one for each kind; and the tables behind them.
+
+Each takes the name that files and flags use, and returns what it decorates unchanged. Entry points of installed packages
+register the same things without a decorator: the group is `assay.` with the kind in the plural.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Literal, TypeVar
+
+from assay.config.format import FormatConfig
+from assay.errors import Problem
+from assay.registry import Table, installed_plugins
+
+T = TypeVar("T", bound=Callable[..., Any])
+Format = TypeVar("Format", bound=FormatConfig | Callable[[], FormatConfig])
+OutputType = Literal["generate_until", "multiple_choice", "loglikelihood", "loglikelihood_rolling"]
+
+TABLES = {
+    "metrics": "assay.scorers.table:METRICS",
+    "filters": "assay.filters.steps:FILTERS",
+    "aggregations": "assay.aggregate.functions:AGGREGATIONS",
+    "reductions": "assay.scorers.reduce:REDUCTIONS",
+    "aggregators": "assay.groups.factory:AGGREGATORS",
+    "scorers": "assay.scorers.named:SCORERS",
+    "models": "assay.models.load:BACKENDS",
+    "samplers": "assay.samples.fewshot:SAMPLERS",
+    "transforms": "assay.samples.transforms:TRANSFORMS",
+    "formats": "assay.samples.formats:FORMATS",
+    "unit_metrics": "assay.scorers.unit_table:UNIT_METRICS",
+    "aggregator_metrics": "assay.aggregate.collected_table:AGGREGATOR_METRICS",
+    "exporters": "assay.exchange.formats:EXPORTERS",
+}
+"""The tables by their kinds; each is imported when it is used."""
+
+
+def table(kind: str) -> Table[Any, Any]:
+    """The table of a kind."""
+    module, _, name = TABLES[kind].partition(":")
+    found: Table[Any, Any] = getattr(import_module(module), name)
+    return found
+
+
+def plugin_problems() -> list[Problem]:
+    """What is wrong with the names of all installed plug-ins, without importing one."""
+    found = [kind for kind in TABLES if installed_plugins(f"assay.{kind}", tuple(sys.path))]
+    return [problem for kind in found for problem in table(kind).plugin_problems()]
+
+
+def metric(
+    name: str,
+    *,
+    aggregation: str = "mean",
+    higher_is_better: bool = True,
+    output_type: OutputType | Sequence[OutputType] = "generate_until",
+) -> Callable[[T], T]:
+    """Register a function `(references, prediction, *, …)` as a metric; of other output types it takes `(result, *, …)`."""
+    from assay.scorers.metrics import Declared
+
+    def register(function: T) -> T:
+        types = [output_type] if isinstance(output_type, str) else output_type
+        functions = dict.fromkeys(map(str, types), function)
+        table("metrics").add(name, Declared(functions, aggregation, higher_is_better), source=function)
+        return function
+
+    return register
+
+
+def filter(name: str) -> Callable[[T], T]:  # noqa: A001  # the field's word; used as assay.filter
+    """Register a function of its parameters that returns a step `(responses, doc) -> responses`, or lm-eval's class."""
+    return table("filters").register(name)
+
+
+def aggregation(name: str) -> Callable[[T], T]:
+    """Register a function `(values, *, …)` of all scores, which returns one number."""
+    return table("aggregations").register(name)
+
+
+def reduction(name: str) -> Callable[[T], T]:
+    """Register a function `(scores)` or `(scores, answers)` of one document's repeats; with `*, k` it is `name4` in files."""
+    return table("reductions").register(name)
+
+
+def aggregator(name: str) -> Callable[[T], T]:
+    """Register a class derived from `Aggregator`: a group's number from those of its members."""
+    return table("aggregators").register(name)
+
+
+def scorer(name: str) -> Callable[[T], T]:
+    """Register a class derived from `Scorer`."""
+    return table("scorers").register(name)
+
+
+def model(name: str) -> Callable[[T], T]:
+    """Register a class or function that makes a model: its parameters are the `--model_args`."""
+    return table("models").register(name)
+
+
+def sampler(name: str) -> Callable[[T], T]:
+    """Register a function `(pool, seed, leaks)` that returns a few-shot sampler `(doc, number) -> indices`."""
+    return table("samplers").register(name)
+
+
+def transform(name: str) -> Callable[[T], T]:
+    """Register a class with `transform(data, params)`, which changes the records of a graph."""
+    return table("transforms").register(name)
+
+
+def format(name: str) -> Callable[[Format], Format]:  # noqa: A001  # the field's word; used as assay.format
+    """Register a FormatConfig, or a function that returns one."""
+    return table("formats").register(name)
+
+
+def exporter(name: str) -> Callable[[T], T]:
+    """Register a function `(run, target)` that writes a run and returns where."""
+    return table("exporters").register(name)
