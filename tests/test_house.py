@@ -7,6 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from tools import house
+
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "src/assay").rglob("*.py"))
 HEAVY = ("torch", "transformers", "datasets", "litellm", "pandas", "numpy", "yaml", "jinja2", "rich", "asyncio")
@@ -84,6 +86,28 @@ def test_a_broad_except_stands_only_where_other_peoples_code_is_called() -> None
     ]
     assert sorted(set(broad)) == sorted(MAY_CATCH_ANYTHING)
     assert len(broad) == 3
+
+
+def test_there_is_one_binder_one_registry_one_reader_and_one_scoring_loop() -> None:
+    found = house.counted(ROOT)
+    numbers = {name: house.number(name, places) for name, places in found.items() if name != "broad excepts"}
+    assert numbers == dict.fromkeys(numbers, 1), found
+
+
+def test_the_count_finds_what_exists_twice(tmp_path: Path) -> None:
+    second = tmp_path / "src/assay/tasks/second.py"
+    second.parent.mkdir(parents=True)
+    second.write_text(
+        "METRICS = {'a': len}\n"
+        "class MetricRegistry:\n    def __init__(self): self.known = {}\n"
+        "def check(key): return f'it has no parameter {key!r}'\n"
+        "def read(path): return orjson.loads((path / RESULTS).read_bytes())\n"
+        "def score(pipeline, answers):\n    try: return pipeline.apply(answers)\n    except Exception: return 0\n"
+    )
+    found = house.counted(tmp_path)
+    assert {name: house.number(name, places) for name, places in found.items()} == {
+        "signature checkers": 1, "registry kinds": 2, "run readers": 1, "ways into scoring": 1, "broad excepts": 1,
+    }  # fmt: skip
 
 
 def test_every_public_name_can_be_imported() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from assay.cli.output import say
 from assay.report.document import Wanted
-from assay.report.write import FORMATS, named, report_text, write_report
+from assay.report.write import FILE_TYPES, named, report_text, write_report
 
 
 def define(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def define(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where to write (default: report.html, other formats to the terminal)",
     )
-    add("--format", choices=list(FORMATS), help="default: as the name of the file ends, else html")
+    add("--format", choices=list(FILE_TYPES), help="default: as the name of the file ends, else html")
     add("--samples", type=_count, default=2, metavar="N", help="the worst samples of each of the worst tasks (2)")
     add("--tasks", type=_count, default=5, metavar="N", help="how many tasks those are (5)")
     add("--slice", action="append", default=[], metavar="COLUMN", help="the numbers by this column of the documents; may be given"

@@ -40,6 +40,7 @@ def filter_name_problem(name: str) -> tuple[str, str] | None:
     return None if name.strip() else ("it is empty", "give it a name")
 
 
+@cache
 def row_name(key: ScoreKey) -> str:
     """The name of a row in results and samples.
 
@@ -54,11 +55,13 @@ def stderr_name(key: ScoreKey) -> str:
     return f"{key.metric}{STDERR},{key.filter}"
 
 
+@cache
 def repeats_name(key: ScoreKey) -> str:
     """The name under which a sample has the score of every repeat."""
     return row_name(key) + REPEATS
 
 
+@cache
 def row_key(name: str) -> ScoreKey:
     """The metric and filter that a name of a row joins; without a comma it is of the filter that every task has.
 

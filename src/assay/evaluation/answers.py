@@ -139,17 +139,12 @@ class StoredRun:
         return task_manager(lenient, **({"model": about} if about else {}))
 
     @cached_property
-    def files(self) -> dict[str, Path]:
-        found = {name: self.run.sample_path(name) for name in self.manifest["tasks"]}
-        return {name: path for name, path in found.items() if path is not None}
-
-    @property
     def names(self) -> Sequence[str]:
-        return list(self.files)
+        return [name for name in self.manifest["tasks"] if self.run.sample_path(name) is not None]
 
     @property
     def absent(self) -> Sequence[str]:
-        return [name for name in self.manifest["tasks"] if name not in self.files]
+        return [name for name in self.manifest["tasks"] if name not in self.names]
 
     @property
     def broken(self) -> Mapping[str, str]:
@@ -171,7 +166,7 @@ class StoredRun:
         known = TaskFacts(**{"size": size, "original": size, **noted})
         if not self.is_imported:
             return known
-        first = next(SampleFile(self.files[name]).rows(), None)
+        first = next(self._file(name).rows(), None)
         return known._replace(first=orjson.loads(first.doc) if first is not None else None)
 
     @property
@@ -179,7 +174,7 @@ class StoredRun:
         return float(self.manifest["created"])
 
     def record(self, name: str) -> Mapping[str, Any] | None:
-        return SampleFile(self.files[name]).first_record()
+        return self._file(name).first_record()
 
     def samples(self, task: Runnable) -> Iterator[Stored]:
         return self.read(self.file(task), task)
@@ -193,7 +188,13 @@ class StoredRun:
             yield stored
 
     def file(self, task: Runnable) -> SampleFile:
-        return SampleFile(self.files[task.task.name], task.repeats)
+        return self._file(task.task.name)
+
+    def _file(self, name: str) -> SampleFile:
+        """Opened anew each time: a run may have more tasks than a process may have files."""
+        file = self.run.sample_file(name)
+        assert file is not None, "names are those of tasks with samples"
+        return file
 
 
 def read(file: SampleFile, task: Runnable) -> Iterator[Stored]:

@@ -8,14 +8,16 @@ from assay.report.document import Document, Wanted, document
 from assay.report.page import page
 from assay.report.plain import as_csv, as_json, as_markdown
 
-FORMATS: Mapping[str, Callable[[Document], str]] = {"html": page, "md": as_markdown, "json": as_json, "csv": as_csv}
+FILE_TYPES: Mapping[str, Callable[[Document], str]] = {"html": page, "md": as_markdown, "json": as_json, "csv": as_csv}
 
 
 def report_text(runs: Sequence[str | Path], format: str = "html", wanted: Wanted | None = None) -> str:
     """A report of runs as a text: `html`, `md`, `json` or `csv`."""
-    if format not in FORMATS:
-        raise ConfigError([Problem(Place("format"), f"no format is called {format!r}", did_you_mean(format, FORMATS))])
-    return FORMATS[format](document(runs, wanted))
+    if format not in FILE_TYPES:
+        raise ConfigError(
+            [Problem(Place("format"), f"no format is called {format!r}", did_you_mean(format, FILE_TYPES))]
+        )
+    return FILE_TYPES[format](document(runs, wanted))
 
 
 def write_report(
@@ -32,7 +34,7 @@ def write_report(
 def named(path: Path) -> str:
     """The format that the name of a file says: a page where it says none."""
     ending = path.suffix.lower().removeprefix(".")
-    if ending and ending not in FORMATS:
-        what, fix = f"a report is never a .{ending}", f"end its name in .{', .'.join(FORMATS)}, or say --format"
+    if ending and ending not in FILE_TYPES:
+        what, fix = f"a report is never a .{ending}", f"end its name in .{', .'.join(FILE_TYPES)}, or say --format"
         raise ConfigError([Problem(Place(str(path)), what, fix)])
     return ending or "html"

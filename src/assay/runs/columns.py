@@ -13,8 +13,9 @@ from typing import Any
 
 import orjson
 
+from assay.config.row_names import REPEATS, row_key
 from assay.records import Usage
-from assay.runs.rows import REPEATS, Asked, RequestRow, Verdict, split_row
+from assay.runs.rows import Asked, RequestRow, Verdict
 from assay.writable import written
 
 INT, FLOAT, TRUTH, TEXT = "int64", "float64", "bool_", "string"
@@ -450,7 +451,7 @@ def _scores(column: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[s
 
 def _others(scores: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None, Any]]:
     for name, value in scores.items():
-        row = split_row(name.removesuffix(REPEATS))
+        row = row_key(name.removesuffix(REPEATS))
         if name.endswith(REPEATS):
             yield from ((*row, repeat, each) for repeat, each in enumerate(value))
         elif not is_number(value):

@@ -6,10 +6,11 @@ from typing import Any
 
 import orjson
 
+from assay.config.row_names import REPEATS, row_name
 from assay.records import ScoreKey, Usage
 from assay.runs.columns import SCHEMA, arrow_type, call_of
 from assay.runs.parquet import conversation_text, ordered
-from assay.runs.rows import REPEATS, RequestRow, Row
+from assay.runs.rows import RequestRow, Row
 from assay.runs.widening import is_part_of, list_parts, row_names
 
 NEEDS: dict[str, tuple[str, ...]] = {
@@ -335,7 +336,7 @@ def _turned(columns: Any, size: int) -> Any:
 def _other_scores(structs: Any) -> list[tuple[str, int | None, Any]]:
     columns = [_values(structs, name) for name in ("metric", "filter", "repeat", "value", "json")]
     return [
-        (f"{metric},{name}", repeat, orjson.loads(text) if text is not None else value)
+        (row_name(ScoreKey(metric, name)), repeat, orjson.loads(text) if text is not None else value)
         for metric, name, repeat, value, text in zip(*columns, strict=True)
     ]
 

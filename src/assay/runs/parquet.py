@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from assay.config.row_names import repeats_name, row_name
 from assay.config.source import digest
 from assay.records import Generate, Loglikelihood, Prompt, Request, Rolling, ScoreKey, messages_to_plain, prompt_text
 from assay.runs.columns import (
@@ -24,7 +25,7 @@ from assay.runs.columns import (
 )
 from assay.runs.durable import put_in_place
 from assay.runs.redact import written_arguments
-from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, REPEATS, ROLLING, Asked, RequestRow, Row, Verdict
+from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, Asked, RequestRow, Row, Verdict
 from assay.runs.samples import Kept, row_failures
 from assay.runs.seal import KEY, UNSEALED, seal
 from assay.runs.widening import conformed, joined
@@ -205,9 +206,9 @@ def verdict_of(kept: Kept) -> Verdict:
         if failed:
             has_failed = True
         for metric, value in values.items():
-            scores[f"{metric},{name}"] = value
+            scores[row_name(ScoreKey(metric, name))] = value
         for metric, each in several.items() if several else ():
-            repeats[f"{metric},{name}{REPEATS}"] = each
+            repeats[repeats_name(ScoreKey(metric, name))] = each
     failures = row_failures(kept) if has_failed else NO_FAILURES
     return Verdict(answers, {**scores, **repeats} if repeats else scores, kept.failed or None, failures, kept.audit)
 

@@ -231,7 +231,7 @@ def _with_failures(described: dict[str, Any], task: TaskResult, max_failed: floa
             "n": 0,
             "reason": "every document failed in this row",
         }
-        row = described.setdefault(f"{key.metric},{key.filter}", unknown)
+        row = described.setdefault(row_name(key), unknown)
         row["failed"] = failures.documents
         if failures.reasons:
             row["reasons"] = dict(failures.reasons)

@@ -7,8 +7,6 @@ from assay.records import ScoreKey
 
 GENERATE, LOGLIKELIHOOD, ROLLING, GRAPH, NOTHING = "generate", "loglikelihood", "loglikelihood_rolling", "graph", "none"
 """Kinds of samples and requests, in lm-eval's words; a graph asks on its own, and of some samples nothing could be asked."""
-REPEATS = ",repeats"
-"""The end of a name in `Row.scores` that has the score of every answer."""
 
 
 class RequestRow(NamedTuple):
@@ -81,13 +79,3 @@ class Row(NamedTuple):
     @property
     def verdict(self) -> Verdict:
         return Verdict._make(self[len(Asked._fields) :])
-
-
-def split_row(name: str) -> tuple[str, str]:
-    """The metric and the filter that the name of a column of scores joins.
-
-    >>> split_row("exact_match,strict")
-    ('exact_match', 'strict')
-    """
-    metric, _, filter_name = name.partition(",")
-    return metric, filter_name

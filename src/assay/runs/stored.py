@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
+from assay.config.row_names import REPEATS, row_key
 from assay.errors import Place, Problem
 from assay.records import (
     Failed,
@@ -31,7 +32,7 @@ from assay.runs.columns import DICTIONARIES, ROW_NAMES
 from assay.runs.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
 from assay.runs.folder import RunError
 from assay.runs.parquet import GroupWriter, file_name
-from assay.runs.rows import GENERATE, LOGLIKELIHOOD, REPEATS, Asked, RequestRow, split_row
+from assay.runs.rows import GENERATE, LOGLIKELIHOOD, Asked, RequestRow
 from assay.runs.rows import Row as Row
 from assay.runs.samples import Kept
 from assay.runs.seal import check_seal
@@ -276,7 +277,7 @@ def filter_scores(
     repeats: dict[str, dict[str, Any]] = {name: {} for name in answers}
     failed: dict[str, dict[str, str]] = {name: {} for name in answers}
     for row, value in scores.items():
-        metric, name = split_row(row)
+        metric, name = row_key(row)
         if name in values:
             values[name][metric] = value
         elif name.removesuffix(REPEATS) in repeats:

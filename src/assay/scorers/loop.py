@@ -151,9 +151,9 @@ class Scoring:
         if step.sees_every_filter or type(own) is Failed:
             lost = _lost(step, own, answers)
             if lost is not None:
-                return _without(step, lost, own)
+                return without_scores(step, lost, own)
         made = call(step.place, self._rows, step, document, own, answers, asked)
-        return _without(step, made, own) if type(made) is Failed else made
+        return without_scores(step, made, own) if type(made) is Failed else made
 
     def _rows(
         self, step: ScoringStep, document: Document, own: Any, answers: Sequence[Any], asked: Rows | Failed | None
@@ -181,7 +181,7 @@ class Scoring:
         rows = iter([given] * len(whole) if isinstance(given, Failed) else given)
         made = [each if isinstance(each, Failed) else (each, next(rows)) for each in results]
         return [
-            _without(step, each, mine) if isinstance(each, Failed) else self._batched(step, *each, mine)
+            without_scores(step, each, mine) if isinstance(each, Failed) else self._batched(step, *each, mine)
             for each, mine in zip(made, own, strict=True)
         ]
 
@@ -192,7 +192,7 @@ class Scoring:
             return self._reduced(step, scores, own)
 
         made = timed(TIME_LIMIT, step.place, all_rows)
-        return _without(step, made, own) if isinstance(made, Failed) else made
+        return without_scores(step, made, own) if isinstance(made, Failed) else made
 
     def _reduced(self, step: ScoringStep, scores: Mapping[str, Any], own: Any) -> FilterScores:
         """One value for each row, or the reason that there is none."""
@@ -244,7 +244,7 @@ def _lost(step: ScoringStep, own: Any, answers: Sequence[Any]) -> Failed | None:
     return None
 
 
-def _without(step: ScoringStep, lost: Failed, own: Any) -> FilterScores:
+def without_scores(step: ScoringStep, lost: Failed, own: Any) -> FilterScores:
     """A step that failed as a whole: every row of its filter has the reason."""
     answers = () if isinstance(own, Failed) else own
     return FilterScores(step.filter.name, answers, {}, _NO_REPEATS, {EVERY_ROW: lost.reason})

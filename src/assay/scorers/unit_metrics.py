@@ -255,7 +255,7 @@ def _check_share(name: str, value: float) -> None:
         raise ValueError(f"{name} must lie between 0 and 1, and is {value}")
 
 
-UNIT_METRICS: dict[str, type[UnitMetric]] = {
+OWN_UNIT_METRICS: dict[str, type[UnitMetric]] = {
     "exact_match": ExactMatchMetric,
     "fuzzy_match": FuzzyMatchMetric,
     "action_within_bbox": ActionWithinBboxMetric,

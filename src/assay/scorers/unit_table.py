@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from assay.registry import MetricRegistry, Table, subclass_of
 from assay.scorers.unit import UnitMetric, metric_of
 from assay.scorers.unit_adapter import ADAPTED_METRICS
-from assay.scorers.unit_metrics import UNIT_METRICS as _OWN
+from assay.scorers.unit_metrics import OWN_UNIT_METRICS
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 
@@ -18,7 +18,7 @@ def _adopted(name: str, thing: Any) -> type[UnitMetric]:
 
 
 UNIT_METRICS: Table[type[UnitMetric], UnitMetric] = Table(
-    "unit metric", {**ADAPTED_METRICS, **_OWN}, group="assay.unit_metrics", adopt=_adopted
+    "unit metric", {**ADAPTED_METRICS, **OWN_UNIT_METRICS}, group="assay.unit_metrics", adopt=_adopted
 )
 UnitMetricRegistry = MetricRegistry(UNIT_METRICS)
 """The same by SyGra's name, with its methods."""

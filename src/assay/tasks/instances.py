@@ -11,7 +11,7 @@ from assay.aggregate.functions import AGGREGATIONS
 from assay.config.task import TaskConfig
 from assay.records import EVERY_ROW, Failed, FilterScores, Function, Sample
 from assay.scorers.instance import Instance, sort_instances
-from assay.scorers.loop import Scoring
+from assay.scorers.loop import Scoring, without_scores
 from assay.scorers.metrics import Metric
 from assay.scorers.reduce import mean
 from assay.scorers.results import CHOICE, GENERATE, Result
@@ -118,7 +118,7 @@ class MultipleChoiceTask(InstanceTask):
 
 def _by_filter(scored: list[FilterScores] | Failed, steps: Sequence[ScoringStep]) -> list[FilterScores]:
     if isinstance(scored, Failed):
-        return [FilterScores(step.filter.name, (), {}, failed={EVERY_ROW: scored.reason}) for step in steps]
+        return [without_scores(step, scored, ()) for step in steps]
     return scored
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.config.row_names import row_key
+from assay.config.row_names import row_key, row_name
 from assay.runs.redact import redacted, redacted_text
 from assay.runs.rows import RequestRow, Row
 from assay.viewer.differing import Piece, aligned
@@ -321,8 +321,7 @@ def _raw(row: Row) -> dict[str, str]:
         "requests": redacted([_request(each) for each in row.requests], texts=False),
         "replies": [_without_key(reply) for reply in row.replies] if row.replies is not None else None,
         "failed": redacted_text(row.failed) if row.failed else None,
-        "failures": {f"{key.metric},{key.filter}": redacted_text(reason) for key, reason in row.failures.items()}
-        or None,
+        "failures": {row_name(key): redacted_text(reason) for key, reason in row.failures.items()} or None,
         "audit": [*row.audit] or None,
     }
     left_out = ("doc_id", "dropped")

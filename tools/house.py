@@ -1,0 +1,170 @@
+"""Counts what should exist once: signature checkers, registries, readers of runs, ways into scoring, broad excepts.
+
+usage: python tools/house.py [TREE …]      (a folder with src/assay; this repository without one)
+
+Everything is counted from the syntax trees, so that trees of other versions can be counted, too. Each number is followed by
+where it comes from.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+KINDS = (
+    "METRICS", "FILTERS", "AGGREGATIONS", "REDUCTIONS", "AGGREGATORS", "SCORERS", "SCORER_REGISTRY", "BACKENDS", "SAMPLERS",
+    "TRANSFORMS", "FORMATS", "UNIT_METRICS", "AGGREGATOR_METRICS", "EXPORTERS",
+)  # fmt: skip
+"""The tables of names that users write."""
+RUN_FILES = {"MANIFEST", "RESULTS", "manifest.json", "results.json"}
+OPENERS = {"read_manifest", "read_results", "SampleFile", "ParquetFile", "sample_file"}
+NOT_RUNS = {
+    "samples/rows.py": "data sets of users in Parquet",
+    "exchange/pack.py": "the members of an archive, searched for answers before it is written",
+    "viewer/samples.py": "opened by Run, and written anew for DuckDB where it is of format 1",
+}
+"""Modules outside runs/ that open Parquet and do not read a run, each with the reason."""
+
+
+class Module(NamedTuple):
+    name: str
+    tree: ast.Module
+
+
+def modules(tree: Path) -> list[Module]:
+    """The modules of a tree, by their path below src/assay."""
+    root = tree / "src/assay"
+    return [Module(str(path.relative_to(root)), ast.parse(path.read_text())) for path in sorted(root.rglob("*.py"))]
+
+
+def signature_checkers(every: list[Module]) -> Iterator[str]:
+    """Modules that refuse an unknown parameter in their own words."""
+    for module in every:
+        texts = (ast.unparse(node) for node in ast.walk(module.tree) if isinstance(node, ast.JoinedStr))
+        if any(re.search(r"has no (parameter|argument|\{word\}) \{", text) for text in texts):
+            yield module.name
+
+
+def registries(every: list[Module]) -> Iterator[str]:
+    """The classes, and `dict`, that hold names which users write. One that keeps nothing itself is a view."""
+    for module in every:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef) and re.search(r"Regist|Table$", node.name) and _keeps(node):
+                yield f"class {node.name} ({module.name})"
+        for name, value in _assigned(module.tree):
+            if name in KINDS and isinstance(value, ast.Dict) and not module.name.startswith("compat/"):
+                yield f"dict ({name} in {module.name})"
+
+
+def _keeps(node: ast.ClassDef) -> bool:
+    """Whether a class has a dict of its own to which things are added."""
+    for each in ast.walk(node):
+        target = (
+            each.targets[0]
+            if isinstance(each, ast.Assign)
+            else each.target
+            if isinstance(each, ast.AnnAssign)
+            else None
+        )
+        if isinstance(target, ast.Attribute | ast.Tuple) and re.search(r"\{|dict\(", ast.unparse(each)):
+            return True
+    return False
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id, node.value
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            yield node.targets[0].id, node.value
+
+
+def run_readers(every: list[Module]) -> Iterator[str]:
+    """Modules that open the files of a run to read them, beside writers in runs/; `runs/run.py` where it is there."""
+    for module in every:
+        if module.name == "runs/run.py" or (
+            not module.name.startswith("runs/")
+            and module.name not in NOT_RUNS
+            and any(map(_reads, ast.walk(module.tree)))
+        ):
+            yield module.name
+
+
+def _reads(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func.id if isinstance(node.func, ast.Name) else ""
+    called = called or (
+        node.func.attr if isinstance(node.func, ast.Attribute) and node.func.attr == "ParquetFile" else ""
+    )
+    if called in OPENERS:
+        return True
+    named = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    named |= {each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+    return bool(re.search(r"loads|read_json|read_bytes", ast.unparse(node.func))) and bool(named & RUN_FILES)
+
+
+SCORING_METHODS = {"scores", "scores_asked", "scores_shown", "scores_together", "values"}
+"""Methods of a scorer, beside those of the seeds, from which scores could be had."""
+
+
+def ways_into_scoring(every: list[Module]) -> Iterator[str]:
+    """Modules that apply filters to answers or build the scores of a filter; and what else a scorer can be asked for."""
+    for module in every:
+        if not module.name.startswith(("scorers/", "tasks/", "evaluation/")):
+            continue
+        if any(map(_scores, ast.walk(module.tree))):
+            yield module.name
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef) and node.name == "Scorer":
+                yield from (f"Scorer.{each.name}" for each in node.body if getattr(each, "name", "") in SCORING_METHODS)
+
+
+def _scores(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute) and node.attr in ("apply", "apply_batch"):
+        return bool(re.search(r"\b(pipeline|filter)$", ast.unparse(node.value)))
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "FilterScores"
+
+
+def broad_excepts(every: list[Module]) -> Iterator[str]:
+    """Handlers of everything: `except Exception` and wider."""
+    for module in every:
+        for node in ast.walk(module.tree):
+            caught = ast.unparse(node.type) if isinstance(node, ast.ExceptHandler) and node.type is not None else ""
+            if isinstance(node, ast.ExceptHandler) and (not node.type or re.search(r"\b(Base)?Exception\b", caught)):
+                yield f"{module.name}:{node.lineno}"
+
+
+COUNTS: dict[str, Callable[[list[Module]], Iterator[str]]] = {
+    "signature checkers": signature_checkers,
+    "registry kinds": registries,
+    "run readers": run_readers,
+    "ways into scoring": ways_into_scoring,
+    "broad excepts": broad_excepts,
+}
+
+
+def counted(tree: Path) -> dict[str, list[str]]:
+    """By what is counted, where it was found."""
+    every = modules(tree)
+    return {name: sorted({*find(every)}) for name, find in COUNTS.items()}
+
+
+def number(name: str, found: list[str]) -> int:
+    """How many there are; of registries how many kinds: all dicts are one."""
+    return len({each.split(" (")[0] for each in found}) if name == "registry kinds" else len(found)
+
+
+def main() -> None:
+    for tree in [Path(each) for each in sys.argv[1:]] or [ROOT]:
+        every = counted(tree)
+        print(" / ".join(f"{name} {number(name, found)}" for name, found in every.items()))
+        for name, found in every.items():
+            print(f"  {name}: {', '.join(found)}")
+
+
+if __name__ == "__main__":
+    main()
