@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from assay.config.row_names import row_name, rows_of, stderr_name
+from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.records import ScoreKey
 from assay.runs.results import coverage, troubles
 
@@ -108,8 +108,9 @@ def tree(results: Results) -> Iterator[tuple[str, ...]]:
 
 
 def _failed(own: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """How many documents failed in a row, with `*` where its task is incomplete."""
-    return f"{row['failed']}*" if own["incomplete"] else str(row["failed"])
+    """How many documents failed in a row, with `*` where it is incomplete; of runs before 0.2, in its task."""
+    counted = row if "failed" in row else own
+    return f"{counted['failed']}*" if counted.get("incomplete") else str(counted["failed"])
 
 
 def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) -> Iterator[tuple[str, ...]]:
@@ -121,14 +122,19 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
     own = account.get("tasks", {}).get(name) or (of_group if of_group.get("incomplete") else None)
     failed = _failed(own, own) if own else ""
     known = {**account.get("tasks", {}), **account.get("groups", {})}.get(name, {}).get("rows", {})
-    metrics, covered = metrics_of(row), coverage(of_group)
+    lost = [
+        row_key(each) for each, about in known.items() if each not in row and about.get("failed")
+    ]  # all failed there
+    metrics, covered = [*metrics_of(row), *lost], coverage(of_group)
     if not metrics:
         yield (alias, version, "", shots, "", "", "", "", "", "", covered, failed)
     for key in metrics:
         better = results.get("higher_is_better", {}).get(name, {}).get(key.metric)
         arrow = {True: "↑", False: "↓"}.get(better, "")
         stderr, written = row.get(stderr_name(key), "N/A"), row_name(key)
-        count = row["sample_count"].get(written, "") if "sample_count" in row else row.get("sample_len", "")
+        about = known.get(written, {})
+        counts = row.get("sample_count", {})
+        count = counts.get(written, "") if counts else about.get("n", row.get("sample_len", ""))
         yield (
             alias,
             version,
@@ -136,12 +142,12 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
             shots,
             key.metric,
             arrow,
-            number(row[written]),
+            number(row.get(written)),
             "±",
             number(stderr),
-            _interval(known.get(written, {}).get("interval")),
+            _interval(about.get("interval")),
             f"{count} in {covered}" if covered else str(count),
-            _failed(own, {**own, **known.get(key, {})}) if own else "",
+            _failed(own, about) if own else "",
         )
         alias = version = ""
 
