@@ -13,7 +13,7 @@ from assay import TaskManager
 from run_world import FILES
 
 Write = Callable[[Mapping[str, str]], Path]
-collect_ignore = ["runs_0_1", "differences"]
+collect_ignore = ["runs_0_1", "differences", "plugin_package"]
 
 
 @pytest.fixture(autouse=True)

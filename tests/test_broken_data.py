@@ -150,6 +150,7 @@ def test_samples_of_a_run_that_are_damaged_break_their_task_alone(write: Write, 
         }
     )
     (tmp_path / "run" / "samples").mkdir(parents=True)
+    (tmp_path / "run" / "manifest.json").write_text('{"format": 2, "tasks": {"test": {}}}')
     for content in (b"junk", None):
         file = tmp_path / "run" / "samples" / "test.parquet"
         if content is None:

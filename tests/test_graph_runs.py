@@ -54,7 +54,7 @@ def test_samples_tell_the_way_of_every_record_and_who_was_answered_where(tmp_pat
     folder = write_graph(tmp_path, [RECORDS[0], failing])
     assay.simple_evaluate(**model(talking), tasks=[str(folder)], output_path=str(tmp_path / "run"))
     [file] = (tmp_path / "run/samples").glob("*.parquet")
-    well, badly = (json.loads(row.replies or "[]") for row in SampleFile(file).rows())
+    well, badly = (row.replies or [] for row in SampleFile(file).rows())
     assert well[-1]["trace"] == [["predict_answer", [0]], ["unit_metrics", []]]
     assert badly[-1]["trace"] == [["predict_answer", [0]]]
 

@@ -186,7 +186,7 @@ LIST = "group: g\ntask: [a, b]\naggregate_metric_list:\n  - "
         ("{metric: exact_match, kwargs: {k: 1}}", "aggregator 'mean' has no parameter 'k'"),
         ("{metric: exact_match, aggregation: median, kwargs: {drawz: 1}}", "no parameter 'drawz'.*did you mean 'draws'"),
         ("{metric: p, aggregation: pass@k, kwargs: {k: 0}}", "k must be a number from 1 on"),
-        ("{metric: p, aggregation: pass@k, kwargs: {k: 1.5}}", "k must be a number from 1 on"),
+        ("{metric: p, aggregation: pass@k, kwargs: {k: 1.5}}", "'k' cannot be 1.5"),
         ("{metric: exact_match, aggregation: weighted_sum}", "weights"),
         ("{metric: exact_match, aggregation: weighted_sum, kwargs: {weights: {a: 1}}}", "no weight is given for b"),
         ("{metric: exact_match, aggregation: difference, kwargs: {of: [a]}}", "two members"),

@@ -283,8 +283,6 @@ def test_nothing_else_reads_the_files_of_a_run() -> None:
 JOINED = re.compile(r"""partition\(","\)|split\(",", 1\)|metric\}(_stderr)?,\{|filter\}?,repeats|_stderr,[n{]""")
 MAY_JOIN = {
     "config/row_names.py": "the one place",
-    "runs/parquet.py": "the names of columns in samples",
-    "runs/stored.py": "the names of columns in samples, read back",
     "evaluation/models.py": "a model with its arguments: name,key=value",
     "exchange/brought.py": "an example of lm-eval's layout",
 }

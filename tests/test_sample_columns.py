@@ -14,7 +14,18 @@ import pytest
 import run_world
 from assay import score
 from assay.errors import AssayError
-from assay.records import FilterScores, Generate, Likelihood, Loglikelihood, Rolling, Sample, ScoreKey, Text, Usage
+from assay.records import (
+    FilterScores,
+    Generate,
+    Likelihood,
+    Loglikelihood,
+    Rolling,
+    Sample,
+    ScoreKey,
+    Text,
+    Usage,
+    plain_to_messages,
+)
 from assay.runs.parquet import SampleWriter
 from assay.runs.samples import Kept, replies
 from assay.runs.stored import SampleFile
@@ -97,8 +108,7 @@ def test_infinities_and_what_is_no_number_are_numbers(tmp_path: Path) -> None:
 
 
 def test_a_conversation_is_messages_with_the_calls_of_tools(tmp_path: Path) -> None:
-    prompt = json.dumps(TALK, ensure_ascii=False)
-    request = Generate(prompt, {"temperature": 0}, chat=True)
+    request = Generate(plain_to_messages(TALK), {"temperature": 0})
     response = Text("done", "stop", "hm", Usage(3, 4, 0.5, 2, 1, 1), [CALL])
     kept = Kept(sample(0, request), [["done"]], scored({"m": 1.0}, ["done"]), replies=replies([response], 1))
     path = written(tmp_path, kept)
@@ -118,7 +128,7 @@ def test_a_conversation_is_messages_with_the_calls_of_tools(tmp_path: Path) -> N
     "prompt", ["[{broken", '[{"role": "user"}]', '[{"content":"a","role":"user"}]', "[{}]", "plain"]
 )
 def test_what_only_looks_like_a_conversation_stays_text(prompt: str, tmp_path: Path) -> None:
-    kept = Kept(sample(0, Generate(prompt, {}, chat=True)), [["a"]], scored({"m": 1.0}, ["a"]))
+    kept = Kept(sample(0, Generate(prompt, {})), [["a"]], scored({"m": 1.0}, ["a"]))
     path = written(tmp_path, kept)
     assert column(path, "prompt") == [prompt]
     assert "messages" not in column(path, "requests")[0][0]

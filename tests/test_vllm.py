@@ -298,7 +298,7 @@ def test_a_parameter_that_the_engine_has_not_or_refuses_fails_its_request(model:
         ({"enable_lora": True}, "lora_local_path=DIR"),
         ({"lora_local_path": "nowhere"}, "there is no folder nowhere"),
         ({"dtyp": "float32"}, "did you mean 'dtype'"),
-        ({"gpu_memory_utilization": "much"}, "must be float"),
+        ({"gpu_memory_utilization": "much"}, "must be of type float"),
         ({"pretrained": "no/such/model"}, "'no/such/model'"),
     ],
 )

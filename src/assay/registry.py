@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from assay.errors import AssayError, ConfigError, Place, Problem, did_you_mean, installing
+from assay.errors import AssayError, ConfigError, Place, Problem, did_you_mean, installing, nearest
 from assay.user_code import MOST_WORDS, user_code, words
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _problems(takes: Accepted, params: Mapping[str, Any], words: Words, where: W
             yield Problem(at(str(key)), f"{what} has no {word} {key!r}", takes.instead.get(key, near))
         elif known is not None and not _fits(value, known.annotation):
             quoted = "; put it in quotes" if not isinstance(value, str) and _fits(str(value), known.annotation) else ""
-            fix = f"it must be {_described(known.annotation)}{quoted}"
+            fix = f"{_near_choice(value, known.annotation)}it must be {_described(known.annotation)}{quoted}"
             yield Problem(at(key), f"{what}: {key!r} cannot be {value!r:.80}", fix)
     for key, each in takes.named.items():
         if each.default is each.empty and key not in params:
@@ -517,6 +517,17 @@ def _fits(value: object, hint: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     kind = get_origin(hint) or hint
     return isinstance(value, kind) if inspect.isclass(kind) else True
+
+
+def _near_choice(value: object, hint: Any) -> str:
+    """The choice that a misspelt word means.
+
+    >>> _near_choice("ecoh", Literal["echo", "prompt"]), _near_choice(3, int | None)
+    ("did you mean 'echo'? ", '')
+    """
+    choices = get_args(hint) if get_origin(hint) is Literal else ()
+    found = nearest(value, map(str, choices), 1) if isinstance(value, str) else []
+    return f"did you mean {found[0]!r}? " if found else ""
 
 
 def _described(hint: Any) -> str:

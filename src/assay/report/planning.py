@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import orjson
 
 from assay.aggregate.paired import documents_needed, effect_found, smoothed
 from assay.config.row_names import repeats_name, spellings
@@ -182,10 +181,5 @@ def _answers(part: Part, task: PairedTask, runs: int) -> list[tuple[float, float
 def _repeated(scores: TaskScores, key: ScoreKey) -> list[list[float]]:
     """The scores of every answer, of the documents that have several."""
     name = repeats_name(key)
-    found = [
-        orjson.loads(text).get(name) or []
-        for part in scores.file.columns(["scores"])
-        for text in part["scores"]
-        if name in text
-    ]
+    found = [each.get(name) or [] for part in scores.file.columns(["scores"]) for each in part["scores"]]
     return [each for each in found if len(each) > 1 and all(isinstance(score, int | float) for score in each)]

@@ -56,10 +56,8 @@ class Line:
         return "" if self.is_group and not self.incomplete else f"{self.failed:,}{'*' if self.incomplete else ''}"
 
     def failures_in(self, number: Number) -> str:
-        """The same of one row, where the run says it; else of the first alone."""
-        if number.failed is None:
-            return self.failures if number is self.numbers[0] else ""
-        return replace(self, failed=number.failed).failures
+        """The same of one row."""
+        return replace(self, failed=number.failed, incomplete=number.is_incomplete).failures
 
     def count(self, number: Number) -> str:
         """How many documents a number is of; of an incomplete group also in how many tasks."""

@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
 
     answers: Mapping[str, Sequence[Any]]
     scores: Mapping[str, Any]
-    """By `metric,filter` the value, and by `metric,filter,repeats` those of every answer."""
+    """By the name of a row the value; by that of its repeats the scores of every answer (config/row_names.py)."""
     failed: str | None
     failures: Mapping[ScoreKey, str]
     """Why there is no value, by row."""

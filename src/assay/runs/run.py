@@ -45,8 +45,10 @@ class Number:
     reason: str = ""
     several: Mapping[str, Any] | None = None
     """Values by name, where an aggregation gives more than one."""
-    failed: int | None = None
-    """How many documents failed in this row; None in runs before 0.2, which count failures by task."""
+    failed: int = 0
+    """How many documents failed in this row; of runs before 0.2, in its task."""
+    is_incomplete: bool = False
+    """Whether too many of them failed."""
     bounds: tuple[float, float] | None = None
     """The value if every failed document were wrong, and if every one were right."""
     influences: Mapping[tuple[str, ScoreKey], float] | None = None
@@ -214,6 +216,7 @@ class Run:
         for key, value in rows_of(row):
             written = row_name(key)
             about = mapping(described.get(written))
+            counted = about if "failed" in about else account
             yield (
                 key,
                 Number(
@@ -225,7 +228,8 @@ class Run:
                     better.get(key.metric),
                     str(about.get("reason", "")),
                     value if isinstance(value, Mapping) else None,
-                    about.get("failed"),
+                    int(counted.get("failed") or 0),
+                    bool(counted.get("incomplete")),
                     tuple(bounds[written]) if written in bounds else None,
                     _influences(about.get("of")),
                 ),

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from _signal import getsignal  # type: ignore[import-not-found]  # 16 ns; that of `signal` makes an enum member first, which takes 2 µs
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
@@ -28,12 +29,11 @@ def timed(seconds: float, place: str, function: Callable[P, T], *args: P.args, *
     The alarm is repeated, so that of a document whose first metric was stopped, the second one can be stopped, too.
     Within another call of it, the limit of that one holds.
     """
-    global _handled, _running  # to ask the system for its handler would take longer than most metrics
+    global _running
     if _running or not in_main_thread():
         return call_user_code(place, function, *args, **kwargs)
-    if not _handled:
+    if getsignal(signal.SIGALRM) is not _stop:  # user code may set alarms of its own, and leave its handler behind
         signal.signal(signal.SIGALRM, _stop)
-        _handled = True
     _running = True
     signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
@@ -47,7 +47,7 @@ def _stop(*_: object) -> None:
     raise TimeoutError(f"a filter or metric took more than {TIME_LIMIT:.0f} s")
 
 
-_handled = _running = False
+_running = False
 
 
 @contextmanager
