@@ -515,3 +515,19 @@ def test_the_aggregators_of_a_group_are_checked_by_validate(
     ended = run_assay("validate", "g", "--include_path", ".", "--no_defaults")
     assert said in ended.stdout
     assert "g.yaml:4:" in ended.stdout
+
+
+def test_problems_of_filters_and_metrics_are_reported_together(tmp_path: Path, run_assay: RunAssay) -> None:
+    (tmp_path / "d.jsonl").write_text('{"q": "1+1=", "a": "2"}\n')
+    (tmp_path / "t.yaml").write_text(
+        "task: t\ndataset_path: json\ndataset_kwargs: {data_files: d.jsonl}\ntest_split: train\n"
+        "output_type: generate_until\ndoc_to_text: '{{q}}'\ndoc_to_target: '{{a}}'\n"
+        "filter_list:\n"
+        "  - {name: a, filter: [{function: regex, regex_patern: x}]}\n"
+        "  - {name: b, filter: [{function: take_first}], scorer: llm_juge}\n"
+        "metric_list:\n  - {metric: exact_match, ignore_cas: true}\n"
+    )
+    ended = run_assay("run", "--model", "dummy", "--tasks", str(tmp_path / "t.yaml"), "--no_output")
+    assert ended.returncode == 2
+    for place, what in (("t.yaml:9:", "'regex_patern'"), ("t.yaml:10:", "'llm_juge'"), ("t.yaml:12:", "'ignore_cas'")):
+        assert [line for line in ended.stderr.splitlines() if place in line and what in line], ended.stderr

@@ -1,8 +1,8 @@
 """How a task is scored, made of what its file says: its filters, each with its scorer, and that with its metrics."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
@@ -18,48 +18,84 @@ from assay.tasks.scorers import ScorerFactory
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
+T = TypeVar("T")
+
 BYPASS = "bypass"
 """The metric of what is not scored."""
 
 
 def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> Scoring:
-    """The filters of a task, each with its scorer, and that with its metrics."""
+    """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together."""
     process = config.process_results if callable(config.process_results) and not settings.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
     whole = ScorerFactory.create_scorer(replace(config, process_results=process), placer(task, "scorer")())
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
-    pipelines: list[tuple[Pipeline, Scorer]] = []
-    filters: list[Bound] = []
-    for number, entry in _different(entries) if lenient else enumerate(entries):
-        pipeline = build_pipeline(entry, placer(task, "filter_list", number, "filter"), helpers.filters())
-        place = placer(task, "filter_list", number, "scorer")
-        scorer = whole if entry.scorer is None or process is not None else make_scorer(entry.scorer, config, place())
-        binder = Binder(
-            config.output_type, _metric_placer(task, entry, number), helpers, lenient=lenient, repeats=config.repeats
-        )
-        own = next(
-            (m for m in (entry.metric_list, config.metric_list, scorer.default_metrics()) if m is not None), None
-        )
-        if settings.predict_only:
-            own, scorer = (MetricConfig(name=BYPASS),), ProcessResultsScorer(config, _unscored(config, settings))
-        bound = binder.bind(own, processed=process is not None or settings.predict_only)
-        bound = last_of_each(bound) if lenient else bound
-        scorer.overwrites = lenient
-        if pipeline.single and any(metric.reductions.least > 1 for metric in bound):
-            if config.filter_list:
-                what = "the filter leaves one answer, and a reduction of its metrics needs several"
-                fix = f"end it with `{{function: take_first_k, k: {config.repeats}}}`"
-                raise ConfigError([Problem(placer(task, "filter_list", number, "filter")(), what, fix)])
-            pipeline = replace(pipeline, steps=(), single=False)  # nobody asked for the first alone
-        scorer.bind(entry.name, bound)
-        pipelines.append((pipeline, scorer))
-        at = placer(task, "filter_list", number, "name")()
-        filters.append(Bound(entry.name, at, scorer, bound, binder.place, _scorer_place(task, entry, number)))
+    making = _Making(task, config, settings, helpers, whole, process is not None, lenient)
+    made = [making.filter(*each) for each in (_different(entries) if lenient else enumerate(entries))]
+    if making.problems:
+        raise ConfigError(
+            dict.fromkeys(making.problems)
+        )  # filters without metrics of their own share those of the task
+    pipelines = [(pipeline, bound.scorer) for pipeline, bound in filter(None, made)]
     if not lenient:
-        check_rows(filters)
+        check_rows([bound for _, bound in filter(None, made)])
     _check_filters(task, pipelines)
     reading = Reading(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
     return Scoring(pipelines, reading, task.name)
+
+
+@dataclass(slots=True)
+class _Making:
+    """A task on its way to its filters; what is wrong with any of them is in `problems`."""
+
+    task: Task
+    config: TaskConfig
+    settings: Settings
+    helpers: Helpers
+    whole: Scorer
+    processes: bool
+    lenient: bool
+    problems: list[Problem] = field(default_factory=list)
+
+    def filter(self, number: int, entry: FilterConfig) -> tuple[Pipeline, Bound] | None:
+        """A filter with its scorer and metrics; None where something is wrong with them."""
+        config, processes = self.config, self.processes
+        at = placer(self.task, "filter_list", number, "filter")
+        pipeline = self._tried(lambda: build_pipeline(entry, at, self.helpers.filters()))
+        scorer = self.whole if processes else self._tried(lambda: self._scorer(number, entry))
+        places = _metric_placer(self.task, entry, number)
+        binder = Binder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
+        declared = (entry.metric_list, config.metric_list, scorer.default_metrics() if scorer is not None else None)
+        own = next((each for each in declared if each is not None), None)
+        if self.settings.predict_only:
+            own, scorer = (MetricConfig(name=BYPASS),), ProcessResultsScorer(config, _unscored(config, self.settings))
+        bound = self._tried(lambda: binder.bind(own, processed=processes or self.settings.predict_only))
+        if pipeline is None or scorer is None or bound is None:
+            return None
+        bound = last_of_each(bound) if self.lenient else bound
+        scorer.overwrites = self.lenient
+        if pipeline.single and any(metric.reductions.least > 1 for metric in bound):
+            if config.filter_list:
+                what = "the filter leaves one answer, and a reduction of its metrics needs several"
+                self.problems.append(
+                    Problem(at(), what, f"end it with `{{function: take_first_k, k: {config.repeats}}}`")
+                )
+            pipeline = replace(pipeline, steps=(), single=False)  # nobody asked for the first alone
+        scorer.bind(entry.name, bound)
+        name = placer(self.task, "filter_list", number, "name")()
+        return pipeline, Bound(entry.name, name, scorer, bound, binder.place, _scorer_place(self.task, entry, number))
+
+    def _scorer(self, number: int, entry: FilterConfig) -> Scorer:
+        if entry.scorer is None:
+            return self.whole
+        return make_scorer(entry.scorer, self.config, placer(self.task, "filter_list", number, "scorer")())
+
+    def _tried(self, make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except ConfigError as error:
+            self.problems += error.problems
+            return None
 
 
 def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> None:
