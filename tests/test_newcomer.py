@@ -28,8 +28,8 @@ from assay.exchange.formats import export, import_runs
 from assay.exchange.pack import pack
 from assay.exchange.unpack import unpack
 from assay.models import Scripted
-from assay.models.embedded import BUNDLED, Embedded
 from assay.models.load import check_generation, load_model
+from assay.models.local.embedded import BUNDLED, Embedded
 from assay.records import Estimate
 from assay.report.planning import Planned, Spread
 from conftest import Write

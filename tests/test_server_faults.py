@@ -14,8 +14,8 @@ from assay.engine import lanes, patience
 from assay.engine.patience import Absent
 from assay.errors import ConfigError
 from assay.models import Scripted
-from assay.models.embedded import BUNDLED
 from assay.models.load import load_model
+from assay.models.local.embedded import BUNDLED
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Text, Trouble
 from assay.scorers.named import SCORER_REGISTRY
 from serving import TALKING, Servers, fetched, free_port

@@ -18,7 +18,7 @@ from assay.errors import ConfigError
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
 from assay.models import Scripted
-from assay.models.embedded import BUNDLED
+from assay.models.local.embedded import BUNDLED
 from assay.report.compare import compare
 from assay.report.verification import (
     PRECISIONS,

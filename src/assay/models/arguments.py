@@ -122,13 +122,13 @@ def _meaning(name: str, key: str) -> str:
 
 
 def _of_connection() -> dict[str, str]:
-    from assay.models.served import Connection
+    from assay.models.servers.served import Connection
 
     return {each.name: each.metadata["doc"] for each in fields(Connection)}
 
 
 def _kind(factory: Callable[..., AnyModel], key: str) -> Any:
-    from assay.models.served import Connection
+    from assay.models.servers.served import Connection
 
     own = get_type_hints(factory.__init__ if isclass(factory) else factory)
     return own.get(key) or get_type_hints(Connection).get(key)

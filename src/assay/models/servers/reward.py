@@ -4,10 +4,10 @@ import math
 from typing import Any, Literal
 
 from assay.models.conversations import sent_messages
-from assay.models.http import Refused
 from assay.models.protocol import Can
-from assay.models.served import GREETING, Connection, Served
-from assay.models.usage import usage_of
+from assay.models.servers.http import Refused
+from assay.models.servers.served import GREETING, Connection, Served
+from assay.models.servers.usage import usage_of
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response
 
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
-from assay.models.vocabulary import KEPT, Vocabulary
+from assay.models.tokenizer import KEPT, Vocabulary
 from assay.records import Message
 
 KINDS = ("huggingface", "tiktoken", "remote")

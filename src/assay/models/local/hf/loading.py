@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem, installing
-from assay.models.threads import fitting
-from assay.models.weights import identity_of_folder
+from assay.models.local.fingerprint import identity_of_folder
+from assay.models.local.threads import fitting
 
 LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx")
 """Where a configuration says how long a text may be."""

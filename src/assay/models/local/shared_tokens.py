@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from assay.models.prefix import beginnings
+from assay.models.local.prefixes import beginnings
 
 EncodeMany = Callable[[Sequence[str]], list[list[int]]]
 

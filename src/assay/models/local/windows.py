@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from assay.models.local.generation import NOT_NUMBERS
 from assay.models.tokens import Encode, rolling_windows
-from assay.models.writing import NOT_NUMBERS
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Rolling, Usage
 
 Pair = tuple[int, Sequence[int], Sequence[int]]

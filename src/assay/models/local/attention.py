@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import torch
 
-from assay.models.packing import Row, Span
+from assay.models.local.packing import Row, Span
 
 NAME = "assay_pieces"
 """What the attention is called in a model's config."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.conversations import sent_messages
-from assay.models.hf_loading import libraries
+from assay.models.local.fingerprint import identity_of_folder
+from assay.models.local.hf.loading import libraries
 from assay.models.protocol import Answered, Can
-from assay.models.weights import identity_of_folder
 from assay.records import Failed, Likelihood, Loglikelihood, Message, Request, Usage
 
 DECIMALS = 5

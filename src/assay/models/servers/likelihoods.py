@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.models.conversations import sent_messages
-from assay.models.http import Refused
-from assay.models.logprobs import (
+from assay.models.servers.http import Refused
+from assay.models.servers.logprobs import (
     likeliest,
     logprobs_of,
     miscounted,
@@ -20,9 +20,9 @@ from assay.models.logprobs import (
     refuse_part,
     summed,
 )
+from assay.models.servers.tokenizers import ServerWords, Words
+from assay.models.servers.usage import usage_of
 from assay.models.tokens import encode_pair, rolling_windows
-from assay.models.usage import usage_of
-from assay.models.words import ServerWords, Words
 from assay.records import Failed, Likelihood, Prompt, Response, Usage
 
 Post = Callable[[Mapping[str, Any]], Awaitable[Any]]

@@ -9,14 +9,14 @@ from typing import Any, Literal, NamedTuple
 
 from assay.config.source import digest
 from assay.models.conversations import in_text
-from assay.models.hf_words import Spoken, Words
+from assay.models.local.fingerprint import identity_of_folder
+from assay.models.local.hf.tokenizer import Spoken, Words
+from assay.models.local.vllm.loading import folder_of, library, refuse, start, tokenizer_of
+from assay.models.local.vllm.scoring import Piece, score
+from assay.models.local.windows import Windows
 from assay.models.protocol import Answered, Can
 from assay.models.reasoning import START, Draft
 from assay.models.tokens import stops_of
-from assay.models.vllm_loading import folder_of, library, refuse, start, tokenizer_of
-from assay.models.vllm_scoring import Piece, score
-from assay.models.weights import identity_of_folder
-from assay.models.windows import Windows
 from assay.records import LIMITS, Failed, Generate, Loglikelihood, Request, Response, Rolling, Usage, limit_of
 
 OWN = ("until", "do_sample", "temperature", *LIMITS)

@@ -5,14 +5,14 @@ from functools import cached_property
 from typing import Any, Literal
 
 from assay.models.conversations import in_text
-from assay.models.hf_arguments import IDLE, REFUSED
-from assay.models.hf_loading import Loaded, Wanted, libraries, load
-from assay.models.hf_words import Spoken, Words
+from assay.models.local.generation import KNOWN, Writing
+from assay.models.local.hf.loading import Loaded, Wanted, libraries, load
+from assay.models.local.hf.tokenizer import Spoken, Words
+from assay.models.local.hf.unsupported import IDLE, REFUSED
+from assay.models.local.threads import of_torch
+from assay.models.local.windows import Pair, Windows
 from assay.models.protocol import Answered, Can
-from assay.models.threads import of_torch
 from assay.models.tokens import stops_of
-from assay.models.windows import Pair, Windows
-from assay.models.writing import KNOWN, Writing
 from assay.records import Generate, Loglikelihood, Request, Response, Rolling, Usage
 
 CHUNKS = (256, 2048)
@@ -40,7 +40,7 @@ class HF(Spoken):
         over_length: Literal["error", "truncate"] = "error",
     ) -> None:  # fmt: skip
         libraries()
-        from assay.models.hf_asking import asker
+        from assay.models.local.hf.asking import asker
 
         wanted = Wanted(
             pretrained, tokenizer, revision, subfolder, dtype, device, backend, peft, parallelize, attn_implementation,

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from assay.models.hf_loading import Loaded
-from assay.models.hf_words import Words
-from assay.models.memory import short_of_memory
-from assay.models.reading import Found
-from assay.models.slots import BLOCK, Draw, is_bad
-from assay.models.windows import Pair, Windows
-from assay.models.writing import NO_TOKEN, NOT_NUMBERS, Writing
+from assay.models.local.generation import NO_TOKEN, NOT_NUMBERS, Writing
+from assay.models.local.hf.loading import Loaded
+from assay.models.local.hf.tokenizer import Words
+from assay.models.local.memory import short_of_memory
+from assay.models.local.scoring import Found
+from assay.models.local.slots import BLOCK, Draw, is_bad
+from assay.models.local.windows import Pair, Windows
 from assay.records import Loglikelihood, Request, Response
 
 ROWS = 64
@@ -32,7 +32,7 @@ class PlainAsker:
     """Asks a model that goes on from a text. The same context with the same beginning of a continuation is read once."""
 
     def __init__(self, loaded: Loaded, words: Words, most: int | None) -> None:
-        from assay.models.hf_asking import ends_of, stretches_beyond
+        from assay.models.local.hf.asking import ends_of, stretches_beyond
 
         self.remarks: dict[str, str] = {}
         self._model, self._words, self._ends = loaded.model, words, ends_of(loaded, words)

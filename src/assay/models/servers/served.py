@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 from assay.config.option import Remark, option
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
-from assay.models.http import Http, Refused, without_user
 from assay.models.prices import Price, price_of
 from assay.models.protocol import Can, Samples
 from assay.models.reasoning import END, START
-from assay.models.secrets import hidden_texts, secret
+from assay.models.servers.http import Http, Refused, without_user
+from assay.models.servers.secrets import hidden_texts, secret
+from assay.models.servers.usage import counted
 from assay.models.tokens import stops_of as stops_of
-from assay.models.usage import counted
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     LIMITS,

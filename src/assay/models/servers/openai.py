@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.conversations import sent_messages, written_request
-from assay.models.http import Refused, said
-from assay.models.likelihoods import Likelihoods
 from assay.models.protocol import Can
 from assay.models.reasoning import Draft
-from assay.models.rules import rules_for
-from assay.models.served import OWN, Connection, Served, seed_of, stops_of, temperature_of
-from assay.models.usage import finish_of, token_count, tool_calls_of, usage_of
-from assay.models.words import ServerWords, load_words
+from assay.models.servers.http import Refused, said
+from assay.models.servers.likelihoods import Likelihoods
+from assay.models.servers.providers import rules_for
+from assay.models.servers.served import OWN, Connection, Served, seed_of, stops_of, temperature_of
+from assay.models.servers.tokenizers import ServerWords, load_words
+from assay.models.servers.usage import finish_of, token_count, tool_calls_of, usage_of
 from assay.records import (
     UNFINISHED,
     Failed,

@@ -5,10 +5,10 @@ from contextlib import aclosing
 from typing import Any
 
 from assay.models.conversations import sent_messages
-from assay.models.http import Refused, said
 from assay.models.reasoning import Draft
-from assay.models.served import OWN, Connection, Served, stops_of, temperature_of
-from assay.models.usage import finish_of, mapping_of, token_count
+from assay.models.servers.http import Refused, said
+from assay.models.servers.served import OWN, Connection, Served, stops_of, temperature_of
+from assay.models.servers.usage import finish_of, mapping_of, token_count
 from assay.records import Generate, Request, Response, Trouble, Usage
 
 VERSION = "2023-06-01"

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.models.attention import Pieces, looking, on_device
-from assay.models.memory import short_of_memory
-from assay.models.packing import Row, Span
-from assay.models.prefix import MIN_SHARED, families
-from assay.models.reading import Net, at_work
-from assay.models.writing import NO_TOKEN, Decode, Writing
+from assay.models.local.attention import Pieces, looking, on_device
+from assay.models.local.generation import NO_TOKEN, Decode, Writing
+from assay.models.local.memory import short_of_memory
+from assay.models.local.packing import Row, Span
+from assay.models.local.prefixes import MIN_SHARED, families
+from assay.models.local.scoring import Net, at_work
 
 BLOCK = 16
 """So many tokens are written in every slot before somebody looks whether a text has ended."""

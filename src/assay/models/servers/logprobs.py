@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.models.http import Refused
-from assay.models.usage import usage, usage_of
+from assay.models.servers.http import Refused
+from assay.models.servers.usage import usage, usage_of
 from assay.records import Likelihood, Response
 
 ROUNDING = 1e-3

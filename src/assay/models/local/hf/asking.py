@@ -5,14 +5,14 @@ from typing import Any, Protocol
 
 import torch
 
-from assay.models.attention import NAME, Pieces, Unsupported, looking, register
-from assay.models.hf_loading import Loaded
-from assay.models.hf_words import Words
-from assay.models.packing import Row
-from assay.models.reading import Found, Net, PackedReader
-from assay.models.slots import SlotWriter
-from assay.models.windows import Pair, Windows
-from assay.models.writing import Writing
+from assay.models.local.attention import NAME, Pieces, Unsupported, looking, register
+from assay.models.local.generation import Writing
+from assay.models.local.hf.loading import Loaded
+from assay.models.local.hf.tokenizer import Words
+from assay.models.local.packing import Row
+from assay.models.local.scoring import Found, Net, PackedReader
+from assay.models.local.slots import SlotWriter
+from assay.models.local.windows import Pair, Windows
 from assay.records import Request, Response
 
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}
@@ -34,7 +34,7 @@ class Asker(Protocol):
 
 def asker(loaded: Loaded, words: Words, most: int | None, *, share_prefixes: bool, compiled: bool) -> Asker:
     """The best way to ask a model."""
-    from assay.models.hf_plain import PlainAsker, Seq2SeqAsker
+    from assay.models.local.hf.padded import PlainAsker, Seq2SeqAsker
 
     if loaded.is_seq2seq:
         return Seq2SeqAsker(loaded, words, most)

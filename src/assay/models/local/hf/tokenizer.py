@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.models.heads import Cut, cuts, encode_alike, splits_words
+from assay.models.local.shared_tokens import Cut, cuts, encode_alike, splits_words
 from assay.models.tokens import encode_pair, joined
 from assay.records import Message, messages_to_plain
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from assay.models.attention import Layers, Pieces, looking, on_device
-from assay.models.memory import short_of_memory
-from assay.models.packing import Row, Span
-from assay.models.prefix import MIN_SHARED, Bunch, Family, common_tokens, families
-from assay.models.windows import Pair
-from assay.models.writing import NOT_NUMBERS
+from assay.models.local.attention import Layers, Pieces, looking, on_device
+from assay.models.local.generation import NOT_NUMBERS
+from assay.models.local.memory import short_of_memory
+from assay.models.local.packing import Row, Span
+from assay.models.local.prefixes import MIN_SHARED, Bunch, Family, common_tokens, families
+from assay.models.local.windows import Pair
 
 MOST_TOKENS = 32_768
 """Of one pass: more are no faster."""

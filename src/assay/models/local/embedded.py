@@ -10,13 +10,13 @@ from typing import Any, Literal
 import numpy as np
 
 from assay.models.conversations import in_text
-from assay.models.llama import REAL, Cache, Llama, log_softmax
-from assay.models.prefix import Cluster, Tree, clusters
+from assay.models.local.generation import KNOWN
+from assay.models.local.llama import REAL, Cache, Llama, log_softmax
+from assay.models.local.prefixes import Cluster, Tree, clusters
+from assay.models.local.windows import Windows
 from assay.models.protocol import Answered, Can
+from assay.models.tokenizer import Vocabulary
 from assay.models.tokens import cut_at_stop, encode_pair, stops_of
-from assay.models.vocabulary import Vocabulary
-from assay.models.windows import Windows
-from assay.models.writing import KNOWN
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Failed,
@@ -29,7 +29,7 @@ from assay.records import (
     limit_of,
 )  # fmt: skip
 
-BUNDLED = Path(__file__).parent.parent / "bundled/model"
+BUNDLED = Path(__file__).parents[2] / "bundled/model"
 MAX_TOKENS = 2048
 """Tokens of one pass: more are no faster and take memory."""
 ROWS = 16

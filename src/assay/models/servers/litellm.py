@@ -8,11 +8,11 @@ from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, installing
 from assay.models.conversations import sent_messages
-from assay.models.http import Refused, redirected
 from assay.models.reasoning import Draft
-from assay.models.rules import rules_for
-from assay.models.served import OWN, Connection, Served, stops_of, temperature_of
-from assay.models.usage import finish_of, usage
+from assay.models.servers.http import Refused, redirected
+from assay.models.servers.providers import rules_for
+from assay.models.servers.served import OWN, Connection, Served, stops_of, temperature_of
+from assay.models.servers.usage import finish_of, usage
 from assay.records import Generate, Response, Trouble
 from assay.user_code import UserCodeError, user_code
 
