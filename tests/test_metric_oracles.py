@@ -22,8 +22,6 @@ from rouge_score.rouge_scorer import RougeScorer
 from scipy.special import log_softmax, softmax
 from sklearn.metrics import f1_score, precision_recall_fscore_support, precision_score, recall_score
 
-from assay.aggregate.estimate import estimate
-from assay.aggregate.functions import AGGREGATIONS
 from assay.compat.registered import Registered
 from assay.config.task import MetricConfig
 from assay.errors import Place
@@ -35,6 +33,8 @@ from assay.scorers.metrics import bits_per_byte_of_gold, choice_logprob, choice_
 from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, MCResult, Reading
 from assay.scorers.scorer import Scorer
 from assay.scorers.text_metrics import edits
+from assay.statistics.aggregations import AGGREGATIONS
+from assay.statistics.estimates import estimate
 from assay.tasks.metrics import Binder
 from assay.tasks.settings import Helpers
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from assay.aggregate.drift import Drift
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
 from assay.models import Scripted
@@ -26,6 +25,7 @@ from assay.report.verification import (
     verification,
 )
 from assay.report.verification_text import verification_text
+from assay.statistics.drift import Drift
 
 FLOAT32, BFLOAT16 = PRECISIONS["float32"], PRECISIONS["bfloat16"]
 Assay = Callable[..., Any]

@@ -20,7 +20,7 @@ OutputType = Literal["generate_until", "multiple_choice", "loglikelihood", "logl
 TABLES = {
     "metrics": "assay.scorers.table:METRICS",
     "filters": "assay.filters.steps:FILTERS",
-    "aggregations": "assay.aggregate.functions:AGGREGATIONS",
+    "aggregations": "assay.statistics.aggregations:AGGREGATIONS",
     "reductions": "assay.scorers.reduce:REDUCTIONS",
     "aggregators": "assay.groups.factory:AGGREGATORS",
     "scorers": "assay.scorers.named:SCORERS",

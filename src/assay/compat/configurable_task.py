@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from assay.aggregate.functions import AGGREGATIONS
 from assay.compat.task_base import Config, Instance, Task
 from assay.config.task import FewshotConfig
 from assay.filters.pipeline import DEFAULT
@@ -18,6 +17,7 @@ from assay.samples.rows import DataError
 from assay.samples.templates import is_template
 from assay.scorers.loop import Document, Scoring
 from assay.scorers.scorer import Unscored
+from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.documents import Splits, examples
 from assay.tasks.prompt_checks import QUESTION_KEYS, check_prompts
 

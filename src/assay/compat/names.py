@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from assay.aggregate import estimate, functions
 from assay.catalog.roots import is_lm_eval
 from assay.compat import evaluate_names, filter_classes, squad
 from assay.compat.configurable_task import task_classes
@@ -27,6 +26,8 @@ from assay.scorers.metrics import softmax
 from assay.scorers.named import SCORER_REGISTRY, register_scorer
 from assay.scorers.results import GenResult, MCResult, Results
 from assay.scorers.scorer import GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, Scorer
+from assay.statistics import aggregations as functions
+from assay.statistics import estimates as estimate
 from assay.tasks.earlier_runs import read_run
 from assay.tasks.scorers import ScorerFactory
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assay.aggregate.paired import holm
 from assay.errors import ConfigError, Place, Problem
 from assay.report.attribution import attribute
 from assay.report.comparison import Attribution as Attribution
@@ -20,6 +19,7 @@ from assay.report.lines import below, chosen, lines, lone_lines, members, row_of
 from assay.report.pairing import pair_tasks, refuse_other_prompts, shared_tasks
 from assay.report.run_scores import model_of
 from assay.runs.run import Run
+from assay.statistics.paired import holm
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from assay.aggregate.functions import AGGREGATIONS, Aggregation
-from assay.aggregate.paired import Contrast, Significance, Values, reach, recomputed
 from assay.errors import ConfigError
 from assay.groups.spread import draw_numbers, variance
 from assay.records import Draws, ScoreKey
@@ -18,6 +16,8 @@ from assay.report.pairing import PairedTask
 from assay.report.run_scores import values as values_of
 from assay.runs.run import Run
 from assay.scorers.table import METRICS
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.statistics.paired import Contrast, Significance, Values, reach, recomputed
 
 M = TypeVar("M")
 

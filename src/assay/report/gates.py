@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from assay.aggregate.paired import Contrast, interval
 from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import ScoreKey
@@ -14,6 +13,7 @@ from assay.report.lines import Line
 from assay.report.pairing import PairedTask
 from assay.report.unscored import moved, why_open
 from assay.runs.run import Run
+from assay.statistics.paired import Contrast, interval
 
 _WRITTEN = re.compile(
     r"\s*(?:(?P<name>\S.*)/)?(?P<metric>[^/<>=,\s]+)(?:,(?P<filter>[^<>=\s]+))?\s*(?P<sign>>=|<=|>|<)\s*"

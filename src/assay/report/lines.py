@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from assay.aggregate.paired import Contrast, Significance, detectable, interval, significance
 from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
@@ -18,6 +17,7 @@ from assay.report.pairing import PairedTask, shared_tasks
 from assay.report.run_scores import values
 from assay.report.table import in_order
 from assay.runs.run import Run
+from assay.statistics.paired import Contrast, Significance, detectable, interval, significance
 
 Runs = tuple[Run, Run]
 Known = Mapping[tuple[str, ScoreKey], Member | str]

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from assay.aggregate.paired import documents_needed, effect_found, smoothed
 from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group
@@ -22,6 +21,7 @@ from assay.report.lines import Line, lines, members
 from assay.report.pairing import PairedTask, pair_tasks
 from assay.report.run_scores import TaskScores, values
 from assay.runs.run import Run
+from assay.statistics.paired import documents_needed, effect_found, smoothed
 
 RATE = "a rate"
 WORST = 0.25

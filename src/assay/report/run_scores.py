@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from assay.aggregate.board import cluster_number
 from assay.config.row_names import row_name
 from assay.records import ScoreKey
 from assay.runs.redact import redacted
 from assay.runs.rows import RequestRow
 from assay.runs.run import Run, mapping
 from assay.runs.stored import SampleFile
+from assay.statistics.board import cluster_number
 
 DRAWN = ("name", "parameters", "url", "auth_token")
 """Of a node's model: who it is, and how answers are drawn."""

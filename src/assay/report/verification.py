@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from assay.aggregate.board import Board
-from assay.aggregate.drift import Drift, drift
-from assay.aggregate.functions import known_aggregation
-from assay.aggregate.interval import LEVEL
 from assay.evaluation.verify import KINDS, Asked, Scores, Verified, kind_of
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text, prompt_text
+from assay.statistics.aggregations import known_aggregation
+from assay.statistics.board import Board
+from assay.statistics.drift import Drift, drift
+from assay.statistics.intervals import LEVEL
 
 SAME, DRIFTS, DIFFER, NOTHING = "same", "drifts", "differ", "nothing"
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from assay.aggregate.agreement import krippendorff_alpha
-from assay.aggregate.classes import CLASS_AGGREGATIONS
 from assay.registry import Accepted, Table, accepted, must_be_callable
+from assay.statistics.agreement import krippendorff_alpha
+from assay.statistics.classes import CLASS_AGGREGATIONS
 
 Values = Sequence[Any]
 

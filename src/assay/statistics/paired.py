@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.aggregate.estimate import resamples, whole_clusters
-from assay.aggregate.interval import student
+from assay.statistics.estimates import resamples, whole_clusters
+from assay.statistics.intervals import student
 
 FLIPS = 10_000
 """Sign flips that are drawn where there are too many to take each: p is known to 0.002 near 0.05."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.aggregate.estimate import estimate, with_draws
-from assay.aggregate.functions import Aggregation, known_aggregation
 from assay.config.source import digest
 from assay.records import EVERY_ROW, Estimate, FilterScores, RowFailures, ScoreKey
+from assay.statistics.aggregations import Aggregation, known_aggregation
+from assay.statistics.estimates import estimate, with_draws
 
 
 @dataclass(slots=True)

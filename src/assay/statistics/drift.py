@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assay.aggregate.estimate import estimate
-from assay.aggregate.functions import Aggregation, Values
-from assay.aggregate.interval import LEVEL
-from assay.aggregate.paired import Contrast, interval, reach
 from assay.records import Draws
+from assay.statistics.aggregations import Aggregation, Values
+from assay.statistics.estimates import estimate
+from assay.statistics.intervals import LEVEL
+from assay.statistics.paired import Contrast, interval, reach
 
 
 class Drift(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.aggregate.functions import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
 from assay.records import Draws, Estimate, Failed, exact, number
+from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
 from assay.user_code import call_user_code
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
