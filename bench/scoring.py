@@ -49,7 +49,7 @@ def main(count: int) -> None:
 
     from assay import Task
     from assay.records import Generate, Sample, Text
-    from assay.scorers.loop import Document, grouped
+    from assay.scoring.loop import Document, grouped
     from assay.statistics.aggregations import AGGREGATIONS
     from assay.statistics.board import Board
     from assay.tasks.instances import _ALONE

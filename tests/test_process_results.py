@@ -20,7 +20,7 @@ import pytest
 from assay import TaskManager
 from assay.compat.modules import HelperCode
 from assay.records import Estimate, Failed, Sample
-from assay.scorers.loop import Document
+from assay.scoring.loop import Document
 from assay.statistics.board import Board
 from assay.tasks.prepare import PreparedTask, scoring
 from assay.tasks.resolve import resolved

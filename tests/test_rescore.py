@@ -22,7 +22,7 @@ from assay.runs.parquet import SampleWriter
 from assay.runs.samples import Kept, replies
 from assay.runs.stored import SampleFile
 from assay.runs.versions import versions
-from assay.scorers.loop import grouped
+from assay.scoring.loop import grouped
 from run_world import Asked, everything, results, run, samples
 from small_runs import SEVERAL, generate, processed, says, write_task
 from small_runs import run as run_small

@@ -15,7 +15,7 @@ from assay.registry import Table
 from assay.report.pairing import PairedTask
 from assay.report.run_scores import values as values_of
 from assay.runs.run import Run
-from assay.scorers.table import METRICS
+from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.statistics.paired import Contrast, Significance, Values, reach, recomputed
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.filters.steps import INVALID
 from assay.records import UNFINISHED, FilterScores, Sample
 from assay.runs.samples import Kept
+from assay.scoring.filters.steps import INVALID
 
 FAILED, TRUNCATED, EMPTY, UNEXTRACTED = "failed", "truncated", "empty", "unextracted"
 DISAGREEING, GOLD_IN_ANSWER = "disagreeing", "gold_in_answer"

@@ -40,11 +40,11 @@ from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
-from assay.scorers.loop import Document, Scoring, grouped
-from assay.scorers.metrics import Metric
-from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
-from assay.scorers.scorer import Scorer, models_of
-from assay.scorers.values import Rules
+from assay.scoring.loop import Document, Scoring, grouped
+from assay.scoring.metrics.lm_eval import Metric
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
+from assay.scoring.scorer import Scorer, models_of
+from assay.scoring.values import Rules
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, walked
 from assay.tasks.earlier_runs import read_run
