@@ -15,8 +15,8 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from assay.comparison.contrasts import Member, Part, contrast
 from assay.records import ScoreKey
-from assay.report.contrasts import Member, Part, contrast
 from assay.statistics.paired import Contrast, interval, mcnemar, significance
 from bench.measure import Said
 

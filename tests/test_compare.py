@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from assay import simple_evaluate
+from assay.comparison.compare import Comparison, Row, compare
+from assay.comparison.pairing import _by_content
 from assay.errors import AssayError
 from assay.evaluation.score import Wanted, score
-from assay.report.compare import Comparison, Row, compare
 from assay.report.comparison_text import summary
-from assay.report.pairing import _by_content
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import choose, generate
 

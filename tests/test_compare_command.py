@@ -12,11 +12,11 @@ from statsmodels.stats.power import NormalIndPower
 
 from assay import simple_evaluate
 from assay.cli import main
+from assay.comparison.compare import ComparedRun, Comparison, Row, compare
+from assay.comparison.gates import parse_gate
 from assay.errors import AssayError
 from assay.models import Scripted
-from assay.report.compare import ComparedRun, Comparison, Row, compare
 from assay.report.comparison_text import as_csv, gate_line, summary
-from assay.report.gates import parse_gate
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import SEVERAL
 

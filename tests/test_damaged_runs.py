@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import run_world
 from assay import Wanted, score
 from assay.cli import main
+from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.exchange.formats import export, import_runs
 from assay.exchange.pack import pack
-from assay.report.compare import compare
 from assay.report.write import report_text
 from assay.runs.lease import is_held
 from assay.runs.run import Run as RunReader

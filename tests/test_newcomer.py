@@ -18,6 +18,7 @@ import run_world
 from assay import simple_evaluate
 from assay.cli import COMMANDS
 from assay.cli.plan import _cells
+from assay.comparison.planning import Planned, Spread
 from assay.config.run import RunConfig
 from assay.errors import AssayError, ConfigError, installing
 from assay.evaluation.verify import _remarks
@@ -28,7 +29,6 @@ from assay.models import Scripted
 from assay.models.load import check_generation, load_model
 from assay.models.local.embedded import BUNDLED, Embedded
 from assay.records import Estimate
-from assay.report.planning import Planned, Spread
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.intervals import interval

@@ -13,11 +13,11 @@ import pytest
 
 from assay import Wanted, score
 from assay.cli import main
+from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.evaluation.merge import merge
 from assay.exchange.formats import export, import_runs
 from assay.exchange.pack import pack
-from assay.report.compare import compare
 from assay.report.table import results_table
 from assay.report.write import report_text
 from assay.runs.run import Run

@@ -12,8 +12,8 @@ from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import NormalIndPower
 
+from assay.comparison.contrasts import Member, Part, contrast
 from assay.records import ScoreKey
-from assay.report.contrasts import Member, Part, contrast
 from assay.statistics.paired import (
     Contrast,
     Values,

@@ -25,9 +25,9 @@ from tools.get_browser import find_browser
 
 import compared_world
 from assay import Wanted, score, simple_evaluate
+from assay.comparison.comparison import Flip
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
-from assay.report.comparison import Flip
 from assay.report.document import Wanted as Asked
 from assay.report.document import document
 from assay.runs.folder import write_json

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.comparison.compare import compare
+from assay.comparison.comparison import Comparison
+from assay.comparison.flips import answer, target
 from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, ConfigError, Place, Problem
-from assay.report.compare import compare
-from assay.report.comparison import Comparison
-from assay.report.flips import answer, target
 from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, Line, RunReading
 from assay.report.slices import Values, sliced

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from assay.comparison.contrasts import Part
+from assay.comparison.lines import Line, below
 from assay.errors import some
-from assay.report.contrasts import Part
-from assay.report.lines import Line, below
 from assay.runs.run import Run
 
 ENDED = ("complete", "incomplete", "unknown")

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from assay.comparison.pairing import PairedTask
+from assay.comparison.run_scores import values as values_of
 from assay.errors import ConfigError
 from assay.groups.spread import draw_numbers, variance
 from assay.records import Draws, ScoreKey
 from assay.registry import Table
-from assay.report.pairing import PairedTask
-from assay.report.run_scores import values as values_of
 from assay.runs.run import Run
 from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation

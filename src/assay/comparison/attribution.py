@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from assay.report.comparison import STAGES, Attribution, Difference
-from assay.report.pairing import PROMPT_OPTIONS, PairedTask
-from assay.report.run_scores import model_of
+from assay.comparison.comparison import STAGES, Attribution, Difference
+from assay.comparison.pairing import PROMPT_OPTIONS, PairedTask
+from assay.comparison.run_scores import model_of
 from assay.runs.run import Run
 
 OPTIONS = {

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from assay.comparison.comparison import Decision, Unit, Verdict
+from assay.comparison.lines import Line
+from assay.comparison.pairing import PairedTask
+from assay.comparison.unscored import moved, why_open
 from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import ScoreKey
-from assay.report.comparison import Decision, Unit, Verdict
-from assay.report.lines import Line
-from assay.report.pairing import PairedTask
-from assay.report.unscored import moved, why_open
 from assay.runs.run import Run
 from assay.statistics.paired import Contrast, interval
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from assay.report.comparison import Flip
-from assay.report.contrasts import Member
-from assay.report.lines import Line
-from assay.report.pairing import PairedTask
+from assay.comparison.comparison import Flip
+from assay.comparison.contrasts import Member
+from assay.comparison.lines import Line
+from assay.comparison.pairing import PairedTask
 
 COLUMNS = ("prompt", "answers", "target", "gold", "choices")
 

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from assay.comparison.attribution import attribute
+from assay.comparison.comparison import Attribution as Attribution
+from assay.comparison.comparison import ComparedRun as ComparedRun
+from assay.comparison.comparison import Comparison as Comparison
+from assay.comparison.comparison import Difference as Difference
+from assay.comparison.comparison import Flip as Flip
+from assay.comparison.comparison import Row as Row
+from assay.comparison.comparison import Verdict as Verdict
+from assay.comparison.flips import flips_of
+from assay.comparison.gates import Evidence, Gate, decide, parse_gate
+from assay.comparison.lines import below, chosen, lines, lone_lines, members, row_of
+from assay.comparison.pairing import pair_tasks, refuse_other_prompts, shared_tasks
+from assay.comparison.run_scores import model_of
 from assay.errors import ConfigError, Place, Problem
-from assay.report.attribution import attribute
-from assay.report.comparison import Attribution as Attribution
-from assay.report.comparison import ComparedRun as ComparedRun
-from assay.report.comparison import Comparison as Comparison
-from assay.report.comparison import Difference as Difference
-from assay.report.comparison import Flip as Flip
-from assay.report.comparison import Row as Row
-from assay.report.comparison import Verdict as Verdict
-from assay.report.flips import flips_of
-from assay.report.gates import Evidence, Gate, decide, parse_gate
-from assay.report.lines import below, chosen, lines, lone_lines, members, row_of
-from assay.report.pairing import pair_tasks, refuse_other_prompts, shared_tasks
-from assay.report.run_scores import model_of
 from assay.runs.run import Run
 from assay.statistics.paired import holm
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from assay.comparison.contrasts import Part
+from assay.comparison.lines import Line, lines, members
+from assay.comparison.pairing import PairedTask, pair_tasks
+from assay.comparison.run_scores import TaskScores, values
 from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import Draws, Estimate, ScoreKey
-from assay.report.contrasts import Part
-from assay.report.lines import Line, lines, members
-from assay.report.pairing import PairedTask, pair_tasks
-from assay.report.run_scores import TaskScores, values
 from assay.runs.run import Run
 from assay.statistics.paired import documents_needed, effect_found, smoothed
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from assay.comparison.run_scores import TaskScores, task_scores
 from assay.errors import ConfigError, Place, Problem, some
-from assay.report.run_scores import TaskScores, task_scores
 from assay.runs.run import Run
 
 PROMPT_OPTIONS = ("apply_chat_template", "system_instruction", "fewshot_as_multiturn", "fewshot_random_seed", "num_fewshot",

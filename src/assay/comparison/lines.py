@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from assay.comparison.comparison import Row
+from assay.comparison.contrasts import Member, Part, contrast, member_of
+from assay.comparison.pairing import PairedTask, shared_tasks
+from assay.comparison.run_scores import values
 from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
-from assay.report.comparison import Row
-from assay.report.contrasts import Member, Part, contrast, member_of
-from assay.report.pairing import PairedTask, shared_tasks
-from assay.report.run_scores import values
-from assay.report.table import in_order
 from assay.runs.run import Run
+from assay.runs.tree import in_order
 from assay.statistics.paired import Contrast, Significance, detectable, interval, significance
 
 Runs = tuple[Run, Run]
