@@ -92,7 +92,14 @@ _HOME = {
     "pack": "assay.exchange.pack",
     "Run": "assay.runs.run",
     "write_report": "assay.report.write",
-    "Wanted": "assay.evaluation.score",
+    "ScoreOptions": "assay.evaluation.score",
+    "ReportOptions": "assay.report.document",
+    "compare": "assay.comparison.compare",
+    "Comparison": "assay.comparison.comparison",
+    **dict.fromkeys(("Can", "Model", "Scripted"), "assay.models"),
+    **dict.fromkeys(
+        ("Failed", "Generate", "Likelihood", "Loglikelihood", "Message", "Rolling", "ScoreKey", "Text"), "assay.records"
+    ),
     "Task": "assay.tasks",
     "TaskManager": "assay.tasks",
 }
@@ -103,6 +110,8 @@ if TYPE_CHECKING:
     from assay.aggregate.collected import AggregatorMetric as AggregatorMetric
     from assay.aggregate.collected_table import AggregatorMetricRegistry as AggregatorMetricRegistry
     from assay.aggregate.collected_table import aggregator_metric as aggregator_metric
+    from assay.comparison.compare import compare as compare
+    from assay.comparison.comparison import Comparison as Comparison
     from assay.config.format import FormatConfig as FormatConfig
     from assay.config.group import AggMetricConfig as AggMetricConfig
     from assay.config.group import GroupConfig as GroupConfig
@@ -116,7 +125,7 @@ if TYPE_CHECKING:
     from assay.evaluation import evaluate as evaluate
     from assay.evaluation import simple_evaluate as simple_evaluate
     from assay.evaluation.merge import merge as merge
-    from assay.evaluation.score import Wanted as Wanted
+    from assay.evaluation.score import ScoreOptions as ScoreOptions
     from assay.evaluation.score import score as score
     from assay.exchange.formats import export as export
     from assay.exchange.formats import import_runs as import_runs
@@ -140,6 +149,9 @@ if TYPE_CHECKING:
     from assay.groups.aggregators import WeightedSumAggregator as WeightedSumAggregator
     from assay.groups.factory import AggregatorFactory as AggregatorFactory
     from assay.groups.factory import register_aggregator as register_aggregator
+    from assay.models import Can as Can
+    from assay.models import Model as Model
+    from assay.models import Scripted as Scripted
     from assay.plugins import aggregation as aggregation
     from assay.plugins import aggregator as aggregator
     from assay.plugins import exporter as exporter
@@ -152,6 +164,15 @@ if TYPE_CHECKING:
     from assay.plugins import scorer as scorer
     from assay.plugins import transform as transform
     from assay.records import Estimate as Estimate
+    from assay.records import Failed as Failed
+    from assay.records import Generate as Generate
+    from assay.records import Likelihood as Likelihood
+    from assay.records import Loglikelihood as Loglikelihood
+    from assay.records import Message as Message
+    from assay.records import Rolling as Rolling
+    from assay.records import ScoreKey as ScoreKey
+    from assay.records import Text as Text
+    from assay.report.document import ReportOptions as ReportOptions
     from assay.report.write import write_report as write_report
     from assay.runs.run import Run as Run
     from assay.samples.transforms import DataTransform as DataTransform

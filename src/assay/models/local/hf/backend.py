@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from assay.models.conversations import in_text
 from assay.models.local.generation import KNOWN, Writing
-from assay.models.local.hf.loading import Loaded, Wanted, libraries, load
+from assay.models.local.hf.loading import HFOptions, Loaded, libraries, load
 from assay.models.local.hf.tokenizer import Spoken, Words
 from assay.models.local.hf.unsupported import IDLE, REFUSED
 from assay.models.local.threads import of_torch
@@ -42,7 +42,7 @@ class HF(Spoken):
         libraries()
         from assay.models.local.hf.asking import asker
 
-        wanted = Wanted(
+        wanted = HFOptions(
             pretrained, tokenizer, revision, subfolder, dtype, device, backend, peft, parallelize, attn_implementation,
             trust_remote_code, allow_pickle, gguf_file, use_fast_tokenizer, add_bos_token,
         )  # fmt: skip

@@ -17,7 +17,7 @@ UNLIMITED = 10**9
 
 
 @dataclass(frozen=True)
-class Wanted:
+class HFOptions:
     """What is to be loaded, in lm-eval's words."""
 
     pretrained: Any
@@ -41,7 +41,7 @@ class Wanted:
 class Loaded:
     """A model that is there, with its tokenizer."""
 
-    wanted: Wanted
+    wanted: HFOptions
     model: Any
     tokenizer: Any
     is_seq2seq: bool
@@ -76,7 +76,7 @@ class Loaded:
         return int(found or DEFAULT_LENGTH)
 
 
-def load(wanted: Wanted) -> Loaded:
+def load(wanted: HFOptions) -> Loaded:
     """The model on its device, ready to be asked."""
     torch, transformers = libraries()
     if not isinstance(wanted.pretrained, str):
@@ -153,7 +153,7 @@ def _remedy(said: str) -> str:
     return "name a folder with config.json and weights, or a model of the hub that is there"
 
 
-def _refuse_pickle(wanted: Wanted) -> None:
+def _refuse_pickle(wanted: HFOptions) -> None:
     folder = Path(wanted.pretrained).expanduser()
     if wanted.allow_pickle or wanted.gguf_file or not folder.is_dir():
         return
@@ -163,7 +163,7 @@ def _refuse_pickle(wanted: Wanted) -> None:
         raise ConfigError([Problem(Place("model_args.pretrained"), what, _remedy("safetensors"))])
 
 
-def _device(wanted: Wanted, torch: Any) -> Any:
+def _device(wanted: HFOptions, torch: Any) -> Any:
     if wanted.device is not None:
         try:
             return torch.device(wanted.device)
@@ -203,11 +203,11 @@ def _peft() -> Any:
     return PeftModel
 
 
-def _with_peft(model: Any, wanted: Wanted) -> Any:
+def _with_peft(model: Any, wanted: HFOptions) -> Any:
     return _peft().from_pretrained(model, wanted.peft).merge_and_unload()
 
 
-def _folder(name: str, wanted: Wanted) -> Path:
+def _folder(name: str, wanted: HFOptions) -> Path:
     folder = Path(name).expanduser()
     if folder.is_dir():
         inside = folder / wanted.subfolder if name != wanted.peft else folder
