@@ -60,28 +60,30 @@ def _positive(value: object) -> Iterator[Remark]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """What every model behind a server may be told. The names are lm-eval's where it has one."""
+    """Arguments of every model behind a server. The names are lm-eval's where it has one."""
 
-    base_url: tuple[str, ...] | None = option("The address, or several that share the work.", None, many=True)
-    num_concurrent: int = option("The most requests at once.", 32, check=_positive)
-    timeout: float = option("Seconds for an answer; where it is streamed, for its next piece.", 300.0, check=_positive)
-    max_retries: int = option("How often a request is asked.", 8, check=_positive)
-    api_key: str | None = option("`env:NAME`, `file:PATH`, or the key.", None)
-    header: Mapping[str, str] | None = option("Further headers.", None)
-    verify_certificate: bool = option("Check who the server is.", True)
-    ca_cert_path: str | None = option("A file with certificates to check it by.", None)
-    max_length: int | None = option("How many tokens a text may have.", None, check=_positive)
-    max_gen_toks: int | None = option("How many tokens are generated where a task says nothing.", None, check=_positive)
-    seed: int | None = option(
-        "Handed on with every request; repeats count on from it, and every sampled text has its own.", None
+    base_url: tuple[str, ...] | None = option("Address of the server; a list shares the load.", None, many=True)
+    num_concurrent: int = option("Maximum number of concurrent requests.", 32, check=_positive)
+    timeout: float = option(
+        "Timeout in seconds for a response or, if streamed, its next chunk.", 300.0, check=_positive
     )
-    stream: bool | None = option("Whether answers are streamed; else those that may be long are.", None)
+    max_retries: int = option("Maximum number of attempts per request.", 8, check=_positive)
+    api_key: str | None = option("`env:NAME`, `file:PATH`, or the key.", None)
+    header: Mapping[str, str] | None = option("Additional HTTP headers.", None)
+    verify_certificate: bool = option("Verify the TLS certificate.", True)
+    ca_cert_path: str | None = option("CA certificate file for that.", None)
+    max_length: int | None = option("Context length in tokens.", None, check=_positive)
+    max_gen_toks: int | None = option(
+        "Maximum number of generated tokens if the task sets none.", None, check=_positive
+    )
+    seed: int | None = option("Sent with each request; repeats and sampled texts each derive their own from it.", None)
+    stream: bool | None = option("Stream responses; default: only long ones.", None)
     reasoning: bool = option("The model thinks before it answers.", False)
-    think_start_token: str = option("What thinking begins with.", START)
-    think_end_token: str = option("What it ends with.", END)
-    price_in: float | None = option("Money for a million tokens read.", None)
-    price_out: float | None = option("Money for a million tokens written.", None)
-    prices: str | None = option("A file of prices by model.", None)
+    think_start_token: str = option("Start of thinking.", START)
+    think_end_token: str = option("End of thinking.", END)
+    price_in: float | None = option("Price per million input tokens.", None)
+    price_out: float | None = option("Price per million output tokens.", None)
+    prices: str | None = option("File with prices per model.", None)
 
 
 class Served:
