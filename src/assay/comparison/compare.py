@@ -36,7 +36,7 @@ class _Wanted:
 
 
 def compare(  # noqa: PLR0913  # each is an option of the command
-    runs: Sequence[Path],
+    runs: Sequence[str | Path],
     *,
     tasks: Sequence[str] = (),
     metrics: Sequence[str] = (),
