@@ -238,16 +238,15 @@ from assay.scoring import sandbox
 
 def below(parents):
     "The processes below these, without those that have ended."
-    rows = [path.read_text().rpartition(")")[2].split() + [path.parent.name] for path in stats()]
+    rows = [text.rpartition(")")[2].split() + [name] for name, text in stats()]
     while more := {row[-1] for row in rows if row[1] in parents and row[0] != "Z"} - parents:
         parents = parents | more
     return parents
 
 def stats():
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try: path.read_text()
-        except OSError: continue
-        yield path
+        try: yield path.parent.name, path.read_text()
+        except OSError: continue  # it has ended meanwhile
 
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what is left behind becomes a child of this process
 other = subprocess.Popen(["sleep", "100"])
