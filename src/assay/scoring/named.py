@@ -49,7 +49,7 @@ SCORER_REGISTRY = SCORERS = _Scorers(
         "perplexity": PerplexityScorer,
         "process_results": ProcessResultsScorer,
     },
-    group="assay.scoring",
+    group="assay.scorers",
     supplied=("config",),
     adopt=_adopted,
     build=lambda kind, config, **kwargs: kind.create(config, **kwargs),

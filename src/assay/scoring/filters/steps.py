@@ -203,7 +203,7 @@ FILTERS: Table[Callable[..., Step], Step] = Table(
         "json_path": json_path,
         "math": math,
     },
-    group="assay.scoring.filters",
+    group="assay.filters",
     adopt=must_be_callable,
 )
 """Functions of their parameters that return a step; a class of a user has lm-eval's `apply(resps, docs)`."""
