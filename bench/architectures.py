@@ -18,7 +18,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
 
-from assay.models.hf import HF  # noqa: E402
+from assay.models.local.hf.backend import HF  # noqa: E402
 from assay.records import Failed, Generate, Loglikelihood  # noqa: E402
 
 WORDS, LENGTH = 120, 256

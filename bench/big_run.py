@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay.aggregate.interval import interval
 from assay.records import Estimate, FilterScores, Generate, Sample, ScoreKey
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
 from assay.runs.parquet import SampleWriter
 from assay.runs.results import TaskResult, accounts, lm_eval_results
 from assay.runs.samples import Kept
+from assay.statistics.intervals import interval
 
 TASK = "big_sums"
 PARAMS = {"until": ["\n"], "do_sample": False, "temperature": 0.0}

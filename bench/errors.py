@@ -15,8 +15,8 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from assay.aggregate.interval import interval
 from assay.records import Estimate
+from assay.statistics.intervals import interval
 from bench.measure import Said
 from bench.worlds import (
     CLUSTERINGS,

@@ -19,7 +19,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 
 import architectures  # noqa: E402
-from assay.models.hf import HF  # noqa: E402
+from assay.models.local.hf.backend import HF  # noqa: E402
 from assay.records import Failed, Generate, Loglikelihood  # noqa: E402
 from gpu_workload import hellaswag_requests, lm_eval_hf, mmlu_requests, random_llama, sentence, word_tokenizer  # noqa: E402
 

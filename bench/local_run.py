@@ -39,7 +39,7 @@ def lm_eval(bench, folder, task, limit, batch):
 def assay(bench, folder, task, limit, batch):
     sys.path[:0] = [str(ROOT / "src")]
     from assay import simple_evaluate
-    from assay.models.hf import HF
+    from assay.models.local.hf.backend import HF
 
     model = HF(folder, device="cpu", dtype="float32", batch_size=batch or None)
     counted = counting(model._loaded.model)

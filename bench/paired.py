@@ -15,9 +15,9 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from assay.aggregate.paired import Contrast, interval, mcnemar, significance
+from assay.comparison.contrasts import Member, Part, contrast
 from assay.records import ScoreKey
-from assay.report.contrasts import Member, Part, contrast
+from assay.statistics.paired import Contrast, interval, mcnemar, significance
 from bench.measure import Said
 
 DATA_SETS = {"rate": 2000, "rate in clusters": 2000, "score": 1000, "score in clusters": 1000}

@@ -48,10 +48,10 @@ def main(count: int) -> None:
     import time
 
     from assay import Task
-    from assay.aggregate.board import Board
-    from assay.aggregate.functions import AGGREGATIONS
     from assay.records import Generate, Sample, Text
-    from assay.scorers.loop import Document, grouped
+    from assay.scoring.loop import Document, grouped
+    from assay.statistics.aggregations import AGGREGATIONS
+    from assay.statistics.board import Board
     from assay.tasks.instances import _ALONE
     from assay.tasks.scoring import scoring
     from assay.tasks.settings import Settings

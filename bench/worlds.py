@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from assay.aggregate.board import Board, Column
-from assay.aggregate.functions import AGGREGATIONS
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.groups.group import StandardGroup
 from assay.groups.manager import GroupManager
 from assay.records import Estimate, ScoreKey
+from assay.statistics.aggregations import AGGREGATIONS
+from assay.statistics.board import Board, Column
 
 Array = Any
 MEMBERS = "abcde"

@@ -11,7 +11,7 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from assay.models.hf import HF
+from assay.models.local.hf.backend import HF
 from assay.records import Request, Response
 
 torch.set_num_threads(1)  # threads would wait for each other, and long where other tests run, too

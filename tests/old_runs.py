@@ -15,7 +15,7 @@ from typing import Any
 
 from assay import simple_evaluate
 from assay.models import Scripted
-from assay.models.embedded import Embedded
+from assay.models.local.embedded import Embedded
 from assay.models.protocol import Answered
 from assay.records import Request
 from graph_world import RECORDS, write_graph

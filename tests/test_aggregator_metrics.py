@@ -22,8 +22,8 @@ from assay import (
     aggregator_metric,
 )
 from assay.aggregate.collected_table import make_aggregator
-from assay.aggregate.functions import AGGREGATIONS
 from assay.errors import ConfigError, Place
+from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.collate import Counts, check_aggregators, collate
 
 HERE = Place("graph_config.yaml", 40, 5)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay.aggregate.agreement import krippendorff_alpha
-from assay.aggregate.estimate import estimate
-from assay.aggregate.functions import AGGREGATIONS
+from assay.statistics.aggregations import AGGREGATIONS
+from assay.statistics.agreement import krippendorff_alpha
+from assay.statistics.estimates import estimate
 
 _ = None
 PUBLISHED = [

@@ -180,10 +180,10 @@ def test_log_likelihoods_are_shown_by_continuation(
 def test_what_ended_before_a_kill_is_shown_and_scorings_too(
     tasks: Path, output: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from assay import Wanted, score
+    from assay import ScoreOptions, score
 
     run(Asked(), tasks, output)
-    scored = score(output, Wanted(tasks=["sums"], filters=["none=regex:([1-3])"])).folder
+    scored = score(output, ScoreOptions(tasks=["sums"], filters=["none=regex:([1-3])"])).folder
     assert documents(shown(capsys, scored, "--wrong", "-t", "sums")) == [1, 2, 3, 4]
     (output / "samples/sums.parquet").rename(output / "samples/sums.parquet.part")
     (output / "samples/colours.parquet").rename(output / "samples/colours.parquet.part")

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay import ConfigError
-from assay.aggregate.board import Board, Column
-from assay.aggregate.functions import AGGREGATIONS
-from assay.aggregate.interval import interval
 from assay.config.group import GroupConfig
 from assay.groups.aggregators import HarmonicMeanAggregator, MedianAggregator, RowAggregator
 from assay.groups.spread import Member
 from assay.records import Estimate, ScoreKey
+from assay.statistics.aggregations import AGGREGATIONS
+from assay.statistics.board import Board, Column
+from assay.statistics.intervals import interval
 from group_world import UNSURE, attempts, group_row
 from small_runs import ANYTHING, noting, run, write_task
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from assay import simple_evaluate
+from assay.comparison.compare import Comparison, Row, compare
+from assay.comparison.pairing import _by_content
 from assay.errors import AssayError
-from assay.evaluation.score import Wanted, score
-from assay.report.compare import Comparison, Row, compare
+from assay.evaluation.score import ScoreOptions, score
 from assay.report.comparison_text import summary
-from assay.report.pairing import _by_content
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import choose, generate
 
@@ -337,7 +337,7 @@ def test_other_sampling_comes_before_the_model(tmp_path: Path) -> None:
 def test_a_scoring_of_a_run_differs_from_it_by_its_filter(tmp_path: Path) -> None:
     answers, golds = ["a.", "b", "c"], ["a", "b", "d"]
     generate(tmp_path / "tasks", answers, golds, output_path=str(tmp_path / "a"))
-    scored = score([tmp_path / "a"], Wanted(filters=["none=regex:([a-z])"])).folder
+    scored = score([tmp_path / "a"], ScoreOptions(filters=["none=regex:([a-z])"])).folder
     found = compare([tmp_path / "a", scored], flips=3)
     assert row(found, metric="exact_match").difference == pytest.approx(1 / 3)
     assert found.attributions[0].first == "filter"

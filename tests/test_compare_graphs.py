@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from assay import simple_evaluate
+from assay.comparison.compare import Comparison, Row, compare
 from assay.errors import AssayError
 from assay.models import Scripted
-from assay.report.compare import Comparison, Row, compare
 
 GRAPH = """
 data_config:

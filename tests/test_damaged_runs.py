@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import run_world
-from assay import Wanted, score
+from assay import ScoreOptions, score
 from assay.cli import main
+from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.exchange.formats import export, import_runs
 from assay.exchange.pack import pack
-from assay.report.compare import compare
 from assay.report.write import report_text
 from assay.runs.lease import is_held
 from assay.runs.run import Run as RunReader
@@ -73,7 +73,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     told = run_world.results(run)
     told["assay"]["account"] = {**SPENT, "roles": {"judge": SPENT}, "tasks": {"sums": SPENT}}
     (run / "results.json").write_text(json.dumps(told))
-    score(run, Wanted(include_path=[str(folder / "tasks")]))
+    score(run, ScoreOptions(include_path=[str(folder / "tasks")]))
     return run
 
 
@@ -147,7 +147,7 @@ def doors(run: Path) -> dict[str, Callable[[], object]]:
         "pack": lambda: import_runs([pack(run, out / "p.zip").path], out / "unpacked"),
         "no_gold": lambda: import_runs([pack(run, out / "q.zip", no_gold=True).path], out / "without"),
         "import": lambda: import_runs([run], out / "brought"),
-        "score": lambda: score(run, Wanted(include_path=[str(TASKS[0])])),
+        "score": lambda: score(run, ScoreOptions(include_path=[str(TASKS[0])])),
         "samples": lambda: main(["samples", str(run), "-n", "0", "--full"]),
         "wrong": lambda: main(["samples", str(run), "--wrong"]),
         "view": lambda: pages(run.parent),
@@ -415,7 +415,7 @@ def test_what_killed_processes_left_beside_an_archive_or_among_scorings_goes(goo
             (folder / name).mkdir()
             (folder / name / "file").touch()
     import_runs([pack(good, tmp_path / "p.zip").path], tmp_path / "there")
-    score(run, Wanted(include_path=[str(TASKS[0])]))
+    score(run, ScoreOptions(include_path=[str(TASKS[0])]))
     for folder in (tmp_path, run / "scored"):
         assert sorted(path.name for path in folder.glob(".part-*")) == sorted(kept)
 

@@ -98,3 +98,18 @@ def test_no_page_names_a_path_of_a_machine(page: Path) -> None:
 def test_bundled_task_files_are_yaml_that_others_can_read() -> None:
     for path in (ROOT / "src/assay/bundled").rglob("*.yaml"):
         assert isinstance(yaml.safe_load(path.read_text()), dict)
+
+
+def test_the_page_of_the_api_names_what_is_public() -> None:
+    import assay
+
+    named = set(re.findall(r"`(\w+)`", (ROOT / "docs/api.md").read_text()))
+    assert {name for name in named if name not in dir(assay)} <= {"assay"}
+    missing = {name for name in assay.__all__ if name not in named and not name.endswith(("Aggregator", "Registry"))}
+    told_elsewhere = {  # the seeds' names, on the pages of scorers, groups, graphs and plug-ins
+        "AggMetricConfig", "AggregatorFactory", "AggregatorMetric", "CrossFilterScorer", "DataTransform", "GenResult", "GenerateTask",
+        "GraphPostProcessor", "Instance", "MCResult", "MetricCollatorPostProcessor", "MultipleChoiceTask", "ProcessResultsScorer",
+        "Results", "SCORER_REGISTRY", "ScorerFactory", "UnitMetric", "UnitMetricResult", "UnitMetrics", "__version__",
+        "register_aggregator", "register_scorer",
+    }  # fmt: skip
+    assert missing == told_elsewhere

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from assay.aggregate.drift import drift
-from assay.aggregate.functions import AGGREGATIONS
+from assay.statistics.aggregations import AGGREGATIONS
+from assay.statistics.drift import drift
 
 MEAN = AGGREGATIONS["mean"]
 numbers = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=30)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.models.embedded import BUNDLED, Embedded
-from assay.models.prefix import clusters
+from assay.models.local.embedded import BUNDLED, Embedded
+from assay.models.local.prefixes import clusters
 from assay.records import (
     Failed,
     Generate,

@@ -15,16 +15,16 @@ import assay
 from assay import CrossFilterScorer, EnsembleScorer, TaskManager
 from assay.errors import ConfigError
 from assay.models import Scripted
-from assay.scorers.cross_filter import agreement, diversity
-from assay.scorers.instance import Instance
-from assay.scorers.scorer import Scorer
+from assay.scoring.cross_filter import agreement, diversity
+from assay.scoring.instance import Instance
+from assay.scoring.scorer import Scorer
 from assay.tasks.validate import validate
 from small_runs import SEVERAL, says, write_task
 
 START = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 MARK = re.compile(r"<<<answer ([0-9a-f]{32})>>>")
 OWN = """
-from assay.scorers.scorer import Scorer
+from assay.scoring.scorer import Scorer
 class Length(Scorer):
     name = "length"
     def score(self, reference, predictions):

@@ -8,11 +8,11 @@ import pytest
 from bench.errors import Cell, Found, measured, single_coverage
 from bench.worlds import TRUTHS, data_set, drawn, expected, group_estimates, true_numbers, world
 
-from assay.aggregate.interval import interval
 from assay.config.group import GroupConfig
 from assay.groups.aggregators import DifferenceAggregator, MeanAggregator, estimate_of_mean
 from assay.groups.spread import Member
 from assay.records import Draws, Estimate
+from assay.statistics.intervals import interval
 
 CELLS = [
     Cell("independent", 100, 0.1, False),

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay import ConfigError
-from assay.aggregate.estimate import bootstrap, estimate
-from assay.aggregate.functions import AGGREGATIONS
 from assay.groups.mean import TaskScore, pooled_stderr, weighted_mean
+from assay.statistics.aggregations import AGGREGATIONS
+from assay.statistics.estimates import bootstrap, estimate
 from small_runs import ANYTHING, SEVERAL, choose, continue_, generate, processed, roll, run
 
 LLS = [-0.5, -1.25, -3.0, -0.75, -2.0, -1.5, -0.25, -4.0]

@@ -157,10 +157,10 @@ def test_a_graph_is_exported_though_it_asks_as_often_as_it_likes(to: str, graph_
 
 
 def test_a_scoring_of_a_run_is_exported_like_a_run(write: Write, output: Path, tmp_path: Path) -> None:
-    from assay import Wanted, score
+    from assay import ScoreOptions, score
 
     run_world.run(Asked(), write({**run_world.FILES, **TASKS}), output)
-    again = score(output, Wanted(filters=["last=regex:(.)$"])).folder
+    again = score(output, ScoreOptions(filters=["last=regex:(.)$"])).folder
     rows = pq.read_table(export(again, "parquet", tmp_path / "out")[2]).to_pylist()
     assert {row["filter"] for row in rows if row["name"] == "sums"} == {"first", "each", "last"}
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay import ConfigError
-from assay.filters import FILTERS
+from assay.scoring.filters import FILTERS
 from small_runs import SEVERAL, filtered, generate, noting, run, write_task
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay import ConfigError
-from assay.filters import FILTERS
 from assay.models import Scripted
+from assay.scoring.filters import FILTERS
 from small_runs import SEVERAL, filtered, generate, noting, run, says, write_task
 
 CASES: dict[str, tuple[str, Mapping[str, Any], list[Any], list[Any]]] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay import Wanted, score, simple_evaluate
+from assay import ScoreOptions, score, simple_evaluate
 from assay.config.run import RunConfig
 from assay.errors import AssayError
 from assay.evaluation import foreign
@@ -107,7 +107,7 @@ def evil(world: World, archive: Path, **changes: Any) -> Path:
     return archive
 
 
-def refused(world: World, run: Path, wanted: Wanted | None = None) -> str:
+def refused(world: World, run: Path, wanted: ScoreOptions | None = None) -> str:
     """What is said when a run is scored that is not trusted: it is not scored, and no code of its tasks was run."""
     with pytest.raises(AssayError, match=ASKS) as found:
         score(run, wanted)
@@ -135,7 +135,7 @@ def test_a_task_that_was_asked_for_by_its_path_is_found_again_in_a_run_made_here
     import_runs([archive], world.run.with_name("there"))
     world.canary.unlink()
     assert str(world.tasks) in refused(world, world.run.with_name("there")).replace("~", str(Path.home()))
-    found = score(world.run.with_name("there"), Wanted(include_path=[str(world.tasks)]))
+    found = score(world.run.with_name("there"), ScoreOptions(include_path=[str(world.tasks)]))
     assert found.results["results"]["sums"]["points,none"] == 0.5
 
 
@@ -204,7 +204,7 @@ def test_where_no_key_can_be_kept_a_run_is_made_and_asks_for_its_folders_later(
     world.canary.unlink()
     assert "signature" not in manifest(tmp_path / "unsigned")
     refused(world, tmp_path / "unsigned")
-    score(tmp_path / "unsigned", Wanted(include_path=[str(world.tasks)]))
+    score(tmp_path / "unsigned", ScoreOptions(include_path=[str(world.tasks)]))
 
 
 @pytest.mark.parametrize(
@@ -259,14 +259,14 @@ def test_samples_files_of_lm_evals_name_tasks_and_no_files(
     (logged / "samples_sums.yaml.jsonl").write_text(json.dumps(line) + "\n")
     monkeypatch.chdir(world.tasks)
     refused(world, logged)
-    found = score(logged / "samples_sums.yaml.jsonl", Wanted(tasks=["sums"], include_path=["."]))
+    found = score(logged / "samples_sums.yaml.jsonl", ScoreOptions(tasks=["sums"], include_path=["."]))
     assert (found.results["results"]["sums"]["points,none"], world.was_loaded) == (1.0, True)
 
 
 def test_a_run_that_is_brought_in_from_a_folder_is_looked_for_by_name_only(world: World, tmp_path: Path) -> None:
     import_runs([world.run], tmp_path / "there")
     refused(world, tmp_path / "there")
-    score(tmp_path / "there", Wanted(include_path=[str(world.tasks)]))
+    score(tmp_path / "there", ScoreOptions(include_path=[str(world.tasks)]))
     assert world.was_loaded
 
 

@@ -15,7 +15,7 @@ import assay
 from assay.aggregate.collected_table import make_aggregator
 from assay.errors import ConfigError, Place
 from assay.models import Scripted
-from assay.scorers.unit import UnitMetricResult
+from assay.scoring.unit import UnitMetricResult
 from assay.tasks.graph_files import REASON
 from graph_world import CLASSIFICATION, write_graph
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from bench.architectures import ARCHITECTURES, TOLERANCE, compare
 
-from assay.models.hf import HF
-from assay.models.slots import Recorder
+from assay.models.local.hf.backend import HF
+from assay.models.local.slots import Recorder
 from assay.records import Generate, Text
 from hf_world import answers, build, generated, numbers, plain, text, words
 

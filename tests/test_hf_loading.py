@@ -14,10 +14,10 @@ import torch
 from assay import simple_evaluate
 from assay.cli import main
 from assay.errors import ConfigError
-from assay.models.embedded import BUNDLED
-from assay.models.hf import HF
 from assay.models.load import load_model
-from assay.models.threads import fitting
+from assay.models.local.embedded import BUNDLED
+from assay.models.local.hf.backend import HF
+from assay.models.local.threads import fitting
 from assay.records import Generate, Likelihood, Loglikelihood, Message, Text
 from hf_world import answers, build, likelihood, plain, words
 from small_runs import write_task
@@ -153,8 +153,8 @@ LM_EVAL = [
 
 
 def test_every_argument_of_lm_evals_works_or_says_why_not(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from assay.models.hf_arguments import IDLE, REFUSED
     from assay.models.load import parameters
+    from assay.models.local.hf.unsupported import IDLE, REFUSED
 
     assert set(LM_EVAL) <= {*parameters(HF), *IDLE, *REFUSED}
     assert set(parameters(HF)).isdisjoint({*IDLE, *REFUSED})

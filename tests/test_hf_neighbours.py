@@ -10,9 +10,9 @@ import transformers
 from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
-from assay.models.hf import HF
-from assay.models.hf_words import Words
-from assay.models.reading import PackedReader
+from assay.models.local.hf.backend import HF
+from assay.models.local.hf.tokenizer import Words
+from assay.models.local.scoring import PackedReader
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Rolling, Text
 from hf_world import BEGIN, CONFIGS, END, GQA, UNKNOWN, WORDS, answers, build, generated, likelihood, text, words
 
@@ -126,7 +126,7 @@ def test_a_repeat_is_not_read_again() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.models.reading.KEPT_TOKENS", 70)
+    monkeypatch.setattr("assay.models.local.scoring.KEPT_TOKENS", 70)
     model = HF(build("llama"), tokenizer=words())
     for _ in range(4):
         shared = some(40)

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.models.embedded import BUNDLED
-from assay.models.hf import HF
-from assay.models.windows import Pair
+from assay.models.local.embedded import BUNDLED
+from assay.models.local.hf.backend import HF
+from assay.models.local.windows import Pair
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Rolling
 from hf_world import BEGIN, LENGTH, WORDS, answers, build, likelihood, ours, plain, text, words
 
@@ -256,7 +256,7 @@ def test_both_texts_of_such_a_model_may_be_as_long_as_it_is() -> None:
 
 
 def test_the_bundled_folder_read_by_transformers_gives_what_the_embedded_model_gives() -> None:
-    from assay.models.embedded import Embedded
+    from assay.models.local.embedded import Embedded
 
     draw = random.Random(2)
     shots = "2 + 3 = 5\n\nOne fox, two foxes\n\n"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import assay
-from assay.models.embedded import BUNDLED
-from assay.models.hf import HF
+from assay.models.local.embedded import BUNDLED
+from assay.models.local.hf.backend import HF
 from assay.records import Generate, Likelihood, Loglikelihood, Rolling
 from hf_world import answers, words
 

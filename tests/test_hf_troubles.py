@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from assay import simple_evaluate
-from assay.models.hf import HF
-from assay.models.writing import NOT_NUMBERS
+from assay.models.local.generation import NOT_NUMBERS
+from assay.models.local.hf.backend import HF
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Text
 from hf_world import BEGIN, WORDS, answers, build, generated, likelihood, numbers, plain, text, words
 from small_runs import write_task

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from assay.models.embedded import BUNDLED
-from assay.models.hf import HF
-from assay.models.hf_words import Words
+from assay.models.local.embedded import BUNDLED
+from assay.models.local.hf.backend import HF
+from assay.models.local.hf.tokenizer import Words
 from assay.models.tokens import encode_pair
 from assay.records import Likelihood, Loglikelihood, Message, Rolling
 from hf_world import BEGIN, answers, build, likelihood, plain, words

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.models.embedded import BUNDLED
-from assay.models.hf import HF
-from assay.models.slots import Draw
-from assay.models.writing import NOT_NUMBERS, Writing
+from assay.models.local.embedded import BUNDLED
+from assay.models.local.generation import NOT_NUMBERS, Writing
+from assay.models.local.hf.backend import HF
+from assay.models.local.slots import Draw
 from assay.records import Failed, Generate, Text
 from hf_world import BEGIN, END, LENGTH, WORDS, answers, build, generated, numbers, ours, plain, text, words
 

@@ -15,9 +15,9 @@ import pytest
 import assay
 from assay.errors import AssayError, ConfigError
 from assay.models import Scripted
-from assay.models.embedded import BUNDLED
 from assay.models.load import load_model
-from assay.models.openai import OpenAIServer
+from assay.models.local.embedded import BUNDLED
+from assay.models.servers.openai import OpenAIServer
 from serving import RESET, TRUTH, Answer, Arrived, Servers, fetched, free_port, loopback
 from small_runs import write_task
 
@@ -81,7 +81,7 @@ def test_servers_that_are_not_one_model_are_refused(serve: Serve, tmp_path: Path
 def test_retry_after_may_be_a_date() -> None:
     from email.utils import formatdate
 
-    from assay.models.http import _after
+    from assay.models.servers.http import _after
 
     assert 5 < (_after(formatdate(time.time() + 10, usegmt=True)) or 0) <= 10
     assert (_after("3"), _after("soon"), _after("-1"), _after(None)) == (3.0, None, 0.0, None)

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import run_world
-from assay import Wanted, score
+from assay import ScoreOptions, score
+from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.exchange.archive import write_archive
 from assay.exchange.formats import export, import_runs
 from assay.exchange.inspect_file import member, with_attachments
-from assay.report.compare import compare
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log
 from run_world import ACC, EXACT_MATCH, Asked, sample_rows
@@ -46,7 +46,7 @@ def test_lm_evals_files_become_a_run_that_is_scored_again_to_the_same_numbers(
     assert brought["results"].keys() == theirs["results"].keys()
     for task in theirs["results"]:
         assert values(brought, task) == pytest.approx(values(theirs, task), rel=1e-12)
-    again = score(tmp_path / "run", Wanted(include_path=[str(synthetic)], compat="lm-eval"))
+    again = score(tmp_path / "run", ScoreOptions(include_path=[str(synthetic)], compat="lm-eval"))
     assert again.results["results"].keys() == theirs["results"].keys()
     for task in theirs["results"]:
         assert values(again.results, task) == pytest.approx(values(theirs, task), rel=1e-12)
@@ -216,7 +216,7 @@ def test_a_run_goes_to_inspect_and_back_without_a_loss(write: Write, output: Pat
         assert theirs[task]["rows"] == ours[task]["rows"]
         assert theirs[task]["failed"] == ours[task]["failed"]
         assert run_world.samples(tmp_path / "back", task) == run_world.samples(output, task)
-    again = score(tmp_path / "back", Wanted(include_path=[str(folder)]))
+    again = score(tmp_path / "back", ScoreOptions(include_path=[str(folder)]))
     assert again.results["assay"]["scored"]["changed"] == {}
 
 

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay import TaskManager, simple_evaluate
+from assay.comparison.compare import compare
 from assay.exchange.finished import finished_run
 from assay.exchange.to_lm_eval import export_lm_eval
 from assay.exchange.to_parquet import export_parquet
 from assay.exchange.trackers import metrics
 from assay.models import Scripted
-from assay.report.compare import compare
 from assay.report.document import document
 from assay.report.page import page
 from assay.report.plain import as_csv, as_markdown

@@ -16,10 +16,10 @@ from assay.evaluation.score import score
 from assay.models import Scripted
 from assay.models.conversations import sent_messages
 from assay.records import Generate, Text
-from assay.scorers.judge import LLMJudgeScorer
-from assay.scorers.results import GenResult
-from assay.scorers.scorer import Unscored
-from assay.scorers.verdicts import UNPARSABLE, fenced, mark_of, read_score, read_winner
+from assay.scoring.judges.judge import LLMJudgeScorer
+from assay.scoring.judges.verdicts import UNPARSABLE, fenced, mark_of, read_score, read_winner
+from assay.scoring.results import GenResult
+from assay.scoring.scorer import Unscored
 from hostile_answers import HOSTILE, MADE_UP
 from run_world import sample_rows
 from small_runs import SEVERAL, says, write_task

@@ -18,7 +18,7 @@ from assay.engine.account import percentile
 from assay.engine.budget import Budget
 from assay.errors import ConfigError
 from assay.models import Scripted
-from assay.models.embedded import BUNDLED, Embedded
+from assay.models.local.embedded import BUNDLED, Embedded
 from assay.models.prices import Price
 from assay.records import LIMITS, Usage
 from serving import TALKING, Servers, fetched
@@ -201,7 +201,7 @@ def test_a_prompt_that_is_too_long_fails_unless_something_else_is_asked_for(tmp_
 
 
 def test_examples_are_dropped_until_it_fits(tmp_path: Path) -> None:
-    from assay.models.vocabulary import Vocabulary
+    from assay.models.tokenizer import Vocabulary
 
     words = Vocabulary(BUNDLED)
     found = long_run(tmp_path, over_length="drop_shots")

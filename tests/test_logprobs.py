@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import assay
-from assay.models.embedded import BUNDLED
-from assay.models.vocabulary import Vocabulary
+from assay.models.local.embedded import BUNDLED
+from assay.models.tokenizer import Vocabulary
 from assay.records import Failed, Likelihood, Loglikelihood, Rolling
 from serving import Arrived, loopback
 from small_runs import write_task

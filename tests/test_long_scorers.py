@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import assay
 from assay.records import Failed
 from assay.runs.scores import NAME, ScoreFile
-from assay.scorers.remembered import Memory, identity_of
-from assay.scorers.scorer import Scorer
-from assay.scorers.workers import Workers, can_fork
+from assay.scoring.remembered import Memory, identity_of
+from assay.scoring.scorer import Scorer
+from assay.scoring.workers import Workers, can_fork
 from run_world import start
 from small_runs import says, write_task
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.scorers.math_metric import math_equal
-from assay.scorers.math_text import LONGEST
+from assay.scoring.metrics.math_equal import math_equal
+from assay.scoring.metrics.math_text import LONGEST
 from small_runs import generate
 
 pytest.importorskip("math_verify")

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from assay.engine.keys import Keys
 from assay.models.conversations import sent_messages
 from assay.models.dummy import Dummy
-from assay.models.embedded import Embedded
-from assay.models.http import Refused
 from assay.models.load import load_model
+from assay.models.local.embedded import Embedded
 from assay.models.scripted import Scripted
+from assay.models.servers.http import Refused
 from assay.records import (
     AudioPart,
     Failed,
@@ -214,7 +214,7 @@ def test_a_model_that_reads_text_has_its_template_write_the_conversation(model: 
 
 
 def test_a_template_that_refuses_a_conversation_fails_that_request_only(tmp_path: Path) -> None:
-    from assay.models.embedded import BUNDLED
+    from assay.models.local.embedded import BUNDLED
 
     for file in BUNDLED.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -246,7 +246,7 @@ def test_servers_are_sent_messages_and_completions_need_a_tokenizer(talking: str
     assert isinstance(refused, Failed) and "tokenizer" in refused.reason
     refused = ask("openai", talking, Loglikelihood(TALK, " 4"))
     assert isinstance(refused, Failed) and "tokenizer" in refused.reason
-    from assay.models.embedded import BUNDLED
+    from assay.models.local.embedded import BUNDLED
 
     ask("openai", talking, Generate(TALK, params), tokenizer=str(BUNDLED))
     assert fetched(talking, "/log")[-1]["body"]["prompt"] == Embedded().chat_template(TALK, True)

@@ -22,19 +22,19 @@ from rouge_score.rouge_scorer import RougeScorer
 from scipy.special import log_softmax, softmax
 from sklearn.metrics import f1_score, precision_recall_fscore_support, precision_score, recall_score
 
-from assay.aggregate.estimate import estimate
-from assay.aggregate.functions import AGGREGATIONS
 from assay.compat.registered import Registered
 from assay.config.task import MetricConfig
 from assay.errors import Place
-from assay.filters import FILTERS
-from assay.filters.pipeline import DEFAULT, build_pipeline
 from assay.records import Failed, Sample
-from assay.scorers.loop import Document, Scoring
-from assay.scorers.metrics import bits_per_byte_of_gold, choice_logprob, choice_logprob_norm, choice_prob_norm
-from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, MCResult, Reading
-from assay.scorers.scorer import Scorer
-from assay.scorers.text_metrics import edits
+from assay.scoring.filters import FILTERS
+from assay.scoring.filters.pipeline import DEFAULT, build_pipeline
+from assay.scoring.loop import Document, Scoring
+from assay.scoring.metrics.lm_eval import bits_per_byte_of_gold, choice_logprob, choice_logprob_norm, choice_prob_norm
+from assay.scoring.metrics.text import edits
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, MCResult, Reading
+from assay.scoring.scorer import Scorer
+from assay.statistics.aggregations import AGGREGATIONS
+from assay.statistics.estimates import estimate
 from assay.tasks.metrics import Binder
 from assay.tasks.settings import Helpers
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from assay import ConfigError
-from assay.filters import FILTERS
-from assay.scorers.table import METRICS
+from assay.scoring.filters import FILTERS
+from assay.scoring.metrics.table import METRICS
 from run_world import sample_rows
 from small_runs import choose, generate, noting, run, says, write_task
 

@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 
 import run_world
 from assay import simple_evaluate
-from assay.aggregate.estimate import estimate, with_draws
-from assay.aggregate.functions import AGGREGATIONS
-from assay.aggregate.interval import interval
 from assay.cli import COMMANDS
 from assay.cli.plan import _cells
+from assay.comparison.planning import Planned, Spread
 from assay.config.run import RunConfig
 from assay.errors import AssayError, ConfigError, installing
 from assay.evaluation.verify import _remarks
@@ -28,10 +26,12 @@ from assay.exchange.formats import export, import_runs
 from assay.exchange.pack import pack
 from assay.exchange.unpack import unpack
 from assay.models import Scripted
-from assay.models.embedded import BUNDLED, Embedded
 from assay.models.load import check_generation, load_model
+from assay.models.local.embedded import BUNDLED, Embedded
 from assay.records import Estimate
-from assay.report.planning import Planned, Spread
+from assay.statistics.aggregations import AGGREGATIONS
+from assay.statistics.estimates import estimate, with_draws
+from assay.statistics.intervals import interval
 from conftest import Write
 from graph_world import QUESTION_ANSWERING, RECORDS, write_graph
 from run_world import ACC, COLOURS, FILES, Asked

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import assay
 from assay.engine.account import Account
-from assay.models.embedded import BUNDLED
 from assay.models.load import load_model
-from assay.models.served import Connection, Served
+from assay.models.local.embedded import BUNDLED
+from assay.models.servers.served import Connection, Served
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Rolling, Text, Trouble, Usage
 from assay.runs.cache import Cache
 from assay.runs.journal import NAME, Journal

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from assay import Wanted, score
+from assay import ScoreOptions, score
 from assay.cli import main
+from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.evaluation.merge import merge
 from assay.exchange.formats import export, import_runs
 from assay.exchange.pack import pack
-from assay.report.compare import compare
 from assay.report.table import results_table
 from assay.report.write import report_text
 from assay.runs.run import Run
@@ -126,7 +126,7 @@ def test_a_run_is_exported_and_packed(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if RECIPES[name].is_scored_again])
 def test_a_run_is_scored_again_to_equal_numbers(name: str, tmp_path: Path) -> None:
     world, run = copied(name, tmp_path)
-    found = score(run, Wanted(include_path=[str(world)], include_defaults=False))
+    found = score(run, ScoreOptions(include_path=[str(world)], include_defaults=False))
     assert same(numbers(found.results)["rows"], expected(name)["rows"])
     assert found.results["assay"]["failed"] == expected(name)["failed"]
     assert found.results["assay"]["scored"]["changed"] == {}
@@ -151,7 +151,7 @@ def test_a_run_goes_on_and_asks_only_what_is_missing(name: str, tmp_path: Path) 
 @pytest.mark.skipif("killed" not in NAMES, reason="the folders are not made yet")
 def test_the_killed_run_says_that_it_has_not_ended(tmp_path: Path) -> None:
     _, run = copied("killed", tmp_path)
-    found = score(run, Wanted(include_path=[str(tmp_path / WORLD)], include_defaults=False)).results
+    found = score(run, ScoreOptions(include_path=[str(tmp_path / WORLD)], include_defaults=False)).results
     assert (found["assay"]["status"], list(found["n-samples"])) == ("partial", ["old_text"])
     assert same(numbers(found)["rows"]["old_text"], expected("killed")["rows"]["old_text"])
     for reads in (

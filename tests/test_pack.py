@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import run_world
-from assay import Wanted, score, simple_evaluate
+from assay import ScoreOptions, score, simple_evaluate
 from assay.errors import AssayError
 from assay.exchange.golds import TaskRemoval, sounds_like_gold, template_columns
 from assay.exchange.pack import pack
@@ -32,7 +32,7 @@ def unpacked(path: Path, folder: Path) -> Path:
 
 def test_an_archive_holds_the_run_and_opens_like_it(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(Asked(), tasks, output)
-    score(output, Wanted(filters=["last=regex:(.)$"], tasks=["sums"]))
+    score(output, ScoreOptions(filters=["last=regex:(.)$"], tasks=["sums"]))
     made = pack(output, tmp_path / "run.zip")
     assert list(made.files) == [
         "manifest.json", "packed.json", "results.json", "samples/colours.parquet", "samples/sums.parquet",
@@ -131,7 +131,7 @@ def test_a_link_for_a_whole_folder_or_for_numbers_is_not_followed(
     name: str, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
     run_world.run(Asked(), tasks, output)
-    score(output, Wanted(include_path=[str(tasks)]))
+    score(output, ScoreOptions(include_path=[str(tasks)]))
     (output / name).rename(tmp_path / "elsewhere")
     (output / name).symlink_to(tmp_path / "elsewhere")
     if name.endswith(".json"):

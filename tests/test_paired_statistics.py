@@ -12,7 +12,9 @@ from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import NormalIndPower
 
-from assay.aggregate.paired import (
+from assay.comparison.contrasts import Member, Part, contrast
+from assay.records import ScoreKey
+from assay.statistics.paired import (
     Contrast,
     Values,
     detectable,
@@ -25,8 +27,6 @@ from assay.aggregate.paired import (
     sign_flips,
     significance,
 )
-from assay.records import ScoreKey
-from assay.report.contrasts import Member, Part, contrast
 
 KEY = ScoreKey("x", "none")
 SCORES = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=40)

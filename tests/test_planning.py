@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from assay.cli import main
-from assay.report.compare import compare
-from assay.report.planning import Aim, Planned, planned_from_runs
+from assay.comparison.compare import compare
+from assay.comparison.planning import Aim, Planned, planned_from_runs
 from assay.runs.run import Run
 from compared_world import GROUP, MEAN, make_run, write_tasks
 

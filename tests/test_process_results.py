@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from assay import TaskManager
-from assay.aggregate.board import Board
 from assay.compat.modules import HelperCode
 from assay.records import Estimate, Failed, Sample
-from assay.scorers.loop import Document
+from assay.scoring.loop import Document
+from assay.statistics.board import Board
 from assay.tasks.prepare import PreparedTask, scoring
 from assay.tasks.resolve import resolved
 from assay.tasks.settings import Settings

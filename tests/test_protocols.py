@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.models.embedded import BUNDLED, Embedded
 from assay.models.load import load_model
+from assay.models.local.embedded import BUNDLED, Embedded
 from assay.models.reasoning import split_thinking
-from assay.models.vocabulary import Vocabulary
+from assay.models.tokenizer import Vocabulary
 from assay.records import (
     UNFINISHED,
     Failed,

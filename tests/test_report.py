@@ -19,7 +19,7 @@ import run_world
 from assay import simple_evaluate
 from assay.errors import AssayError
 from assay.models import Scripted
-from assay.report.document import Wanted, document
+from assay.report.document import ReportOptions, document
 from assay.report.page import RULES, page
 from assay.report.plain import as_csv, as_json, as_markdown
 from assay.report.texts import cut, fenced, in_cell, in_markdown, visible
@@ -93,7 +93,7 @@ def harm(tmp_path: Path) -> Path:
 
 
 def test_nothing_hostile_leaves_its_place_in_a_page(harm: Path) -> None:
-    wanted = Wanted(samples=len(HARM), columns=["kind", "q"])
+    wanted = ReportOptions(samples=len(HARM), columns=["kind", "q"])
     found = assert_alone(page(document([harm], wanted)))
     for text in HARM:
         assert visible(text) in found.text, "it is told, as text"
@@ -122,7 +122,7 @@ def outside_of_fences(text: str) -> str:
 
 
 def test_nothing_hostile_leaves_its_place_in_markdown(harm: Path) -> None:
-    text = as_markdown(document([harm], Wanted(samples=len(HARM), columns=["kind"])))
+    text = as_markdown(document([harm], ReportOptions(samples=len(HARM), columns=["kind"])))
     left = outside_of_fences(text)
     assert set(re.findall(r"</?\w+", left)) == {"<details", "<summary", "</summary", "</details"}
     assert not re.search(r"(?<!\\)\]\(|@\w|(?<!&)#\d", left)
@@ -195,15 +195,15 @@ def test_a_number_is_told_for_each_value_of_a_column_of_few(levels: Path) -> Non
     assert low == pytest.approx(0.0533, abs=1e-4) and high == pytest.approx(
         0.5262, abs=1e-4
     )  # Wilson's, of a fifth of 9
-    [asked] = document([levels], Wanted(columns=["number"])).runs[0].slices
+    [asked] = document([levels], ReportOptions(columns=["number"])).runs[0].slices
     assert len(asked.parts) == 10
 
 
 def test_the_worst_samples_are_shown_with_what_was_said_and_right(levels: Path) -> None:
-    shown = document([levels], Wanted(samples=3)).runs[0].worst
+    shown = document([levels], ReportOptions(samples=3)).runs[0].worst
     assert [each.doc_id for each in shown] == [8, 9, 12]
     assert (shown[0].question, shown[0].said, shown[0].target) == ("easy 8", "no, to easy 8", "yes")
-    assert document([levels], Wanted(samples=0)).runs[0].worst == []
+    assert document([levels], ReportOptions(samples=0)).runs[0].worst == []
 
 
 def test_several_runs_are_compared_with_the_first(tasks: Path, output: Path, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_an_imported_run_has_a_report(tmp_path: Path) -> None:
     from assay.exchange.formats import import_runs
 
     import_runs([INSPECT / "sums.eval"], tmp_path / "run")
-    found = assert_alone(page(document([tmp_path / "run"], Wanted(columns=["level"]))))
+    found = assert_alone(page(document([tmp_path / "run"], ReportOptions(columns=["level"]))))
     assert "0.6667" in found.text and "It is 54" in found.text
 
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from assay.errors import AssayError
 from assay.evaluation.alter import parse_filter, parse_metric
-from assay.evaluation.score import Scored, Wanted, score
+from assay.evaluation.score import Scored, ScoreOptions, score
 from assay.models import Scripted
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Response, Rolling, Sample, Text, Usage
 from assay.runs.parquet import SampleWriter
 from assay.runs.samples import Kept, replies
 from assay.runs.stored import SampleFile
 from assay.runs.versions import versions
-from assay.scorers.loop import grouped
+from assay.scoring.loop import grouped
 from run_world import Asked, everything, results, run, samples
 from small_runs import SEVERAL, generate, processed, says, write_task
 from small_runs import run as run_small
@@ -67,7 +67,7 @@ def test_neither_the_data_nor_a_model_is_needed(tasks: Path, output: Path) -> No
 def test_a_filter_in_place_of_another_changes_what_it_says(tasks: Path, output: Path) -> None:
     """Of the answers 2, 5, 4, 9, none the pattern leaves 2 and nothing else: 1 of 5 is right; 5 and 9 were right before."""
     run(Asked(), tasks, output)
-    scored = score([output], Wanted(tasks=["sums"], filters=["none=regex:([1-3])"]))
+    scored = score([output], ScoreOptions(tasks=["sums"], filters=["none=regex:([1-3])"]))
     assert values(scored.results, "sums") == {"exact_match,none": 0.2}
     assert changed(scored) == {"sums": [1, 3]}
     lines = [json.loads(line) for line in (scored.folder / "changes.jsonl").read_text().splitlines()]
@@ -86,10 +86,10 @@ def test_a_filter_in_place_of_another_changes_what_it_says(tasks: Path, output: 
 def test_a_filter_of_another_name_is_added_and_so_is_a_metric(tmp_path: Path) -> None:
     """Answers Yes., no.: exact match 0; without punctuation no is right: 0.5; without case too, both: 1."""
     generate(tmp_path, ["Yes.", "no."], ["yes", "no"], output_path=str(tmp_path / "run"))
-    words = score([tmp_path / "run"], Wanted(filters=[r"word=regex:(\w+)"]))
+    words = score([tmp_path / "run"], ScoreOptions(filters=[r"word=regex:(\w+)"]))
     assert values(words.results, "t") == {"exact_match,none": 0.0, "exact_match,word": 0.5}
     assert changed(words) == {}
-    case = score([tmp_path / "run"], Wanted(metrics=["exact_match:ignore_case=true,ignore_punctuation=true"]))
+    case = score([tmp_path / "run"], ScoreOptions(metrics=["exact_match:ignore_case=true,ignore_punctuation=true"]))
     assert values(case.results, "t") == {"exact_match,none": 1.0}
     assert changed(case) == {"t": [0, 1]}
     assert [path.name for path in versions(tmp_path / "run")] == ["001", "002"]
@@ -99,7 +99,7 @@ def test_a_task_that_was_changed_is_scored_as_it_is_today_and_told(tasks: Path, 
     run(Asked(), tasks, output)
     text = (tasks / "sums.yaml").read_text()
     (tasks / "sums.yaml").write_text(text.replace('"{{q}}="', '"{{q}} ="') + "filter_list: [{name: x, filter: []}]\n")
-    scored = score([output], Wanted(tasks=["sums"]))
+    scored = score([output], ScoreOptions(tasks=["sums"]))
     assert values(scored.results, "sums") == {"exact_match,x": 0.6}
     assert [line for line in scored.remarks if "sums" in line] == [
         "sums: doc_to_text changed since the run: the answers are to what it said then"
@@ -114,7 +114,7 @@ def test_a_definition_that_is_gone_is_asked_for_and_can_be_given(tasks: Path, ou
     with pytest.raises(AssayError, match=r"task 'sums'.*not found any more.*--with FILE"):
         score([output])
     assert not (output / "scored").exists()
-    for wanted in (Wanted(files=[str(kept / "sums.yaml")]), Wanted(include_path=[str(kept)])):
+    for wanted in (ScoreOptions(files=[str(kept / "sums.yaml")]), ScoreOptions(include_path=[str(kept)])):
         assert values(score([output], wanted).results, "sums") == {"exact_match,none": 0.6}
 
 
@@ -140,10 +140,10 @@ def test_groups_are_computed_again_and_a_file_may_bring_another(
     assert math.isclose(values(results(output), "both")["right,none"], 6 / 9)
     other = output.with_name("other.yaml")
     other.write_text("group: both\ntask: [sums, colours]\n" + several.lstrip() % "false")
-    scored = score([output], Wanted(files=[str(other)]))
+    scored = score([output], ScoreOptions(files=[str(other)]))
     assert math.isclose(values(scored.results, "both")["right,none"], 0.675)
     assert scored.numbers[0].name == "both"
-    alone = score([output], Wanted(tasks=["sums"]))
+    alone = score([output], ScoreOptions(tasks=["sums"]))
     assert "both" not in alone.results["results"]
     assert alone.remarks == ["left out: both: not scored here: colours"]
 
@@ -186,7 +186,7 @@ def test_a_long_run_keeps_every_answer_with_its_document(tmp_path: Path) -> None
     """2,050 documents are more than one row group. n mod 7 is 3 for n = 3, 10, …, 2047: 293 are right, and none without 3."""
     generate(tmp_path, [f"{n % 7}" for n in range(2050)], ["3"] * 2050, output_path=str(tmp_path / "run"))
     assert values(results(tmp_path / "run"), "t") == {"exact_match,none": 293 / 2050}
-    scored = score(tmp_path / "run", Wanted(filters=["none=regex:([0-2])"]))
+    scored = score(tmp_path / "run", ScoreOptions(filters=["none=regex:([0-2])"]))
     assert values(scored.results, "t") == {"exact_match,none": 0.0}
     assert scored.numbers[0].changed == 293
     rows = samples(scored.folder, "t")
@@ -217,7 +217,7 @@ def test_repeats_are_scored_again_each(tmp_path: Path) -> None:
     yaml = SEVERAL + "repeats: 3\nmetric_list: [{metric: exact_match}]\n"
     generate(tmp_path, [["a", "a", "b"], ["a", "b", "a"]], ["a", "b"], yaml, output_path=str(tmp_path / "run"))
     each = "{name: each, filter: [{function: take_first_k, k: 3}]}"
-    scored = score([tmp_path / "run"], Wanted(filters=["vote=majority_vote", each, "two=take_first_k:2"]))
+    scored = score([tmp_path / "run"], ScoreOptions(filters=["vote=majority_vote", each, "two=take_first_k:2"]))
     assert values(scored.results, "t") == {
         "exact_match,none": 0.5, "exact_match,vote": 0.5, "exact_match,each": 0.5, "exact_match,two": 0.75,
     }  # fmt: skip
@@ -245,28 +245,28 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
     assert values(found, "t") == {"found,none": 0.5}
     assert values(score([tmp_path / "run"]).results, "t") == {"found,none": 0.5}
     with pytest.raises(AssayError, match="is a Python class, which says itself how it is scored"):
-        score([tmp_path / "run"], Wanted(metrics=["exact_match"]))
+        score([tmp_path / "run"], ScoreOptions(metrics=["exact_match"]))
 
 
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (Wanted(filters=["x=regx:a"]), "no filter is called 'regx'.*'regex'"),
-        (Wanted(filters=["x=regex:("]), "filter 'regex' cannot be made"),
-        (Wanted(filters=["x"]), "'x' is no filter.*NAME=STEP"),
-        (Wanted(filters=["x=lowercase:a"]), "filter 'lowercase' has no parameter"),
-        (Wanted(filters=["{name: x, filtr: []}"]), "filtr.*filter"),
-        (Wanted(filters=["{name: x, filter: [{function: regex, pattern: a}]}"]), "no parameter 'pattern'"),
-        (Wanted(metrics=["exact_mach"]), "no metric is called 'exact_mach'.*'exact_match'"),
-        (Wanted(metrics=["exact_match:ignore_cas=true"]), "no parameter 'ignore_cas'.*'ignore_case'"),
-        (Wanted(metrics=[""]), "'' is no metric"),
-        (Wanted(metrics=["acc"]), "metric 'acc' does not score generate_until"),
-        (Wanted(tasks=["sum"]), "no task of this run is called 'sum'.*'sums'"),
-        (Wanted(files=["nowhere.yaml"]), "there is no file 'nowhere.yaml'"),
+        (ScoreOptions(filters=["x=regx:a"]), "no filter is called 'regx'.*'regex'"),
+        (ScoreOptions(filters=["x=regex:("]), "filter 'regex' cannot be made"),
+        (ScoreOptions(filters=["x"]), "'x' is no filter.*NAME=STEP"),
+        (ScoreOptions(filters=["x=lowercase:a"]), "filter 'lowercase' has no parameter"),
+        (ScoreOptions(filters=["{name: x, filtr: []}"]), "filtr.*filter"),
+        (ScoreOptions(filters=["{name: x, filter: [{function: regex, pattern: a}]}"]), "no parameter 'pattern'"),
+        (ScoreOptions(metrics=["exact_mach"]), "no metric is called 'exact_mach'.*'exact_match'"),
+        (ScoreOptions(metrics=["exact_match:ignore_cas=true"]), "no parameter 'ignore_cas'.*'ignore_case'"),
+        (ScoreOptions(metrics=[""]), "'' is no metric"),
+        (ScoreOptions(metrics=["acc"]), "metric 'acc' does not score generate_until"),
+        (ScoreOptions(tasks=["sum"]), "no task of this run is called 'sum'.*'sums'"),
+        (ScoreOptions(files=["nowhere.yaml"]), "there is no file 'nowhere.yaml'"),
     ],
 )
 def test_what_is_misspelt_is_refused_before_anything_is_scored(
-    wanted: Wanted, said: str, tasks: Path, output: Path
+    wanted: ScoreOptions, said: str, tasks: Path, output: Path
 ) -> None:
     run(Asked(), tasks, output, tasks=["sums"])
     with pytest.raises(AssayError, match=said):
@@ -278,7 +278,7 @@ def test_metrics_are_refused_where_a_function_computes_the_values(tmp_path: Path
     processed(tmp_path, [{"v": 1.0}], "metric_list: [{metric: v, aggregation: mean}]\n")
     run_small(tmp_path, says(["x"]), output_path=str(tmp_path / "run"))
     with pytest.raises(AssayError, match="computes its values in process_results"):
-        score([tmp_path / "run"], Wanted(metrics=["exact_match"]))
+        score([tmp_path / "run"], ScoreOptions(metrics=["exact_match"]))
 
 
 @pytest.mark.parametrize("folder", ["nothing", "."])
@@ -320,7 +320,7 @@ def test_the_samples_files_of_lm_eval_give_its_numbers(name: str, synthetic: Pat
     folder = tmp_path / name
     shutil.copytree(HERE / "logged" / name, folder)
     [theirs] = [json.loads(path.read_text()) for path in folder.glob("results_*.json")]
-    wanted = Wanted(tasks=[name], include_path=[str(synthetic)], include_defaults=False, compat="lm-eval")
+    wanted = ScoreOptions(tasks=[name], include_path=[str(synthetic)], include_defaults=False, compat="lm-eval")
     scored = score([folder], wanted)
     assert scored.results["results"].keys() == theirs["results"].keys()
     for task, row in theirs["results"].items():
@@ -333,9 +333,9 @@ def test_the_samples_files_of_lm_eval_give_its_numbers(name: str, synthetic: Pat
 
 def test_of_many_samples_files_some_can_be_chosen(synthetic: Path, tmp_path: Path) -> None:
     shutil.copytree(HERE / "logged/synth_mmlu5", tmp_path / "out")
-    wanted = Wanted(tasks=["synth_mmlu_s01_law"], include_path=[str(synthetic)], include_defaults=False)
+    wanted = ScoreOptions(tasks=["synth_mmlu_s01_law"], include_path=[str(synthetic)], include_defaults=False)
     assert list(score(tmp_path / "out", wanted).results["results"]) == ["synth_mmlu_s01_law"]
-    every = Wanted(include_path=[str(synthetic)], include_defaults=False)
+    every = ScoreOptions(include_path=[str(synthetic)], include_defaults=False)
     assert len(score(sorted((tmp_path / "out").glob("samples_*")), every).results["results"]) == 5
 
 
@@ -344,7 +344,9 @@ def test_a_damaged_samples_file_is_told_with_its_line(tmp_path: Path, synthetic:
     lines = source.read_text().splitlines()
     (tmp_path / "samples_synth_wino.jsonl").write_text("\n".join([lines[0], lines[1][:40]]))
     with pytest.raises(AssayError, match=r"samples_synth_wino.jsonl:2:1: is no JSON"):
-        score([tmp_path / "samples_synth_wino.jsonl"], Wanted(include_path=[str(synthetic)], include_defaults=False))
+        score(
+            [tmp_path / "samples_synth_wino.jsonl"], ScoreOptions(include_path=[str(synthetic)], include_defaults=False)
+        )
 
 
 usages = st.none() | st.builds(

@@ -12,7 +12,7 @@ import assay
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.models.load import load_model
-from assay.models.served import GREETING
+from assay.models.servers.served import GREETING
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request
 from serving import TALKING, Servers, fetched
 from small_runs import SEVERAL, says, write_task

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from assay import ConfigError
 from assay.compat.code_eval import pass_at_k
 from assay.models import Scripted
-from assay.scorers import sandbox
-from assay.scorers.clock import TIME_LIMIT
-from assay.scorers.sandbox import Launcher, Limits, SandboxError, with_bubblewrap, with_unshare
+from assay.scoring import sandbox
+from assay.scoring.clock import TIME_LIMIT
+from assay.scoring.sandbox import Launcher, Limits, SandboxError, with_bubblewrap, with_unshare
 from serving import TALKING, Servers, fetched
 from small_runs import generate, says, write_task
 from small_runs import run as run_task
@@ -234,7 +234,7 @@ for number in (1, 2, 3, 9, 15, 19, 20, 23):
 BYSTANDERS = """
 import ctypes, json, os, subprocess, sys, time
 from pathlib import Path
-from assay.scorers import sandbox
+from assay.scoring import sandbox
 
 def below(parents):
     "The processes below these, without those that have ended."

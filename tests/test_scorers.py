@@ -31,7 +31,7 @@ from assay import (
 )
 from assay.errors import ConfigError
 from assay.models import Scripted
-from assay.scorers.reduce import majority, pass_all, pass_at
+from assay.scoring.reductions import majority, pass_all, pass_at
 from run_world import sample_rows
 from small_runs import SEVERAL, generate, run, write_task
 

@@ -17,9 +17,9 @@ from assay import (
     Scorer,
 )
 from assay.records import Failed, Sample
-from assay.scorers.loop import Document, Scoring
-from assay.scorers.results import GENERATE, Reading
-from assay.scorers.step import ScoringStep, Unfiltered, step_of
+from assay.scoring.loop import Document, Scoring
+from assay.scoring.results import GENERATE, Reading
+from assay.scoring.step import ScoringStep, Unfiltered, step_of
 
 
 class Length(GenerationScorer):

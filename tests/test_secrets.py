@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from assay.comparison.run_scores import model_of
 from assay.exchange.formats import export
 from assay.exchange.inspect_file import member
 from assay.exchange.trackers import settings
-from assay.report.run_scores import model_of
 from assay.report.write import report_text
 from assay.runs.redact import redacted, redacted_command, redacted_text
 from assay.runs.run import Run as RunReader

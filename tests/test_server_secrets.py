@@ -16,7 +16,7 @@ import assay
 from assay.errors import ConfigError
 from assay.exchange.formats import export
 from assay.models.load import load_model
-from assay.models.secrets import hidden_texts
+from assay.models.servers.secrets import hidden_texts
 from assay.records import Failed, Generate, Loglikelihood, Request
 from assay.report.write import report_text
 from serving import Arrived, loopback
@@ -102,7 +102,7 @@ def test_the_servers_tokenizer_and_list_of_models_are_not_looked_for_elsewhere()
     ],
 )
 def test_where_a_redirect_leads_is_shown_without_password_and_query(location: str | None, shown: str) -> None:
-    from assay.models.http import redirected
+    from assay.models.servers.http import redirected
 
     found = redirected(307, location)
     assert shown in found

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from assay.comparison.verification import PRECISIONS, verification
 from assay.errors import ConfigError
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
-from assay.models.embedded import BUNDLED, Embedded
-from assay.models.likelihoods import NO_OFFSETS
 from assay.models.load import load_model
+from assay.models.local.embedded import BUNDLED, Embedded
+from assay.models.servers.likelihoods import NO_OFFSETS
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Rolling
-from assay.report.verification import PRECISIONS, verification
 from assay.report.verification_text import verification_text
 from serving import TRUTH, Servers
 

@@ -15,7 +15,7 @@ from assay.compat import HelperCode
 from assay.compat.dotted import resolve_dotted
 from assay.errors import ConfigError, Place
 from assay.samples.transforms import CombineRecords, RenameFieldsTransform, SkipRecords
-from assay.scorers.table import METRICS
+from assay.scoring.metrics.table import METRICS
 from assay.tasks.graph_parts import parse_response_as_json
 from assay.tasks.unit_metrics import check_unit_metrics, runs_code, unit_metric_fields
 

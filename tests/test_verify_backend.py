@@ -14,13 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from assay.errors import ConfigError
-from assay.evaluation.options import run_config
-from assay.evaluation.verify import verify
-from assay.models import Scripted
-from assay.models.embedded import BUNDLED
-from assay.report.compare import compare
-from assay.report.verification import (
+from assay.comparison.compare import compare
+from assay.comparison.verification import (
     PRECISIONS,
     Likelihoods,
     Tolerance,
@@ -30,6 +25,11 @@ from assay.report.verification import (
     histogram,
     verification,
 )
+from assay.errors import ConfigError
+from assay.evaluation.options import run_config
+from assay.evaluation.verify import verify
+from assay.models import Scripted
+from assay.models.local.embedded import BUNDLED
 from assay.report.verification_text import verification_json, verification_text
 from run_world import COLOURS, REQUESTS, SUMS, Asked, journal
 from serving import TRUTH, Servers

@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.aggregate.drift import Drift
-from assay.evaluation.options import run_config
-from assay.evaluation.verify import verify
-from assay.models import Scripted
-from assay.report.verification import (
+from assay.comparison.verification import (
     PRECISIONS,
     Divergence,
     Failure,
@@ -25,7 +21,11 @@ from assay.report.verification import (
     judge,
     verification,
 )
+from assay.evaluation.options import run_config
+from assay.evaluation.verify import verify
+from assay.models import Scripted
 from assay.report.verification_text import verification_text
+from assay.statistics.drift import Drift
 
 FLOAT32, BFLOAT16 = PRECISIONS["float32"], PRECISIONS["bfloat16"]
 Assay = Callable[..., Any]

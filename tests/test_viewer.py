@@ -24,11 +24,11 @@ from starlette.datastructures import QueryParams
 from tools.get_browser import find_browser
 
 import compared_world
-from assay import Wanted, score, simple_evaluate
+from assay import ScoreOptions, score, simple_evaluate
+from assay.comparison.comparison import Flip
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
-from assay.report.comparison import Flip
-from assay.report.document import Wanted as Asked
+from assay.report.document import ReportOptions as Asked
 from assay.report.document import document
 from assay.runs.folder import write_json
 from assay.runs.parquet import SampleWriter
@@ -586,7 +586,7 @@ def test_the_same_document_is_looked_for_in_runs_of_the_same_data_only(tmp_path:
     for run, data in (("a", "one"), ("b", "one"), ("c", "other")):
         tasks = compared_world.write_tasks(tmp_path / data, {"t": [{"k": data}] * 3})
         compared_world.make_run(tasks, tmp_path / "runs" / run, {"t": [1, 0, 1]})
-    score(tmp_path / "runs/b", Wanted(include_path=[str(tmp_path / "one")]))
+    score(tmp_path / "runs/b", ScoreOptions(include_path=[str(tmp_path / "one")]))
     with serving(tmp_path / "runs") as at:
         _, page, _ = fetched(at, "/sample", run="a", task="t", doc="1")
         assert "The same document in b , b/scored/001 Raw" in text_of(page)

@@ -15,9 +15,9 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.evaluation.models import use_template
-from assay.models import vllm_scoring
-from assay.models.embedded import BUNDLED, Embedded
 from assay.models.load import load_model
+from assay.models.local.embedded import BUNDLED, Embedded
+from assay.models.local.vllm import scoring as vllm_scoring
 from assay.models.protocol import AnyModel
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Message, Request, Response, Rolling, Text
 

@@ -11,13 +11,13 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from assay import simple_evaluate
-from assay.aggregate.interval import interval
 from assay.models import Scripted
 from assay.records import Estimate, FilterScores, Generate, Sample, ScoreKey
 from assay.runs.folder import write_json
 from assay.runs.parquet import SampleWriter
 from assay.runs.results import TaskResult, accounts, lm_eval_results
 from assay.runs.samples import Kept
+from assay.statistics.intervals import interval
 
 SUMS, COLOURS = 60, 20
 """Documents. In the first run every 5th sum is wrong, in the second the one after it, too; every 4th colour is."""

@@ -114,7 +114,7 @@ SCORING_METHODS = {"scores", "scores_asked", "scores_shown", "scores_together", 
 def ways_into_scoring(every: list[Module]) -> Iterator[str]:
     """Modules that apply filters to answers or build the scores of a filter; and what else a scorer can be asked for."""
     for module in every:
-        if not module.name.startswith(("scorers/", "tasks/", "evaluation/")):
+        if not module.name.startswith(("scoring/", "scorers/", "tasks/", "evaluation/")):
             continue
         if any(map(_scores, ast.walk(module.tree))):
             yield module.name

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import assay
 from assay.evaluation.merge import merge
-from assay.evaluation.score import Wanted, score
+from assay.evaluation.score import ScoreOptions, score
 from assay.exchange.formats import export, import_runs
 from old_runs import EXPECTED, KILLED_AFTER, RECIPES, WORLD, Asked, numbers, write_world
 
@@ -35,7 +35,7 @@ def main(out: Path) -> None:
             if recipe.evaluate is not None and name not in ("merged", "killed"):
                 recipe.evaluate(world, root / name, Asked())
         merge(root / "merged", [root / "shard_1", root / "shard_2"], include_path=[str(world)])
-        score(root / "rescored", Wanted(filters=["last=regex:(\\d)$"], include_path=[str(world)]))
+        score(root / "rescored", ScoreOptions(filters=["last=regex:(\\d)$"], include_path=[str(world)]))
         kill(world, root / "killed")
         bring(root, Path(scratch))
         expected = {

@@ -53,30 +53,30 @@ _HOME = {
         "assay.plugins",
     ),
     "DataTransform": "assay.samples.transforms",
-    "CrossFilterScorer": "assay.scorers.cross_filter",
-    "EnsembleScorer": "assay.scorers.ensemble",
-    "LLMJudgeScorer": "assay.scorers.judge",
-    "RewardModelScorer": "assay.scorers.reward",
-    "Instance": "assay.scorers.instance",
-    "Scorer": "assay.scorers.scorer",
-    "GenerationScorer": "assay.scorers.scorer",
-    "LoglikelihoodScorer": "assay.scorers.scorer",
-    "PerplexityScorer": "assay.scorers.scorer",
-    "ProcessResultsScorer": "assay.scorers.scorer",
-    "SCORER_REGISTRY": "assay.scorers.named",
-    "register_scorer": "assay.scorers.named",
-    "GenResult": "assay.scorers.results",
-    "MCResult": "assay.scorers.results",
-    "Results": "assay.scorers.results",
+    "CrossFilterScorer": "assay.scoring.cross_filter",
+    "EnsembleScorer": "assay.scoring.ensemble",
+    "LLMJudgeScorer": "assay.scoring.judges.judge",
+    "RewardModelScorer": "assay.scoring.judges.reward",
+    "Instance": "assay.scoring.instance",
+    "Scorer": "assay.scoring.scorer",
+    "GenerationScorer": "assay.scoring.scorer",
+    "LoglikelihoodScorer": "assay.scoring.scorer",
+    "PerplexityScorer": "assay.scoring.scorer",
+    "ProcessResultsScorer": "assay.scoring.scorer",
+    "SCORER_REGISTRY": "assay.scoring.named",
+    "register_scorer": "assay.scoring.named",
+    "GenResult": "assay.scoring.results",
+    "MCResult": "assay.scoring.results",
+    "Results": "assay.scoring.results",
     "ScorerFactory": "assay.tasks.scorers",
     "GenerateTask": "assay.tasks.instances",
     "MultipleChoiceTask": "assay.tasks.instances",
     "FilterConfig": "assay.config.task",
     "MetricConfig": "assay.config.task",
-    "UnitMetric": "assay.scorers.unit",
-    "UnitMetricResult": "assay.scorers.unit",
-    "UnitMetricRegistry": "assay.scorers.unit_table",
-    "unit_metric": "assay.scorers.unit_table",
+    "UnitMetric": "assay.scoring.unit",
+    "UnitMetricResult": "assay.scoring.unit",
+    "UnitMetricRegistry": "assay.scoring.unit_table",
+    "unit_metric": "assay.scoring.unit_table",
     "AggregatorMetric": "assay.aggregate.collected",
     "AggregatorMetricRegistry": "assay.aggregate.collected_table",
     "aggregator_metric": "assay.aggregate.collected_table",
@@ -92,7 +92,14 @@ _HOME = {
     "pack": "assay.exchange.pack",
     "Run": "assay.runs.run",
     "write_report": "assay.report.write",
-    "Wanted": "assay.evaluation.score",
+    "ScoreOptions": "assay.evaluation.score",
+    "ReportOptions": "assay.report.document",
+    "compare": "assay.comparison.compare",
+    "Comparison": "assay.comparison.comparison",
+    **dict.fromkeys(("Can", "Model", "Scripted"), "assay.models"),
+    **dict.fromkeys(
+        ("Failed", "Generate", "Likelihood", "Loglikelihood", "Message", "Rolling", "ScoreKey", "Text"), "assay.records"
+    ),
     "Task": "assay.tasks",
     "TaskManager": "assay.tasks",
 }
@@ -103,6 +110,8 @@ if TYPE_CHECKING:
     from assay.aggregate.collected import AggregatorMetric as AggregatorMetric
     from assay.aggregate.collected_table import AggregatorMetricRegistry as AggregatorMetricRegistry
     from assay.aggregate.collected_table import aggregator_metric as aggregator_metric
+    from assay.comparison.compare import compare as compare
+    from assay.comparison.comparison import Comparison as Comparison
     from assay.config.format import FormatConfig as FormatConfig
     from assay.config.group import AggMetricConfig as AggMetricConfig
     from assay.config.group import GroupConfig as GroupConfig
@@ -116,7 +125,7 @@ if TYPE_CHECKING:
     from assay.evaluation import evaluate as evaluate
     from assay.evaluation import simple_evaluate as simple_evaluate
     from assay.evaluation.merge import merge as merge
-    from assay.evaluation.score import Wanted as Wanted
+    from assay.evaluation.score import ScoreOptions as ScoreOptions
     from assay.evaluation.score import score as score
     from assay.exchange.formats import export as export
     from assay.exchange.formats import import_runs as import_runs
@@ -140,6 +149,9 @@ if TYPE_CHECKING:
     from assay.groups.aggregators import WeightedSumAggregator as WeightedSumAggregator
     from assay.groups.factory import AggregatorFactory as AggregatorFactory
     from assay.groups.factory import register_aggregator as register_aggregator
+    from assay.models import Can as Can
+    from assay.models import Model as Model
+    from assay.models import Scripted as Scripted
     from assay.plugins import aggregation as aggregation
     from assay.plugins import aggregator as aggregator
     from assay.plugins import exporter as exporter
@@ -152,28 +164,37 @@ if TYPE_CHECKING:
     from assay.plugins import scorer as scorer
     from assay.plugins import transform as transform
     from assay.records import Estimate as Estimate
+    from assay.records import Failed as Failed
+    from assay.records import Generate as Generate
+    from assay.records import Likelihood as Likelihood
+    from assay.records import Loglikelihood as Loglikelihood
+    from assay.records import Message as Message
+    from assay.records import Rolling as Rolling
+    from assay.records import ScoreKey as ScoreKey
+    from assay.records import Text as Text
+    from assay.report.document import ReportOptions as ReportOptions
     from assay.report.write import write_report as write_report
     from assay.runs.run import Run as Run
     from assay.samples.transforms import DataTransform as DataTransform
-    from assay.scorers.cross_filter import CrossFilterScorer as CrossFilterScorer
-    from assay.scorers.ensemble import EnsembleScorer as EnsembleScorer
-    from assay.scorers.instance import Instance as Instance
-    from assay.scorers.judge import LLMJudgeScorer as LLMJudgeScorer
-    from assay.scorers.named import SCORER_REGISTRY as SCORER_REGISTRY
-    from assay.scorers.named import register_scorer as register_scorer
-    from assay.scorers.results import GenResult as GenResult
-    from assay.scorers.results import MCResult as MCResult
-    from assay.scorers.results import Results as Results
-    from assay.scorers.reward import RewardModelScorer as RewardModelScorer
-    from assay.scorers.scorer import GenerationScorer as GenerationScorer
-    from assay.scorers.scorer import LoglikelihoodScorer as LoglikelihoodScorer
-    from assay.scorers.scorer import PerplexityScorer as PerplexityScorer
-    from assay.scorers.scorer import ProcessResultsScorer as ProcessResultsScorer
-    from assay.scorers.scorer import Scorer as Scorer
-    from assay.scorers.unit import UnitMetric as UnitMetric
-    from assay.scorers.unit import UnitMetricResult as UnitMetricResult
-    from assay.scorers.unit_table import UnitMetricRegistry as UnitMetricRegistry
-    from assay.scorers.unit_table import unit_metric as unit_metric
+    from assay.scoring.cross_filter import CrossFilterScorer as CrossFilterScorer
+    from assay.scoring.ensemble import EnsembleScorer as EnsembleScorer
+    from assay.scoring.instance import Instance as Instance
+    from assay.scoring.judges.judge import LLMJudgeScorer as LLMJudgeScorer
+    from assay.scoring.judges.reward import RewardModelScorer as RewardModelScorer
+    from assay.scoring.named import SCORER_REGISTRY as SCORER_REGISTRY
+    from assay.scoring.named import register_scorer as register_scorer
+    from assay.scoring.results import GenResult as GenResult
+    from assay.scoring.results import MCResult as MCResult
+    from assay.scoring.results import Results as Results
+    from assay.scoring.scorer import GenerationScorer as GenerationScorer
+    from assay.scoring.scorer import LoglikelihoodScorer as LoglikelihoodScorer
+    from assay.scoring.scorer import PerplexityScorer as PerplexityScorer
+    from assay.scoring.scorer import ProcessResultsScorer as ProcessResultsScorer
+    from assay.scoring.scorer import Scorer as Scorer
+    from assay.scoring.unit import UnitMetric as UnitMetric
+    from assay.scoring.unit import UnitMetricResult as UnitMetricResult
+    from assay.scoring.unit_table import UnitMetricRegistry as UnitMetricRegistry
+    from assay.scoring.unit_table import unit_metric as unit_metric
     from assay.tasks import Task as Task
     from assay.tasks import TaskManager as TaskManager
     from assay.tasks.collate import GraphPostProcessor as GraphPostProcessor

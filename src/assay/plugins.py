@@ -18,17 +18,17 @@ Format = TypeVar("Format", bound=FormatConfig | Callable[[], FormatConfig])
 OutputType = Literal["generate_until", "multiple_choice", "loglikelihood", "loglikelihood_rolling"]
 
 TABLES = {
-    "metrics": "assay.scorers.table:METRICS",
-    "filters": "assay.filters.steps:FILTERS",
-    "aggregations": "assay.aggregate.functions:AGGREGATIONS",
-    "reductions": "assay.scorers.reduce:REDUCTIONS",
+    "metrics": "assay.scoring.metrics.table:METRICS",
+    "filters": "assay.scoring.filters.steps:FILTERS",
+    "aggregations": "assay.statistics.aggregations:AGGREGATIONS",
+    "reductions": "assay.scoring.reductions:REDUCTIONS",
     "aggregators": "assay.groups.factory:AGGREGATORS",
-    "scorers": "assay.scorers.named:SCORERS",
+    "scorers": "assay.scoring.named:SCORERS",
     "models": "assay.models.load:BACKENDS",
     "samplers": "assay.samples.fewshot:SAMPLERS",
     "transforms": "assay.samples.transforms:TRANSFORMS",
     "formats": "assay.samples.formats:FORMATS",
-    "unit_metrics": "assay.scorers.unit_table:UNIT_METRICS",
+    "unit_metrics": "assay.scoring.unit_table:UNIT_METRICS",
     "aggregator_metrics": "assay.aggregate.collected_table:AGGREGATOR_METRICS",
     "exporters": "assay.exchange.formats:EXPORTERS",
 }
@@ -56,7 +56,7 @@ def metric(
     output_type: OutputType | Sequence[OutputType] = "generate_until",
 ) -> Callable[[T], T]:
     """Register a function `(references, prediction, *, …)` as a metric; of other output types it takes `(result, *, …)`."""
-    from assay.scorers.metrics import Declared
+    from assay.scoring.metrics.lm_eval import Declared
 
     def register(function: T) -> T:
         types = [output_type] if isinstance(output_type, str) else output_type

@@ -1,1 +1,1 @@
-"""Scores to a number, and how sure one can be of it."""
+"""Aggregator metrics of graphs: unit results to what a report says."""

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.registry import dress
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 
 
 class UnitResult(Protocol):

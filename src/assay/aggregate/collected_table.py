@@ -14,11 +14,11 @@ from assay.aggregate.collected import (
     UnitResult,
     metric_of,
 )
-from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.aggregate.labels import F1ScoreMetric, PrecisionMetric, RecallMetric
 from assay.aggregate.like_sygra import LIKE_SYGRA
 from assay.errors import ConfigError, Place
 from assay.registry import MetricRegistry, Table, library_problem, read_signature, subclass_of
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 
 OF_SCORES = ("mean", "median", "nanmean", "perplexity", "bypass")
 OF_WEIGHTED_SCORES = ("weighted_perplexity", "bits_per_byte")

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from assay.aggregate.collected import AggregatorMetric, Evidence, NoResults, Tally, UnitResult
-from assay.aggregate.functions import Aggregation
+from assay.statistics.aggregations import Aggregation
 
 
 class ClassTally:

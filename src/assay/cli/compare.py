@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from assay.cli.output import say, say_json, tell
-from assay.report.compare import Comparison, compare
+from assay.comparison.compare import Comparison, compare
 from assay.report.comparison_text import (
     as_csv,
     as_mapping,
@@ -17,7 +17,7 @@ from assay.report.comparison_text import (
 from assay.report.drawn import drawn
 from assay.report.plots import forest_text
 
-EXIT = {None: 0, "pass": 0, "fail": 1, "inconclusive": 2}
+EXIT = {None: 0, "pass": 0, "fail": 1, "inconclusive": 4}
 
 
 def define(parser: argparse.ArgumentParser) -> None:

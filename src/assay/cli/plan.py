@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import say, say_json, tell
+from assay.comparison.planning import Aim, Planned, Unknown, planned_from_runs, planned_from_tasks
 from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem
 from assay.records import ScoreKey
-from assay.report.planning import Aim, Planned, Unknown, planned_from_runs, planned_from_tasks
 from assay.report.table import markdown
 
 HEADER = ("Tasks", "Metric", "n", "needed", "enough", "found with all", "repeats of all")
@@ -82,7 +82,7 @@ def _aim(options: argparse.Namespace) -> Aim:
 
 
 def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
-    from assay.report.lines import below
+    from assay.comparison.lines import below
     from assay.runs.run import Run
 
     if len(options.baseline) > 2:

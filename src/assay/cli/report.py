@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from assay.cli.output import say
-from assay.report.document import Wanted
+from assay.report.document import ReportOptions
 from assay.report.write import FILE_TYPES, named, report_text, write_report
 
 
@@ -36,7 +36,7 @@ def _count(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     path = options.output_path
     name = options.format or (named(Path(path)) if path is not None else "html")
-    wanted = Wanted(
+    wanted = ReportOptions(
         tasks=options.tasks,
         samples=options.samples,
         columns=options.slice,
@@ -45,6 +45,6 @@ def run(options: argparse.Namespace) -> int:
     if path == "-" or (path is None and name != "html"):
         sys.stdout.write(report_text(options.runs, name, wanted))
         return 0
-    written = write_report(options.runs, path or "report.html", format=name, wanted=wanted)
+    written = write_report(options.runs, path or "report.html", format=name, options=wanted)
     say(f"{written}: {written.stat().st_size:,} bytes")
     return 0

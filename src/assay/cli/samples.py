@@ -15,7 +15,7 @@ from assay.runs.folder import no_run
 from assay.runs.rows import RequestRow, Row
 from assay.runs.run import Run
 from assay.runs.stored import SampleFile
-from assay.tasks.audit import KINDS
+from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000
 """Characters of a prompt or answer that are shown without --full."""
@@ -80,12 +80,10 @@ def _is_wanted(row: Row, options: argparse.Namespace, better: Mapping[str, bool 
 
 
 def _is_wrong(scores: Mapping[ScoreKey, Any], better: Mapping[str, bool | None]) -> bool:
-    """Whether no filter's first metric of which more is better is above 0, as `tasks.audit.is_wrong` decides."""
     firsts: dict[str, tuple[str, Any]] = {}
     for key, value in scores.items():
         firsts.setdefault(key.filter, (key.metric, value))
-    counted = [v for metric, v in firsts.values() if better.get(metric) is not False and isinstance(v, int | float)]
-    return bool(counted) and all(value <= 0 for value in counted)
+    return is_wrong(firsts.values(), lambda: better)
 
 
 def _marks(row: Row) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from assay.cli.output import counted, say, say_tables, tell
 from assay.cli.run import EXIT
 from assay.evaluation.changes import NAME, Number
-from assay.evaluation.score import Scored, Wanted, score
+from assay.evaluation.score import Scored, ScoreOptions, score
 from assay.report.table import footing, markdown
 from assay.runs.redact import redacted_command
 
@@ -50,7 +50,7 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    wanted = Wanted(
+    wanted = ScoreOptions(
         tasks=options.tasks,
         filters=options.filter,
         metrics=options.metric,

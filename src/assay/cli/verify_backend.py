@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from assay.cli.output import say, say_json, tell
 from assay.cli.progress import Progress
+from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, SAME, verification
 from assay.config.arguments import parse_arguments
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
-from assay.report.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, SAME, verification
 from assay.report.verification_text import verification_json, verification_text
 
 OF_RUN = ("tasks", "limit", "sample", "num_fewshot", "gen_kwargs", "apply_chat_template", "system_instruction", "include_path",

@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from assay.aggregate.functions import Aggregation
 from assay.compat.task_base import Surroundings
 from assay.compat.task_base import Task as Base
 from assay.config.media import MEDIA, media_problem, unsent_media
@@ -28,6 +27,7 @@ from assay.records import (
 from assay.samples.prompt import Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
+from assay.statistics.aggregations import Aggregation
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters
 from assay.tasks.randomness import preserved_random
 from assay.tasks.resolve import resolved

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import comb
 from typing import Any
 
-from assay.scorers.sandbox import Limits, passes
+from assay.scoring.sandbox import Limits, passes
 
 Verdicts = dict[int, list[tuple[int, dict[str, Any]]]]
 

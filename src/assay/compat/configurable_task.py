@@ -5,10 +5,8 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from assay.aggregate.functions import AGGREGATIONS
 from assay.compat.task_base import Config, Instance, Task
 from assay.config.task import FewshotConfig
-from assay.filters.pipeline import DEFAULT
 from assay.records import Failed, Message, Prompt, Sample, messages_to_plain, plain
 from assay.samples.data import DataSet, columns_of
 from assay.samples.fewshot import Sampler
@@ -16,8 +14,10 @@ from assay.samples.fields import choice_field, plain_field, target_field, text_f
 from assay.samples.prompt import Chat, Examples, Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import is_template
-from assay.scorers.loop import Document, Scoring
-from assay.scorers.scorer import Unscored
+from assay.scoring.filters.pipeline import DEFAULT
+from assay.scoring.loop import Document, Scoring
+from assay.scoring.scorer import Unscored
+from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.documents import Splits, examples
 from assay.tasks.prompt_checks import QUESTION_KEYS, check_prompts
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from assay.aggregate import estimate, functions
 from assay.catalog.roots import is_lm_eval
 from assay.compat import evaluate_names, filter_classes, squad
 from assay.compat.configurable_task import task_classes
@@ -23,10 +22,12 @@ from assay.config.source import Source
 from assay.config.task import TaskConfig
 from assay.samples.data import data_set
 from assay.samples.templates import template
-from assay.scorers.metrics import softmax
-from assay.scorers.named import SCORER_REGISTRY, register_scorer
-from assay.scorers.results import GenResult, MCResult, Results
-from assay.scorers.scorer import GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, Scorer
+from assay.scoring.metrics.lm_eval import softmax
+from assay.scoring.named import SCORER_REGISTRY, register_scorer
+from assay.scoring.results import GenResult, MCResult, Results
+from assay.scoring.scorer import GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, Scorer
+from assay.statistics import aggregations as functions
+from assay.statistics import estimates as estimate
 from assay.tasks.earlier_runs import read_run
 from assay.tasks.scorers import ScorerFactory
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.aggregate.functions import bits_per_byte, mean, weighted_perplexity
 from assay.compat.task_base import Instance
+from assay.statistics.aggregations import bits_per_byte, mean, weighted_perplexity
 
 
 def _gold_text(self: Any, doc: Mapping[str, Any], *_: Any) -> str:  # noqa: ARG001  # a method

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from assay.aggregate.functions import AGGREGATIONS
 from assay.compat import evaluate_names
 from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
 from assay.registry import Table
-from assay.scorers.metrics import LM_EVAL_METRICS
+from assay.scoring.metrics.lm_eval import LM_EVAL_METRICS
+from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.settings import RegisteredMetric
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """SQuAD's exact match and F1, as `transformers.data.metrics.squad_metrics` had them before transformers 5."""
 
-from assay.scorers.text_metrics import plain_words, token_f1
+from assay.scoring.metrics.text import plain_words, token_f1
 
 
 def normalize_answer(s: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.aggregate import attempts, collected, collected_table, labels
 from assay.samples import transforms
-from assay.scorers import unit, unit_metrics, unit_table
+from assay.scoring import unit, unit_metrics, unit_table
 from assay.tasks import collate, graph_parts
 
 TASK_UTILITIES = "tasks.eval.utils"

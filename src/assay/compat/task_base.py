@@ -13,7 +13,7 @@ from assay.plans.ask import generation_params
 from assay.samples.data import data_set
 from assay.samples.fewshot import Leaks, Sampler, default_sampler
 from assay.samples.rows import DataError, plain_rows
-from assay.scorers.loop import Scoring
+from assay.scoring.loop import Scoring
 from assay.tasks.earlier_runs import read_run
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings

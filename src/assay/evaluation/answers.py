@@ -19,7 +19,7 @@ from assay.runs.logged import LoggedFile, logged_files, logged_samples, results_
 from assay.runs.origin import is_own
 from assay.runs.run import Run
 from assay.runs.stored import SampleFile, Stored
-from assay.scorers.results import ROLLING
+from assay.scoring.results import ROLLING
 from assay.tasks import TaskManager
 from assay.tasks.rescore import RescoredTask, TaskFacts
 from assay.tasks.runnable import Runnable

@@ -52,7 +52,7 @@ from assay.runs.placing import folder_for
 from assay.runs.results import troubles
 from assay.runs.samples import Kept, lm_eval_records
 from assay.samples.prompt import Chat
-from assay.scorers.scorer import Scorer, models_of
+from assay.scoring.scorer import Scorer, models_of
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import (

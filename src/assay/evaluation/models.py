@@ -9,7 +9,7 @@ from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.models.load import backend, load_model, parameters
 from assay.models.protocol import AnyModel, Remote
-from assay.scorers.scorer import Scorer
+from assay.scoring.scorer import Scorer
 from assay.tasks.preflight import MEANING
 
 UNDER_TEST = "model"

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from assay.aggregate.functions import Aggregation
-from assay.aggregate.interval import interval
 from assay.config.run import RunConfig
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
 from assay.groups.withheld import counted_tasks
 from assay.records import Estimate, ScoreKey
 from assay.runs.results import GroupResult, Share, TaskResult, accounts, lm_eval_results
+from assay.statistics.aggregations import Aggregation
+from assay.statistics.intervals import interval
 from assay.tasks.run import TaskRun
 
 

@@ -10,7 +10,7 @@ from assay.errors import Place, Problem
 from assay.evaluation.conduct import run_async
 from assay.evaluation.models import UNDER_TEST
 from assay.models.protocol import AnyModel, Remote
-from assay.models.served import VARIES, Served
+from assay.models.servers.served import VARIES, Served
 from assay.runs.folder import RunError, RunFolder
 from assay.runs.run import Run
 

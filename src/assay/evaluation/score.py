@@ -45,7 +45,7 @@ SCORING = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ScoreOptions:
     """What is to be scored again, and how: everything as it is defined today, where nothing is said."""
 
     tasks: Sequence[str] = ()
@@ -71,9 +71,9 @@ class Scored:
     remarks: Sequence[str]
 
 
-def score(paths: str | Path | Sequence[str | Path], wanted: Wanted | None = None) -> Scored:
+def score(paths: str | Path | Sequence[str | Path], wanted: ScoreOptions | None = None) -> Scored:
     """Score the answers of a run, or of lm-eval's samples files, once more. The old scores are not touched."""
-    wanted, paths = wanted or Wanted(), [paths] if isinstance(paths, str | Path) else paths
+    wanted, paths = wanted or ScoreOptions(), [paths] if isinstance(paths, str | Path) else paths
     load_plugins(wanted.plugins)
     filters, metrics = [parse_filter(each) for each in wanted.filters], [parse_metric(each) for each in wanted.metrics]
     answers = _answers([Path(path) for path in paths], wanted)
@@ -148,7 +148,7 @@ def feed(samples: Iterable[Stored], run: TaskRun, each: Callable[[Stored], None]
     run.finish()
 
 
-def _answers(paths: Sequence[Path], wanted: Wanted) -> Answers:
+def _answers(paths: Sequence[Path], wanted: ScoreOptions) -> Answers:
     one = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
     if one is not None and (holds_run(one) or not any(one.glob("samples_*.jsonl"))):
         return StoredRun.of(one, wanted.include_path)
@@ -198,7 +198,7 @@ def _completed(
     return {**results, **again(answers.results), "assay": account}
 
 
-def _manifest(answers: Answers, wanted: Wanted, status: str) -> dict[str, Any]:
+def _manifest(answers: Answers, wanted: ScoreOptions, status: str) -> dict[str, Any]:
     asked = {"filters": wanted.filters, "metrics": wanted.metrics, "tasks": wanted.tasks, "plugins": wanted.plugins}
     files = {file: digest(Path(file).read_bytes()) for file in wanted.files}
     of = answers.manifest.get("spec_digest") if isinstance(answers, StoredRun) else None

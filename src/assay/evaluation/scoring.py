@@ -5,9 +5,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from assay.runs.scores import ScoreFile
-from assay.scorers.remembered import Memory
-from assay.scorers.scorer import Scorer
-from assay.scorers.workers import Workers
+from assay.scoring.remembered import Memory
+from assay.scoring.scorer import Scorer
+from assay.scoring.workers import Workers
 
 
 @contextmanager

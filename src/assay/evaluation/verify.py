@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assay.aggregate.board import Board
-from assay.aggregate.functions import Aggregation
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.flow import Run, Watch
@@ -16,6 +14,8 @@ from assay.evaluation.models import model_under_test, parse_role
 from assay.evaluation.options import task_manager
 from assay.models.protocol import AnyModel
 from assay.records import Generate, Loglikelihood, Request, Response, Sample, ScoreKey
+from assay.statistics.aggregations import Aggregation
+from assay.statistics.board import Board
 from assay.tasks.preflight import MEANING
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable

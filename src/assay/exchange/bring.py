@@ -12,9 +12,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.aggregate.board import Board
-from assay.aggregate.functions import BOUNDS
-from assay.aggregate.interval import interval
 from assay.config.arguments import parse_arguments
 from assay.config.source import digest
 from assay.errors import AssayError, ConfigError, Place, Problem
@@ -28,6 +25,9 @@ from assay.runs.parquet import SampleWriter
 from assay.runs.redact import redacted
 from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
 from assay.runs.samples import Kept
+from assay.statistics.aggregations import BOUNDS
+from assay.statistics.board import Board
+from assay.statistics.intervals import interval
 from assay.tasks.audit import Audit, kinds_of
 
 MAX_FAILED = 0.01

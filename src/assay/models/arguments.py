@@ -1,4 +1,4 @@
-"""What the arguments of models mean. The same name means the same everywhere; where it is a little else, it is said so."""
+"""Descriptions of model arguments. A name means the same for every backend; `ELSE` lists the exceptions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -9,81 +9,84 @@ from assay.models.load import BACKENDS, backend, parameters
 from assay.models.protocol import AnyModel
 
 MEANING: Mapping[str, str] = {
-    "add_bos_token": "Whether texts begin with the token that begins a text; else as the tokenizer does it. Never twice.",
-    "allow_pickle": "Load weights that are pickled, which may run code; else only safetensors.",
-    "attn_implementation": "How attention is computed, by transformers' names: `sdpa`, `eager`, `flash_attention_2` …",
-    "backend": "What kind of model it is: `causal`, `seq2seq`; `default`: as its configuration says.",
-    "batch_size": "The most requests at once; `auto`: as many as fit.",
-    "chat_template": "The tokenizer's template of this name, where it has several.",
-    "chat_template_args": "Handed to the chat template.",
-    "compile": "Compile the model first: slower to start, faster then.",
-    "custom_prefix_token_id": "The token that a text without a context is seen after.",
-    "data_parallel_size": "Only 1: run the parts of `--shard` in processes of their own, and `assay merge` them.",
-    "device": "Where it runs: `cpu`, `cuda`, `cuda:1`, `mps`.",
-    "dtype": "What it computes in: `float32`, `bfloat16`, `float16`; `auto`: as its configuration says.",
-    "enable_lora": "Taken for its name's sake: `lora_local_path` enables it.",
-    "enable_thinking": "Handed to the chat template, where it is given.",
-    "enforce_eager": "Without compiled graphs: starts sooner, runs slower.",
-    "engine_args": "Further arguments of the engine, by its names: `{\"kv_cache_dtype\": \"fp8\"}`.",
-    "gguf_file": "The file of a folder with GGUF weights.",
-    "gpu_memory_utilization": "The share of the GPU's memory that is taken.",
-    "label": "The label whose score is the reward, where there are several.",
-    "likelihoods": "Where log-likelihoods come from: the `echo`ed prompt, vLLM's `prompt_logprobs` (`prompt`), SGLang's `/generate`"
-    " (`sglang`), or of one-token choices the next token's (`generated`).",
-    "lora_local_path": "The folder of a LoRA adapter.",
-    "max_batch_size": "The most requests at once, where `batch_size` is `auto`.",
-    "max_gen_toks": "How many tokens are generated where a task says nothing.",
-    "max_length": "How many tokens a text may have.",
-    "max_lora_rank": "The largest rank of the adapter.",
-    "max_model_len": "The same as `max_length`, by vLLM's name.",
-    "model": "The model's name at the server.",
-    "n": "The repeats of a question go in one request.",
-    "over_length": "A prompt that is too long is an `error`, or loses its beginning (`truncate`), which is counted.",
-    "parallelize": "Spread the model over all GPUs there are.",
-    "path": "A folder in Hugging Face's layout.",
-    "peft": "The folder of an adapter, which is merged into the weights.",
-    "prefix_token_id": "The token that a text without a context is seen after.",
-    "pretrained": "A folder in Hugging Face's layout, or a name at the hub.",
-    "quantization": "How the weights are quantized, where the model does not say: `awq`, `gptq`, `fp8` …",
-    "revision": "The branch, tag or commit at the hub.",
-    "seed": "Of what is drawn: every generation has its own, made of this, its prompt and its repeat.",
-    "share_prefixes": "Compute what requests share once; `false` for plain batches.",
-    "subfolder": "Where in the folder the model lies.",
-    "tensor_parallel_size": "Over how many GPUs the model is spread.",
-    "think_end_token": "What ends thinking: it is kept apart from the answer, and stops are for the answer alone.",
-    "threads": "Of torch on a CPU: one for a model below 50 million parameters, else as many as cores are free.",
-    "thinking": "How many tokens it may think.",
-    "tokenizer": "A folder with a tokenizer, or a name at the hub; else the model's own.",
-    "tokenizer_backend": "`huggingface` (a folder), `tiktoken`, or `remote`: the server's own `/tokenize`.",
-    "tokenizer_mode": "`auto`, or `slow` for the tokenizer in Python.",
-    "tokenizer_revision": "The branch, tag or commit of the tokenizer.",
-    "truncate": "The same as `over_length=truncate`, by lm-eval's name.",
-    "trust_remote_code": "Run code that comes with the model.",
-    "use_fast_tokenizer": "The tokenizer in Rust, where there is one.",
-    "way": "Which of vLLM's protocols it is asked by.",
+    "add_bos_token": "Start each text with the BOS token, at most once; default: as the tokenizer does.",
+    "allow_pickle": "Load pickled weights, which can run code; otherwise only safetensors.",
+    "attn_implementation": "Attention implementation in transformers: `sdpa`, `eager`, `flash_attention_2` …",
+    "backend": "Model type: `causal`, `seq2seq`, or `default` (from its configuration).",
+    "batch_size": "Maximum number of requests in a batch; `auto`: as many as fit.",
+    "chat_template": "Name of the chat template, if the tokenizer has more than one.",
+    "chat_template_args": "Arguments for the chat template.",
+    "compile": "Compile the model first: slower start, faster run.",
+    "custom_prefix_token_id": "Token before a text without context.",
+    "data_parallel_size": "Only 1. Run `--shard` parts in separate processes and `assay merge` them.",
+    "device": "Device: `cpu`, `cuda`, `cuda:1`, `mps`.",
+    "dtype": "Precision: `float32`, `bfloat16`, `float16`, or `auto` (from its configuration).",
+    "enable_lora": "Accepted and ignored: `lora_local_path` enables LoRA.",
+    "enable_thinking": "Passed to the chat template if set.",
+    "enforce_eager": "No CUDA graphs: faster start, slower run.",
+    "engine_args": "More engine arguments, with vLLM's names: `{\"kv_cache_dtype\": \"fp8\"}`.",
+    "gguf_file": "Name of the GGUF file in the folder.",
+    "gpu_memory_utilization": "Share of the GPU memory to use.",
+    "label": "Label whose score is the reward, if there is more than one.",
+    "likelihoods": "Source of log-likelihoods: `echo` (the echoed prompt), `prompt` (vLLM's `prompt_logprobs`),"
+    " `sglang` (its `/generate`), or `generated` (the next token's log-probabilities, for one-token choices).",
+    "lora_local_path": "Folder of a LoRA adapter.",
+    "max_batch_size": "Maximum batch size with `batch_size=auto`.",
+    "max_gen_toks": "Maximum number of generated tokens if the task sets none.",
+    "max_length": "Context length in tokens.",
+    "max_lora_rank": "Maximum rank of the LoRA adapter.",
+    "max_model_len": "Same as `max_length` (vLLM's name).",
+    "model": "Name of the model on the server.",
+    "n": "Send the repeats of a prompt in one request.",
+    "over_length": "Prompts that are too long: `error`, or `truncate` the beginning (counted).",
+    "parallelize": "Spread the model over all GPUs.",
+    "path": "Model folder in Hugging Face format.",
+    "peft": "Folder of a PEFT adapter, merged into the weights.",
+    "prefix_token_id": "Token before a text without context.",
+    "pretrained": "Model folder in Hugging Face format, or a hub name.",
+    "quantization": "Quantization, if the model does not declare it: `awq`, `gptq`, `fp8` …",
+    "revision": "Branch, tag or commit on the hub.",
+    "seed": "Seed for sampling. Each generation derives its own from this, its prompt and its repeat.",
+    "share_prefixes": "Compute shared prefixes once; `false`: plain batches.",
+    "subfolder": "Subfolder that contains the model.",
+    "tensor_parallel_size": "Number of GPUs to split the model over.",
+    "think_end_token": "End of thinking. Thinking is separated from the answer; stop strings apply to the answer only.",
+    "threads": "Torch threads on a CPU. Default: one for models below 50 million parameters, otherwise the free cores.",
+    "thinking": "Thinking budget in tokens.",
+    "tokenizer": "Tokenizer folder or hub name; default: the model's own.",
+    "tokenizer_backend": "`huggingface` (a folder), `tiktoken`, or `remote` (the server's `/tokenize`).",
+    "tokenizer_mode": "`auto`, or `slow` for the Python tokenizer.",
+    "tokenizer_revision": "Branch, tag or commit of the tokenizer.",
+    "truncate": "Same as `over_length=truncate` (lm-eval's name).",
+    "trust_remote_code": "Run Python code from the model repository.",
+    "use_fast_tokenizer": "Use the Rust tokenizer if there is one.",
+    "way": "vLLM protocol to use.",
 }  # fmt: skip
 
 ELSE: Mapping[tuple[str, str], str] = {
-    ("openai", "pretrained"): "The same as `model`, by lm-eval's name.",
-    ("openai-chat", "pretrained"): "The same as `model`, by lm-eval's name.",
-    ("openai", "tokenizer"): "A folder with the model's tokenizer: log-likelihoods are then those of its tokens.",
+    ("openai", "pretrained"): "Same as `model` (lm-eval's name).",
+    ("openai-chat", "pretrained"): "Same as `model` (lm-eval's name).",
+    ("openai", "tokenizer"): "Folder of the model's tokenizer, used to align log-likelihoods with tokens.",
     (
         "hf",
         "pretrained",
-    ): "A folder in Hugging Face's layout, or a name at the hub; a pattern or a list: several checkpoints.",
+    ): "Model folder in Hugging Face format, or a hub name; a pattern or list evaluates each checkpoint.",
     (
         "hf",
         "batch_size",
-    ): "The most texts written at once, and 512 tokens of a pass for each; `auto` or nothing: by the memory.",
+    ): "Maximum number of texts generated at once, with 512 tokens per pass for each; `auto` (default): by memory.",
     (
         "hf",
         "think_end_token",
-    ): "What ends thinking, as text or the number of a token; stops are for the answer behind it alone.",
-    ("embedded", "path"): "A Llama in Hugging Face's layout; else the bundled one.",
-    ("openai-chat", "likelihoods"): "`generated`: log-likelihoods of one-token choices, from the next token's.",
-    ("litellm", "model"): "LiteLLM's name for it: `provider/name`.",
+    ): "End of thinking, as text or token id; stop strings apply to the answer after it.",
+    ("embedded", "path"): "Llama model folder in Hugging Face format; default: the bundled model.",
+    (
+        "openai-chat",
+        "likelihoods",
+    ): "`generated`: log-likelihoods of one-token choices, from the next token's log-probabilities.",
+    ("litellm", "model"): "LiteLLM's model name: `provider/name`.",
 }
-"""Of one backend, where a name means something else than elsewhere."""
+"""Descriptions that differ for one backend."""
 
 
 class Argument(NamedTuple):
@@ -122,13 +125,13 @@ def _meaning(name: str, key: str) -> str:
 
 
 def _of_connection() -> dict[str, str]:
-    from assay.models.served import Connection
+    from assay.models.servers.served import Connection
 
     return {each.name: each.metadata["doc"] for each in fields(Connection)}
 
 
 def _kind(factory: Callable[..., AnyModel], key: str) -> Any:
-    from assay.models.served import Connection
+    from assay.models.servers.served import Connection
 
     own = get_type_hints(factory.__init__ if isclass(factory) else factory)
     return own.get(key) or get_type_hints(Connection).get(key)

@@ -6,8 +6,8 @@ from typing import Any
 from jinja2 import TemplateError
 
 from assay.errors import ConfigError
-from assay.models.http import Refused
 from assay.models.protocol import Answered
+from assay.models.servers.http import Refused
 from assay.records import (
     AudioPart,
     Failed,

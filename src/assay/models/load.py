@@ -11,16 +11,16 @@ from assay.config.arguments import parse_arguments
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
+from assay.models.local.generation import KNOWN
 from assay.models.protocol import AnyModel
-from assay.models.writing import KNOWN
 from assay.registry import Accepted, Table, accepted, must_be_callable
 
-COMPLETIONS, CHAT = "assay.models.openai:OpenAI", "assay.models.openai:OpenAIChat"
-TRANSFORMERS = "assay.models.hf:HF"
-CLAUDE = "assay.models.anthropic:Anthropic"
+COMPLETIONS, CHAT = "assay.models.servers.openai:OpenAI", "assay.models.servers.openai:OpenAIChat"
+TRANSFORMERS = "assay.models.local.hf.backend:HF"
+CLAUDE = "assay.models.servers.anthropic:Anthropic"
 _BUILT_IN: dict[str, Callable[..., AnyModel] | str] = {
     "dummy": "assay.models.dummy:Dummy",
-    "embedded": "assay.models.embedded:Embedded",
+    "embedded": "assay.models.local.embedded:Embedded",
     "hf": TRANSFORMERS,
     "hf-auto": TRANSFORMERS,
     "huggingface": TRANSFORMERS,
@@ -33,10 +33,10 @@ _BUILT_IN: dict[str, Callable[..., AnyModel] | str] = {
     "anthropic": CLAUDE,
     "anthropic-chat": CLAUDE,
     "anthropic-chat-completions": CLAUDE,
-    "litellm": "assay.models.litellm:LiteLLM",
-    "vllm": "assay.models.vllm:VLLM",
-    "reward-http": "assay.models.reward_http:RewardHTTP",
-    "reward-hf": "assay.models.reward_hf:RewardHF",
+    "litellm": "assay.models.servers.litellm:LiteLLM",
+    "vllm": "assay.models.local.vllm.backend:VLLM",
+    "reward-http": "assay.models.servers.reward:RewardHTTP",
+    "reward-hf": "assay.models.local.hf.reward:RewardHF",
 }
 
 
@@ -50,7 +50,7 @@ class _Backends(Table[Callable[..., AnyModel], AnyModel]):
         takes = replace(accepted(member), instead=getattr(member, "refused", {}))
         if "connection" not in takes.named:
             return takes
-        from assay.models.served import Connection
+        from assay.models.servers.served import Connection
 
         left_out: frozenset[str] = getattr(member, "without", frozenset())
         own = {key: each for key, each in takes.named.items() if key not in ("connection", "telling")}
@@ -99,8 +99,8 @@ def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
         raise ConfigError(problems)
     if not is_served:
         return factory(**given)
-    from assay.models.secrets import refuse_malformed
-    from assay.models.served import Connection
+    from assay.models.servers.secrets import refuse_malformed
+    from assay.models.servers.served import Connection
 
     told = {each.name for each in fields(Connection)}
     own = {key: value for key, value in given.items() if key in told}
@@ -143,8 +143,8 @@ def check_generation(name: str, params: Mapping[str, object]) -> None:
 
 def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:
     """What counts the tokens of a text as a model does, where its tokenizer can be had without the model."""
-    from assay.models.embedded import BUNDLED
-    from assay.models.vocabulary import Vocabulary
+    from assay.models.local.embedded import BUNDLED
+    from assay.models.tokenizer import Vocabulary
 
     given = parse_arguments(arguments, "model_args")
     folder = given.get("path", BUNDLED) if name == "embedded" else given.get("tokenizer")

@@ -5,7 +5,8 @@ from typing import Any
 
 from assay.config.row_names import row_name, stderr_name
 from assay.records import ScoreKey
-from assay.report.table import in_order, markdown, metrics_of, number
+from assay.report.table import markdown, metrics_of, number
+from assay.runs.tree import in_order
 
 Results = Mapping[str, Any]
 NOTHING = "–"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
+from assay.comparison.comparison import Attribution, Comparison, Flip, Row, Verdict
 from assay.errors import some
-from assay.report.comparison import Attribution, Comparison, Flip, Row, Verdict
 from assay.report.table import markdown
 from assay.report.texts import in_cell
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.comparison.compare import compare
+from assay.comparison.comparison import Comparison
+from assay.comparison.flips import answer, target
 from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, ConfigError, Place, Problem
-from assay.report.compare import compare
-from assay.report.comparison import Comparison
-from assay.report.flips import answer, target
 from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, Line, RunReading
 from assay.report.slices import Values, sliced
@@ -20,7 +20,7 @@ from assay.runs.run import RUNNING, Number, Run
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReportOptions:
     """What a report tells beside the numbers: how many of the worst tasks and samples, and parts by which columns."""
 
     tasks: int = 5
@@ -73,18 +73,18 @@ class Document:
     notes: Sequence[str] = ()
 
 
-def document(folders: Sequence[str | Path], wanted: Wanted | None = None) -> Document:
+def document(folders: Sequence[str | Path], options: ReportOptions | None = None) -> Document:
     """What there is to say of these runs."""
-    wanted = wanted or Wanted()
+    options = options or ReportOptions()
     readings = [_read(Path(folder)) for folder in folders]
-    parts = [_part(reading, wanted) for reading in readings]
+    parts = [_part(reading, options) for reading in readings]
     if len(readings) < 2:
         return Document(parts)
     try:
         found = compare(
             [reading.path for reading in readings],
-            allow_different_prompts=wanted.allow_different_prompts,
-            flips=wanted.flips,
+            allow_different_prompts=options.allow_different_prompts,
+            flips=options.flips,
         )
     except AssayError as error:
         return Document(parts, notes=[f"not compared: {problem}" for problem in error.problems])
@@ -108,9 +108,9 @@ def _read(folder: Path) -> RunReading:
     return reading
 
 
-def _part(reading: RunReading, wanted: Wanted) -> RunPart:
+def _part(reading: RunReading, options: ReportOptions) -> RunPart:
     lines = {line.name: line for line in reading.lines if not line.is_group and line.main is not None}
-    lowest = lowest_tasks(lines.values(), wanted.tasks)
+    lowest = lowest_tasks(lines.values(), options.tasks)
     slices: list[Slices] = []
     worst: list[Shown] = []
     for line in lines.values():
@@ -118,12 +118,12 @@ def _part(reading: RunReading, wanted: Wanted) -> RunPart:
             continue
         number = line.main
         values = Values(number.key)
-        shown = _Lowest(line, number, wanted.samples if line in lowest else 0)
+        shown = _Lowest(line, number, options.samples if line in lowest else 0)
         for row in reading.samples(line.name):
             values.add(row)
             shown.add(row)
         worst += shown.found()
-        several = sliced(values, number.value, wanted.columns)
+        several = sliced(values, number.value, options.columns)
         slices += [Slices(line.name, column, number.name, parts) for column, parts in several.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
     return RunPart(reading, slices, sorted(worst, key=lambda each: order[each.task]))

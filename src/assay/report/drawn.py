@@ -1,6 +1,6 @@
 """Differences between runs that fit on one scale, as a plot shows them."""
 
-from assay.report.comparison import Comparison, Row
+from assay.comparison.comparison import Comparison, Row
 from assay.report.plots import Interval
 
 

@@ -12,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 import assay
-from assay.report.comparison import Comparison
+from assay.comparison.comparison import Comparison
 from assay.report.document import Document, Slices
 from assay.report.plots import STYLE, Interval, forest, interval_bar, slices
 from assay.report.reading import Line

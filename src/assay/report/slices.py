@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from assay.aggregate.estimate import sample_deviation
-from assay.aggregate.functions import mean
-from assay.aggregate.interval import interval
 from assay.config.row_names import row_name
 from assay.records import Estimate, ScoreKey
 from assay.report.plots import Interval
 from assay.runs.rows import Row
+from assay.statistics.aggregations import mean
+from assay.statistics.estimates import sample_deviation
+from assay.statistics.intervals import interval
 
 MOST, LEAST = 12, 5
 """A column that nobody asked for is shown with at most so many values, of at least so many samples each."""

@@ -6,6 +6,7 @@ from typing import Any
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.records import ScoreKey
 from assay.runs.results import coverage, troubles
+from assay.runs.tree import in_order
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
 NAMES = ("name", "alias", "sample_len", "sample_count")
@@ -84,27 +85,6 @@ def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tupl
             yield from _task_rows(name, level, shown[name], results)
             if level == depth and members.get(name) and not groups:
                 yield (" " * (level + 1) + f"… {len(members[name])} members", *[""] * (len(HEADER) - 1))
-
-
-def in_order(results: Results) -> Iterator[tuple[str, int]]:
-    """Every line of the tree with its depth, in the order of `tree`."""
-    return ((path[-1], len(path) - 1) for path in tree(results))
-
-
-def tree(results: Results) -> Iterator[tuple[str, ...]]:
-    """The path to every line: groups that are in no other first, by name, each with its members below it; then the rest."""
-    members: Mapping[str, Sequence[str]] = results.get("group_subtasks") or {}
-    inside = {name for names in members.values() for name in names}
-
-    def below(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        yield path
-        for member in sorted(members.get(path[-1], ())):
-            if member not in path:
-                yield from below((*path, member))
-
-    for name in sorted(name for name in members if name not in inside):
-        yield from below((name,))
-    yield from ((name,) for name in sorted(results["results"]) if name not in members and name not in inside)
 
 
 def _failed(own: Mapping[str, Any], row: Mapping[str, Any]) -> str:

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from assay.report.table import markdown
-from assay.report.verification import (
+from assay.comparison.verification import (
     DIFFER,
     DRIFTS,
     EDGES,
@@ -21,6 +20,7 @@ from assay.report.verification import (
     kinds_told,
     spread,
 )
+from assay.report.table import markdown
 
 BAR = 40
 SHOWN = 3

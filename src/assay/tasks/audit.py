@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.filters.steps import INVALID
 from assay.records import UNFINISHED, FilterScores, Sample
 from assay.runs.samples import Kept
+from assay.scoring.filters.steps import INVALID
 
 FAILED, TRUNCATED, EMPTY, UNEXTRACTED = "failed", "truncated", "empty", "unextracted"
 DISAGREEING, GOLD_IN_ANSWER = "disagreeing", "gold_in_answer"
@@ -68,17 +68,23 @@ def _kinds(kept: Kept, directions: Directions) -> Iterator[str]:
         return
     if any(_is_unextracted(scores.answers) for scores in kept.scores):
         yield UNEXTRACTED
-    if is_wrong(kept.scores, directions) and _has_gold(kept.sample, texts):
+    if is_wrong(firsts_of(kept.scores), directions) and _has_gold(kept.sample, texts):
         yield GOLD_IN_ANSWER
 
 
-def is_wrong(scores: Sequence[FilterScores], directions: Directions) -> bool:
-    """Whether no filter's first metric is above 0. A metric of which less is better tells nothing."""
-    firsts = [next(iter(each.values.items()), ("", None)) for each in scores]
-    if any(isinstance(value, int | float) and value > 0 for _, value in firsts):
+def is_wrong(firsts: Iterable[tuple[str, Any]], directions: Directions) -> bool:
+    """Whether no filter's first metric, given by name and value, is above 0. A metric of which less is better does not count."""
+    numbers = [(metric, value) for metric, value in firsts if isinstance(value, int | float)]
+    if all(value > 0 for _, value in numbers):
         return False
     better = directions()
-    return any(better.get(metric) is not False and isinstance(value, int | float) for metric, value in firsts)
+    counted = [value for metric, value in numbers if better.get(metric) is not False]
+    return bool(counted) and all(value <= 0 for value in counted)
+
+
+def firsts_of(scores: Sequence[FilterScores]) -> list[tuple[str, Any]]:
+    """The first metric of each filter, with its value."""
+    return [next(iter(each.values.items()), ("", None)) for each in scores]
 
 
 def _is_unextracted(answers: Sequence[Any]) -> bool:

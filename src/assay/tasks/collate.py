@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from assay.aggregate.collected import AggregatorMetric, Tally
 from assay.aggregate.collected_table import make_aggregator
-from assay.aggregate.functions import Aggregation
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Failed
 from assay.registry import parameter_problems
-from assay.scorers.unit import UnitMetricResult, finite
+from assay.scoring.unit import UnitMetricResult, finite
+from assay.statistics.aggregations import Aggregation
 from assay.tasks.graph_parts import GraphPostProcessor as GraphPostProcessor
 from assay.tasks.unit_metrics import Places
 from assay.tasks.unit_metrics import UnitMetrics as UnitMetrics

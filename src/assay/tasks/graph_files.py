@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 
-from assay.aggregate.functions import Aggregation
 from assay.config.graph import SinkConfig
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Problem
@@ -22,6 +21,7 @@ from assay.runs.samples import Kept
 from assay.runs.sinks import write_sink
 from assay.samples.rows import DataError
 from assay.samples.spill import Spilled
+from assay.statistics.aggregations import Aggregation
 from assay.tasks.collate import Counts, Found, MetricCollatorPostProcessor
 from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code

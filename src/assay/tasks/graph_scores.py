@@ -6,17 +6,17 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.config.graph import LambdaNode
 from assay.config.graph_keys import produced
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
 from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text
-from assay.scorers.loop import Document, Scoring, grouped
-from assay.scorers.results import GENERATE, Reading
-from assay.scorers.step import ScoringStep, Unfiltered
-from assay.scorers.unit import UnitMetricResult
+from assay.scoring.loop import Document, Scoring, grouped
+from assay.scoring.results import GENERATE, Reading
+from assay.scoring.step import ScoringStep, Unfiltered
+from assay.scoring.unit import UnitMetricResult
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.tasks.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
 from assay.tasks.graph_files import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.tasks.settings import Helpers, Settings

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from assay.aggregate.functions import AGGREGATIONS
 from assay.config.task import TaskConfig
 from assay.records import EVERY_ROW, Failed, FilterScores, Function, Sample
-from assay.scorers.instance import Instance, sort_instances
-from assay.scorers.loop import Scoring, without_scores
-from assay.scorers.metrics import Metric
-from assay.scorers.reduce import mean
-from assay.scorers.results import CHOICE, GENERATE, Result
-from assay.scorers.scorer import Document, Scorer
-from assay.scorers.step import ScoringStep, with_methods
+from assay.scoring.instance import Instance, sort_instances
+from assay.scoring.loop import Scoring, without_scores
+from assay.scoring.metrics.lm_eval import Metric
+from assay.scoring.reductions import mean
+from assay.scoring.results import CHOICE, GENERATE, Result
+from assay.scoring.scorer import Document, Scorer
+from assay.scoring.step import ScoringStep, with_methods
+from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task

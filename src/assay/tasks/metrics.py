@@ -6,16 +6,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from assay.aggregate.functions import AGGREGATIONS, Aggregation
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.registry import Accepted, accepted, library_problem, names_only, read_signature
-from assay.scorers.metrics import DEFAULTS, LM_EVAL_METRICS, Declared, Metric, Repeated, pair
-from assay.scorers.reduce import REDUCTIONS, Reductions, read_reductions
-from assay.scorers.results import GENERATE, GenResult
-from assay.scorers.table import METRICS
-from assay.scorers.text_metrics import ALONE
-from assay.scorers.values import best
+from assay.scoring.metrics.lm_eval import DEFAULTS, LM_EVAL_METRICS, Declared, Metric, Repeated, pair
+from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.text import ALONE
+from assay.scoring.reductions import REDUCTIONS, Reductions, read_reductions
+from assay.scoring.results import GENERATE, GenResult
+from assay.scoring.values import best
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.tasks.settings import Helpers
 
 OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")

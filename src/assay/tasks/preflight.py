@@ -12,7 +12,7 @@ from assay.groups.results import is_lenient
 from assay.groups.selection import check as check_filter
 from assay.models.protocol import AnyModel
 from assay.records import Function
-from assay.scorers.table import METRICS
+from assay.scoring.metrics.table import METRICS
 from assay.tasks.aggregates import doubled, lacking, place_in
 from assay.tasks.graph import GraphTask
 from assay.tasks.runnable import Runnable

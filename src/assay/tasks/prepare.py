@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assay.aggregate.functions import AGGREGATIONS, Aggregation, known_aggregation
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.plans.ask import (
@@ -41,11 +40,12 @@ from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
-from assay.scorers.loop import Document, Scoring, grouped
-from assay.scorers.metrics import Metric
-from assay.scorers.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
-from assay.scorers.scorer import Scorer, models_of
-from assay.scorers.values import Rules
+from assay.scoring.loop import Document, Scoring, grouped
+from assay.scoring.metrics.lm_eval import Metric
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
+from assay.scoring.scorer import Scorer, models_of
+from assay.scoring.values import Rules
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, walked
 from assay.tasks.earlier_runs import read_run
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets

@@ -13,7 +13,7 @@ from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, nearest
 from assay.records import Sample
 from assay.samples.templates import RenderError, is_template
-from assay.scorers.results import Reading
+from assay.scoring.results import Reading
 from assay.tasks.braces import LEAST, Slip, unfilled, unfilled_items
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task

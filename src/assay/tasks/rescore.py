@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from assay.records import Generate, Loglikelihood, Request, Rolling, Sample
 from assay.samples.prompt import Prompter
 from assay.samples.templates import RenderError
-from assay.scorers.results import GENERATE, ROLLING
+from assay.scoring.results import GENERATE, ROLLING
 from assay.tasks.prepare import PreparedTask, has_multiple_inputs, with_settings
 from assay.tasks.resolve import resolved
 from assay.tasks.scoring import scoring

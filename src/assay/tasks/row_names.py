@@ -5,8 +5,8 @@ from typing import NamedTuple, TypeVar
 
 from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.errors import ConfigError, Place, Problem
-from assay.scorers.metrics import Metric
-from assay.scorers.scorer import Scorer
+from assay.scoring.metrics.lm_eval import Metric
+from assay.scoring.scorer import Scorer
 
 T = TypeVar("T")
 

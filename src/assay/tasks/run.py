@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assay.aggregate.board import Board
-from assay.filters.step import INVALID, contains
-from assay.filters.step import UNFINISHED as UNFINISHED_MARK
 from assay.records import UNFINISHED, Failed, FilterScores, Outcome, Response, Sample, Text
 from assay.runs.samples import Kept, replies
-from assay.scorers.loop import Document
+from assay.scoring.filters.step import INVALID, contains
+from assay.scoring.filters.step import UNFINISHED as UNFINISHED_MARK
+from assay.scoring.loop import Document
+from assay.statistics.board import Board
 from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.runnable import Runnable
 

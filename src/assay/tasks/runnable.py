@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from assay.aggregate.functions import Aggregation
 from assay.records import Asking, Estimate, Failed, FilterScores, Response, Sample, ScoreKey
 from assay.runs.folder import Writer
-from assay.scorers.loop import Document
-from assay.scorers.scorer import Scorer
+from assay.scoring.loop import Document
+from assay.scoring.scorer import Scorer
+from assay.statistics.aggregations import Aggregation
 from assay.tasks.task import Task
 
 

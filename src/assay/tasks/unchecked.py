@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from assay.catalog.functions import written_signature
 from assay.config.task import FilterConfig, MetricConfig, ScorerConfig, TaskConfig
-from assay.filters import FILTERS
 from assay.records import Function
 from assay.registry import Accepted, accepted
-from assay.scorers.named import SCORERS
-from assay.scorers.table import METRICS
+from assay.scoring.filters import FILTERS
+from assay.scoring.metrics.table import METRICS
+from assay.scoring.named import SCORERS
 
 
 def unchecked_parameters(config: TaskConfig) -> list[str]:

@@ -6,8 +6,8 @@ from typing import Any
 from assay.config.option import near_miss
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.scorers.unit import UnitMetric, UnitMetricResult
-from assay.scorers.unit_table import UNIT_METRICS
+from assay.scoring.unit import UnitMetric, UnitMetricResult
+from assay.scoring.unit_table import UNIT_METRICS
 from assay.tasks.graph_parts import LambdaFunction
 from assay.user_code import UserCodeError, user_code
 

@@ -22,7 +22,7 @@ from assay.samples.data import READERS, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
-from assay.scorers.scorer import Scorer
+from assay.scoring.scorer import Scorer
 from assay.tasks.aggregates import doubled, place_in
 from assay.tasks.graph_checks import SeeDotted, check_graph
 from assay.tasks.manager import TaskManager, file_of

@@ -6,10 +6,10 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
+from assay.comparison.compare import Comparison, Flip
+from assay.comparison.pairing import OtherPrompts
 from assay.errors import AssayError
-from assay.report.compare import Comparison, Flip
 from assay.report.drawn import drawn
-from assay.report.pairing import OtherPrompts
 from assay.report.plots import forest
 from assay.viewer.asking import address
 from assay.viewer.comparisons import Comparisons

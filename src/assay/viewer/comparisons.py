@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from assay.comparison.compare import Comparison, Flip, compare
 from assay.errors import AssayError
-from assay.report.compare import Comparison, Flip, compare
 from assay.runs.links import refuse_strays
 from assay.runs.versions import NAME as SCORED
 from assay.viewer.library import stamp_of

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from starlette.datastructures import QueryParams
 
-from assay.report.comparison import Flip
+from assay.comparison.comparison import Flip
 from assay.viewer.asking import address
 from assay.viewer.comparisons import Comparisons
 from assay.viewer.differing import Piece, aligned

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from assay.models.llama import REAL, Llama, log_softmax
-from assay.models.vocabulary import Vocabulary
+from assay.models.local.llama import REAL, Llama, log_softmax
+from assay.models.tokenizer import Vocabulary
 
 ENDS = (0, 4)
 

@@ -1,0 +1,1 @@
+"""Two or more runs against each other: pairing, contrasts, gates, planning, backend verification."""

@@ -1,0 +1,262 @@
+"""Differences between two runs: of one number of a task, or of a group's that follows from several of them."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from assay.comparison.pairing import PairedTask
+from assay.comparison.run_scores import values as values_of
+from assay.errors import ConfigError
+from assay.groups.spread import draw_numbers, variance
+from assay.records import Draws, ScoreKey
+from assay.registry import Table
+from assay.runs.run import Run
+from assay.scoring.metrics.table import METRICS
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.statistics.paired import Contrast, Significance, Values, reach, recomputed
+
+M = TypeVar("M")
+
+ITERATIONS = 1000
+"""Resamples, and exchanges, of numbers that must be computed anew."""
+
+ROUNDING = 1e-12
+"""Differences of documents that lie no further apart than this share of the scores are the same."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A number of a task in both runs, on the documents that both scored.
+
+    `influence_a` and `influence_b` say how far each document moves it; without them `computed` is its difference, or `reason`
+    why there is none. `scores_a` and `scores_b` are one number a document, where it has one. `missed` documents are in one of
+    the runs and not scored in both; of rates `missed_a` and `missed_b` are what those scored that `only_a` and `only_b` count.
+    """
+
+    task: str
+    key: ScoreKey
+    source: str
+    documents: Any
+    places: Any
+    a: float
+    b: float
+    is_rate: bool
+    only_a: int
+    only_b: int
+    clusters: Any = None
+    influence_a: Any = None
+    influence_b: Any = None
+    scores_a: Any = None
+    scores_b: Any = None
+    computed: tuple[Contrast, Significance] | None = None
+    reason: str = ""
+    missed: int = 0
+    missed_a: float = 0.0
+    missed_b: float = 0.0
+
+    @property
+    def n(self) -> int:
+        return len(self.documents)
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.only_a and not self.only_b
+
+
+class Part(NamedTuple):
+    """A member of a number, and how far the number moves with it in either run."""
+
+    member: Member
+    slope_a: float = 1.0
+    slope_b: float = 1.0
+
+
+def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: Any) -> Member | str:
+    """A number of a task in both runs; or why it cannot be compared."""
+    column_a, column_b = task.scores_a.values[key], task.scores_b.values[key]
+    aggregation = _shared_aggregation(task, key, runs)
+    if isinstance(aggregation, str):
+        return aggregation
+    chosen = np.flatnonzero(column_a.present[task.places_a] & column_b.present[task.places_b])
+    if not len(chosen):
+        return "no document has a score in both runs"
+    a, b = column_a.at(task.places_a[chosen]), column_b.at(task.places_b[chosen])
+    made = Member(
+        task=task.name,
+        key=key,
+        source=task.source,
+        documents=task.documents[chosen],
+        places=chosen,
+        a=float(aggregation.function(a)),
+        b=float(aggregation.function(b)),
+        is_rate=aggregation.name == "mean" and _is_right_or_wrong(a) and _is_right_or_wrong(b),
+        only_a=int(column_a.present.sum()) - len(a),
+        only_b=int(column_b.present.sum()) - len(b),
+        clusters=clusters[chosen] if clusters is not None else None,
+        missed=len(column_a.present) + len(column_b.present) - len(task.places_a) - len(a),
+    )
+    if made.missed and made.is_rate:
+        sums = [float(np.sum(each)) for each in (column_a.there, a, column_b.there, b)]
+        made = replace(made, missed_a=sums[0] - sums[1], missed_b=sums[2] - sums[3])
+    return _with_spread(made, aggregation, a, b)
+
+
+def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) -> Aggregation | str:
+    """How both runs make a number of the documents' scores; or why that is not known."""
+    mine, others = task.scores_a.values[key].there, task.scores_b.values[key].there
+    if not len(mine):
+        return (
+            "it is made of all documents together, and none has a score of its own for it: look at the rows that have"
+        )
+    found = aggregation_of(runs[0], task.name, key, mine)
+    if found is None:
+        return "how its number follows from the documents' scores is not known: a function of the task's own makes it"
+    stored = values_of(runs[1], task.name_b)[key]
+    if stored is not None and len(others) and not _gives(found, others, stored):
+        return f"the other run does not make its number of the documents' scores by {found.name}, as the first does"
+    return found
+
+
+def _is_right_or_wrong(scores: Any) -> bool:
+    numbers = np.asarray(scores)
+    return numbers.dtype != object and numbers.ndim == 1 and bool(((numbers == 0) | (numbers == 1)).all())
+
+
+def _with_spread(made: Member, aggregation: Aggregation, a: Any, b: Any) -> Member:
+    made = replace(made, scores_a=_one_number(aggregation, a), scores_b=_one_number(aggregation, b))
+    draws = len(a) if made.clusters is None else len(np.unique(made.clusters))
+    if draws < 2:
+        return replace(made, reason="one document has no spread" if made.n < 2 else "all documents are of one cluster")
+    if not math.isfinite(made.a) or not math.isfinite(made.b):
+        return replace(made, reason="it is not a number")
+    if aggregation.influence is not None:
+        both = aggregation.influence(a), aggregation.influence(b)
+        if len(both[0]) == len(a) == len(both[1]):
+            return replace(made, influence_a=both[0], influence_b=both[1])
+    iterations = min(ITERATIONS, aggregation.bootstrap_limit or ITERATIONS)
+    clusters = made.clusters.tolist() if made.clusters is not None else None
+    computed = recomputed(aggregation.function, Values(list(a), list(b), clusters), iterations)
+    return replace(made, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
+
+
+def aggregation_of(run: Run, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
+    """How a number was made of the documents' scores: what the task says, if it gives the number that is stored."""
+    stored = values_of(run, task)[key]
+    told = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
+    named = [str(each.get("aggregation")) for each in told if each.get("metric") == key.metric]
+    declared = _member(METRICS, key.metric)
+    for name in [*named, str(declared.aggregation) if declared is not None else "", "mean"]:
+        known = _member(AGGREGATIONS, name)
+        if known is not None and stored is not None and _gives(known, values, stored):
+            return known
+    return None
+
+
+def _member(table: Table[M, Any], name: str) -> M | None:
+    """What a table has under a name; numbers that are stored can be compared also where their plug-in cannot be loaded."""
+    try:
+        return table.get(name)
+    except ConfigError:
+        return None
+
+
+def _gives(aggregation: Aggregation, values: Sequence[Any], stored: float) -> bool:
+    try:
+        return math.isclose(float(aggregation.function(values)), stored, rel_tol=1e-9, abs_tol=1e-12)
+    except (TypeError, ValueError, ArithmeticError, LookupError, ImportError):
+        return False
+
+
+def _one_number(aggregation: Aggregation, values: Sequence[Any]) -> Any:
+    """What each document scored, as one number: of a pair of labels whether they agree, of a likelihood that of a unit."""
+    if isinstance(values, np.ndarray) or all(isinstance(value, int | float) for value in values):
+        return np.asarray(values, dtype=np.float64)
+    if aggregation.name in ("weighted_perplexity", "bits_per_byte"):
+        return np.array([-above / below if below else math.nan for above, below in values])
+    if aggregation.name == "brier_score" and aggregation.influence is not None:
+        return aggregation.influence(values)
+    if aggregation.name in ("f1", "matthews_corrcoef"):
+        return np.array([float(gold == given) for gold, given in values])
+    return None
+
+
+def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> Contrast | None:
+    """b less `scale` times a, with what each document contributes to it; None where a member's documents are not known."""
+    if any(part.member.influence_a is None for part in parts):
+        return _without_documents(parts, a, b, scale)
+    drawn, owned = [], []
+    for part in parts:
+        member, slope = part.member, (part.slope_a + part.slope_b) / 2
+        moved = _moved(part, scale)
+        drawn.append(Draws.of_mean(member.source, member.documents, moved, member.clusters))
+        owned.append((moved - moved.mean() + slope * (member.b - scale * member.a)) / member.n)
+    several = _by_draw(drawn, owned)
+    difference = b - scale * a
+    return Contrast(
+        difference,
+        several + (difference - sum(float(own.sum()) for own in owned)) / len(several),
+        variance(dict.fromkeys(drawn, 1.0)),
+        documents=sum(part.member.n for part in parts),
+        draws=len(several),
+        tasks=len(parts),
+        unit=_unit(parts, drawn),
+    )
+
+
+def _moved(part: Part, scale: float = 1.0) -> Any:
+    """How far each document moves a difference. Where all move it alike but for rounding, other documents change nothing."""
+    a, b = (
+        scale * part.slope_a * np.asarray(part.member.influence_a),
+        part.slope_b * np.asarray(part.member.influence_b),
+    )
+    moved = b - a
+    is_noise = np.ptp(moved) <= ROUNDING * max(np.abs(a).max(), np.abs(b).max())
+    return np.zeros_like(moved) if is_noise else moved
+
+
+def _unit(parts: Sequence[Part], drawn: Sequence[Draws]) -> float:
+    """How far one draw moves a rate; 0 for other numbers."""
+    if not all(part.member.is_rate for part in parts):
+        return 0.0
+    can = [np.full(part.member.n, abs(part.slope_a + part.slope_b) / 2 / part.member.n) for part in parts]
+    does = [_moved(part) / part.member.n for part in parts]
+    return reach(_by_draw(drawn, can), _by_draw(drawn, does), sum(part.member.n for part in parts))
+
+
+def _by_draw(drawn: Sequence[Draws], owned: Sequence[Any]) -> Any:
+    """What each document of one source contributes, or each cluster, over all tasks that have it."""
+    by_source: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
+    for draws, own in zip(drawn, owned, strict=True):
+        by_source[draws.source].append((draws, own))
+    found = []
+    for several in by_source.values():
+        if len(several) == 1 and several[0][0].clusters is None:
+            found.append(several[0][1])
+            continue
+        numbers = np.concatenate(draw_numbers([draws for draws, _ in several]))
+        place = np.unique(numbers, return_inverse=True)[1]
+        found.append(np.bincount(place, weights=np.concatenate([own for _, own in several])))
+    return np.concatenate(found)
+
+
+def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) -> Contrast | None:
+    """A difference of which only the variance is known: that of its members, at most as large as their documents allow."""
+    if scale != 1.0 or any(part.member.influence_a is None and part.member.computed is None for part in parts):
+        return None
+    drawn: dict[Draws, float] = {}
+    for member, slope_a, slope_b in parts:
+        if member.computed is not None:
+            known = Draws(member.source, member.documents, None, member.computed[0].variance, member.clusters)
+            drawn[known] = (slope_a + slope_b) / 2
+        else:
+            moved = _moved(Part(member, slope_a, slope_b))
+            drawn[Draws.of_mean(member.source, member.documents, moved, member.clusters)] = 1.0
+    by_source: dict[str, list[Draws]] = defaultdict(list)
+    for each in drawn:
+        by_source[each.source].append(each)
+    draws = sum(len(np.unique(np.concatenate(draw_numbers(several)))) for several in by_source.values())
+    return Contrast(b - a, None, variance(drawn), sum(part.member.n for part in parts), draws, len(parts))

@@ -1,0 +1,192 @@
+"""Gates: what a difference must be for a change to be let through."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from assay.comparison.comparison import Decision, Unit, Verdict
+from assay.comparison.lines import Line
+from assay.comparison.pairing import PairedTask
+from assay.comparison.unscored import moved, why_open
+from assay.config.row_names import row_name
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.records import ScoreKey
+from assay.runs.run import Run
+from assay.statistics.paired import Contrast, interval
+
+_WRITTEN = re.compile(
+    r"\s*(?:(?P<name>\S.*)/)?(?P<metric>[^/<>=,\s]+)(?:,(?P<filter>[^<>=\s]+))?\s*(?P<sign>>=|<=|>|<)\s*"
+    r"(?P<number>[+\-−]?(?:\d+\.?\d*|\.\d+))\s*(?P<unit>pp|%\s*rel|rel|%|)\s*"
+)
+FIX = "write it as 'acc > -0.5pp', 'mmlu/acc >= -1% rel' or 'word_perplexity < 0.05'"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A metric's difference, of all that stands at the top or of what a name means, against a threshold."""
+
+    written: str
+    name: str | None
+    metric: str
+    filter: str | None
+    sign: str
+    threshold: float
+    unit: Unit
+
+    @property
+    def relative(self) -> bool:
+        """Whether it is a share of the first run's value."""
+        return self.unit == "% rel"
+
+    @property
+    def wants_more(self) -> bool:
+        return self.sign.startswith(">")
+
+    def lets(self, value: float) -> bool:
+        """Whether a value is on the right side."""
+        return {">": value > self.threshold, ">=": value >= self.threshold, "<": value < self.threshold,
+                "<=": value <= self.threshold}[self.sign]  # fmt: skip
+
+
+def parse_gate(written: str) -> Gate:
+    """A gate from `[NAME/]METRIC[,FILTER] > NUMBER[pp|% rel|rel]`.
+
+    >>> gate = parse_gate("mmlu/acc > -0.5pp")
+    >>> gate.name, gate.metric, gate.sign, gate.threshold, gate.relative
+    ('mmlu', 'acc', '>', -0.005, False)
+    """
+    found = _WRITTEN.fullmatch(written)
+    if found is None:
+        raise ConfigError([Problem(Place("--gate"), f"{written!r} is no gate", FIX)])
+    unit = found["unit"].replace(" ", "")
+    if unit == "%":
+        fix = "write 'pp' for percentage points, or '% rel' for a share of the first run's value"
+        raise ConfigError([Problem(Place("--gate"), f"{written!r} does not say of what it is a percentage", fix)])
+    number = float(found["number"].replace("−", "-"))
+    return Gate(
+        written.strip(),
+        found["name"].strip() if found["name"] else None,
+        found["metric"],
+        found["filter"],
+        found["sign"],
+        number / 100 if unit in ("pp", "%rel") else number,
+        "% rel" if unit.endswith("rel") else "pp" if unit == "pp" else "",
+    )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a gate is decided on: the numbers of two runs, the second the `number`-th of all, and at which level."""
+
+    lines: Sequence[Line]
+    tasks: Sequence[PairedTask]
+    runs: tuple[Run, Run]
+    number: int
+    level: float
+    allow_incomplete: bool = False
+
+    def has_same_answers(self, line: Line) -> bool:
+        """Whether all documents that a number comes from were answered in the same words."""
+        wanted = {part.member.task for part in line.parts}
+        return all(task.has_same_answers for task in self.tasks if task.name in wanted)
+
+
+def decide(gate: Gate, evidence: Evidence) -> list[Verdict]:
+    """What the gate says of each row that it means. Of a row that the first run alone has nothing can be said: a run that lacks
+    a task or a group passes no gate."""
+    return [_verdict(gate, line, evidence) for line in _meant(gate, evidence.lines, evidence.runs[0])]
+
+
+def _meant(gate: Gate, lines: Sequence[Line], run: Run) -> list[Line]:
+    """The rows that both runs have, and those of the first that the other lacks."""
+    of_metric = [line for line in lines if line.key.metric == gate.metric and gate.filter in (None, line.key.filter)]
+    if not of_metric:
+        known = {line.key.metric for line in lines}
+        wrong = gate.metric if gate.metric not in known else row_name(ScoreKey(gate.metric, str(gate.filter)))
+        fix = did_you_mean(wrong, known if gate.metric not in known else {row_name(line.key) for line in lines})
+        raise ConfigError([Problem(Place("--gate"), f"no shared metric is called {wrong!r}", fix)])
+    if gate.name is None:
+        shared = _at_the_top([line for line in of_metric if not line.is_lone], run)
+        return [*shared, *(line for line in _at_the_top(of_metric, run) if line.is_lone)]
+    found = [line for line in of_metric if line.name == gate.name or fnmatchcase(line.name, gate.name)]
+    if not found:
+        names = {line.name for line in of_metric}
+        what = f"no shared task or group with {gate.metric!r} is called {gate.name!r}"
+        raise ConfigError([Problem(Place("--gate"), what, did_you_mean(gate.name, names))])
+    return found
+
+
+def _at_the_top(lines: Sequence[Line], run: Run) -> list[Line]:
+    """The rows that no other row of the metric stands above: the headline."""
+    tree = run.members
+    names = {line.name for line in lines}
+    under: set[str] = set()
+    waiting = [member for name in names for member in tree.get(name, ())]
+    while waiting:
+        name = waiting.pop()
+        if name not in under:
+            under.add(name)
+            waiting += tree.get(name, ())
+    return [line for line in lines if line.name not in under]
+
+
+def _verdict(gate: Gate, line: Line, evidence: Evidence) -> Verdict:
+    found = _measured(gate, line, evidence)
+    decided: tuple[Decision, float | None]
+    if isinstance(found, str):
+        difference, decided, reason = None, ("inconclusive", None), found
+    else:
+        difference, ends, reason = found
+        decided = _decided(gate, ends) if ends is not None else ("inconclusive", None)
+        if ends is None and evidence.has_same_answers(line):
+            decided, reason = ("pass" if gate.lets(difference) else "fail", None), "all answers are the same"
+    decision, bound = decided
+    return Verdict(
+        gate.written,
+        line.name,
+        *line.key,
+        evidence.number,
+        decision,
+        difference,
+        bound,
+        gate.threshold,
+        reason,
+        gate.unit,
+    )
+
+
+def _decided(gate: Gate, ends: tuple[float, float]) -> tuple[Decision, float]:
+    """What the bounds say, and the one that says it."""
+    safe, open_end = ends if gate.wants_more else (ends[1], ends[0])
+    if gate.lets(safe):
+        return "pass", safe
+    return ("inconclusive", safe) if gate.lets(open_end) else ("fail", open_end)
+
+
+def _measured(gate: Gate, line: Line, evidence: Evidence) -> tuple[float, tuple[float, float] | None, str] | str:
+    """The difference in the gate's units with its one-sided bounds; or why it cannot be decided."""
+    if line.a is None or line.b is None:
+        return line.reason or "there is no number"
+    scale = 1 + gate.threshold if gate.relative else 1.0
+    if gate.relative and line.a <= 0:
+        return "a difference relative to 0 or less means nothing"
+    made: Contrast | None = line.contrast(scale)
+    if made is None:
+        return line.reason or "its spread is known for absolute differences only"
+    open_because = "" if evidence.allow_incomplete else why_open(line, evidence.runs)
+    if open_because:
+        return open_because
+    ends, reason = interval(made, 2 * evidence.level - 1), ""
+    missed = 0 if evidence.allow_incomplete else sum(part.member.missed for part in line.parts)
+    if ends is None:
+        reason = "all documents differ alike"
+    elif missed:
+        less, more = moved(line.parts, scale)
+        ends = ends[0] + less, ends[1] + more
+        reason = f"with the {missed} documents that not both runs scored at their worst"
+    if not gate.relative:
+        return made.difference, ends, reason
+    shift = gate.threshold
+    bounds = (ends[0] / line.a + shift, ends[1] / line.a + shift) if ends is not None else None
+    return made.difference / line.a + shift, bounds, reason

@@ -1,0 +1,301 @@
+"""The numbers that two runs share, tasks and groups, each with the members it is made of."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import numpy as np
+
+from assay.comparison.comparison import Row
+from assay.comparison.contrasts import Member, Part, contrast, member_of
+from assay.comparison.pairing import PairedTask, shared_tasks
+from assay.comparison.run_scores import values
+from assay.config.row_names import row_name, spellings
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.records import ScoreKey
+from assay.runs.run import Run
+from assay.runs.tree import in_order
+from assay.statistics.paired import Contrast, Significance, detectable, interval, significance
+
+Runs = tuple[Run, Run]
+Known = Mapping[tuple[str, ScoreKey], Member | str]
+"""The tasks' numbers in both runs, or why they cannot be compared; tasks by their names in the first run."""
+SCORE_AGAIN = "how it follows from its tasks is not noted; `assay score RUN` notes it"
+
+LONE = "the other run has no such number, or no samples of it"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A number of a task or group in both runs; without parts `reason` says why nothing is known of its spread.
+    A lone one is in the first run alone."""
+
+    kind: Literal["task", "group"]
+    name: str
+    alias: str
+    key: ScoreKey
+    depth: int
+    better: bool | None
+    a: float | None
+    b: float | None
+    parts: Sequence[Part] = ()
+    reason: str = ""
+    is_lone: bool = False
+
+    def contrast(self, scale: float = 1.0) -> Contrast | None:
+        if not self.parts or self.a is None or self.b is None:
+            return None
+        return contrast(self.parts, self.a, self.b, scale)
+
+
+def members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | None, notes: list[str]) -> Known:
+    """Every number of the tasks that both runs have."""
+    found: dict[tuple[str, ScoreKey], Member | str] = {}
+    clustered = [(task, _clusters(task, cluster_by or runs[0].config(task.name).get("cluster_by"))) for task in tasks]
+    if cluster_by is not None:
+        _check_clusters(cluster_by, clustered, notes)
+    for task, clusters in clustered:
+        mine, others = values(runs[0], task.name), values(runs[1], task.name_b)
+        lone = [row_name(key) for key in {**mine, **others} if key not in mine or key not in others]
+        if lone:
+            notes.append(f"{task.name}: only one of the runs has {some(lone)}")
+        for key in mine:
+            if key in others:
+                found[task.name, key] = member_of(task, key, runs, clusters)
+    return found
+
+
+def _clusters(task: PairedTask, column: Any) -> Any:
+    """The draw of each paired document; None where each is its own."""
+    told = task.scores_a.clusters(str(column)) if column else None
+    return None if told is None else told[task.places_a]
+
+
+def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Any]], notes: list[str]) -> None:
+    without = [task.name for task, clusters in clustered if clusters is None]
+    if len(without) == len(clustered):
+        from orjson import loads
+
+        docs = [loads(row["doc"]) for task, _ in clustered for row in task.scores_a.some([0], ["doc"])]
+        fix = did_you_mean(column, {name for doc in docs for name in doc})
+        raise ConfigError([Problem(Place("--cluster_by"), f"no document has a column {column!r}", fix)])
+    if without:
+        notes.append(f"no column {column!r}, so that each document is a draw of its own: {some(without)}")
+
+
+def lines(runs: Runs, known: Known, notes: list[str]) -> list[Line]:
+    """The shared numbers in the order of the table: groups with their members below them, then the other tasks."""
+    found: list[Line] = []
+    seen: set[str] = set()
+    tasks = {name for name, _ in known}
+    for name, depth in in_order(runs[0].results):
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in tasks:
+            found += _task_lines(name, depth, runs, known)
+        elif name in runs[0].groups and name in runs[1].groups:
+            found += _group_lines(name, depth, runs, known)
+    groups = {*runs[0].groups, *runs[1].groups}
+    alone = sorted(groups - ({*runs[0].groups} & {*runs[1].groups}))
+    if alone:
+        notes.append(f"only one of the runs has the group {some(alone)}")
+    return found
+
+
+def lone_lines(run: Run, shared: Sequence[Line]) -> list[Line]:
+    """The numbers of the first run that the other has not: nothing can be said of them, which a gate must know."""
+    known = {(line.name, line.key) for line in shared}
+    found = []
+    for name, depth in dict(in_order(run.results)).items():
+        kind: Literal["task", "group"] = "group" if name in run.groups else "task"
+        for key, value in values(run, name).items():
+            if (name, key) not in known:
+                better = run.higher_is_better(name).get(key.metric)
+                found.append(Line(kind, name, run.alias(name), key, depth, better, value, None, (), LONE, True))
+    return found
+
+
+def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Line]:
+    """Where documents cannot be compared, the numbers are those that are stored."""
+    other = shared_tasks(*runs)[name]
+    for (task, key), member in known.items():
+        if task == name:
+            better, alias = runs[0].higher_is_better(name).get(key.metric), runs[0].alias(name)
+            if isinstance(member, str):
+                a, b = values(runs[0], name)[key], values(runs[1], other)[key]
+                yield Line("task", name, alias, key, depth, better, a, b, (), member)
+            else:
+                parts = () if member.reason else (Part(member),)
+                yield Line("task", name, alias, key, depth, better, member.a, member.b, parts, member.reason)
+
+
+def _group_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Line]:
+    mine, others, better = values(runs[0], name), values(runs[1], name), runs[0].higher_is_better(name)
+    for key in mine:
+        if key not in others:
+            continue
+        parts, a, b, reason = _group_parts(name, key, runs, known)
+        yield Line("group", name, runs[0].alias(name), key, depth, better.get(key.metric), a, b, parts, reason)
+
+
+def _group_parts(
+    name: str, key: ScoreKey, runs: Runs, known: Known
+) -> tuple[Sequence[Part], float | None, float | None, str]:
+    """What a group's number is made of, and its two values on the documents that both runs have."""
+    a, b = values(runs[0], name)[key], values(runs[1], name)[key]
+    shares = runs[0].rows(name)[key].influences, runs[1].rows(name)[key].influences
+    if a is None or b is None:
+        lacking = runs[0] if a is None else runs[1]
+        told = _reason(lacking, name, key)
+        return (), a, b, f"{lacking.path.name} has no number" + (f": {told}" if told else "")
+    if shares[0] is None or shares[1] is None:
+        return (), a, b, _why(name, key, runs)
+    mine = {other: name for name, other in shared_tasks(*runs).items()}
+    slopes_a, slopes_b = shares[0], {(mine.get(task, task), row): slope for (task, row), slope in shares[1].items()}
+    wrong = [f"{task} {row.metric}" for task, row in slopes_a.keys() ^ slopes_b.keys()]
+    if wrong:
+        return (), a, b, f"its members are not the same in both runs: {some(sorted(wrong))}"
+    found = {each: known.get(each, "not compared") for each in slopes_a}
+    lost = [f"{task}: {why}" for (task, _), why in found.items() if isinstance(why, str)]
+    lost += [f"{each.task}: {each.reason}" for each in found.values() if isinstance(each, Member) and each.reason]
+    if lost:
+        return (), a, b, some(lost)
+    parts = [Part(m, slopes_a[each], slopes_b[each]) for each, m in found.items() if isinstance(m, Member)]
+    if all(part.member.is_whole for part in parts):
+        return parts, a, b, ""
+    shared = _on_shared_documents(parts)
+    if shared is None:
+        return (
+            (),
+            None,
+            None,
+            "runs with other documents: only means and sums of groups are compared on those they share",
+        )
+    return (
+        shared,
+        sum(part.slope_a * part.member.a for part in shared),
+        sum(part.slope_b * part.member.b for part in shared),
+        "",
+    )
+
+
+def _on_shared_documents(parts: Sequence[Part]) -> list[Part] | None:
+    """The weights of members for fewer documents; None where they are no weights."""
+    wholes = [(part.member.n + part.member.only_a, part.member.n + part.member.only_b) for part in parts]
+    if _alike([(p.slope_a, p.slope_b) for p in parts]):
+        return list(parts)
+    of_a, of_b = sum(a for a, _ in wholes), sum(b for _, b in wholes)
+    by_size = [(p.slope_a, a / of_a) for p, (a, _) in zip(parts, wholes, strict=True)]
+    by_size += [(p.slope_b, b / of_b) for p, (_, b) in zip(parts, wholes, strict=True)]
+    if not _alike(by_size):
+        return None
+    n = sum(part.member.n for part in parts)
+    return [Part(part.member, part.member.n / n, part.member.n / n) for part in parts]
+
+
+def _alike(pairs: Sequence[tuple[float, float]]) -> bool:
+    return all(math.isclose(x, y, rel_tol=1e-9) for x, y in pairs)
+
+
+def _why(name: str, key: ScoreKey, runs: Runs) -> str:
+    return _reason(runs[0], name, key) or SCORE_AGAIN
+
+
+def _reason(run: Run, name: str, key: ScoreKey) -> str:
+    return run.rows(name)[key].reason if key in run.rows(name) else ""
+
+
+def chosen(several: Sequence[Line], run: Run, tasks: Sequence[str], metrics: Sequence[str]) -> list[Line]:
+    """The lines that are meant: of tasks and groups by name or glob, with all below them; of metrics by name."""
+    found = several
+    if tasks:
+        names = set().union(*(below(run, pattern, {line.name for line in several}) for pattern in tasks))
+        found = [line for line in found if line.name in names]
+    known = {name for line in several for name in spellings(line.key)}
+    for metric in metrics:
+        if metric not in known:
+            raise ConfigError(
+                [Problem(Place("--metrics"), f"no shared metric is called {metric!r}", did_you_mean(metric, known))]
+            )
+    if metrics:
+        found = [each for each in found if spellings(each.key) & set(metrics)]
+    return list(found)
+
+
+def below(run: Run, pattern: str, names: set[str]) -> set[str]:
+    """The names that a pattern means, and all that stands below them."""
+    tree = run.members
+    found = [name for name in {*names, *tree} if name == pattern or fnmatchcase(name, pattern)]
+    if not found:
+        fix = did_you_mean(pattern, names | {*tree})
+        raise ConfigError([Problem(Place("--tasks"), f"no shared task or group is called {pattern!r}", fix)])
+    every: set[str] = set()
+    while found:
+        name = found.pop()
+        if name not in every:
+            every.add(name)
+            found += tree.get(name, ())
+    return every
+
+
+def row_of(line: Line, run: int, level: float, power: float) -> Row:
+    """A line as a row of the comparison."""
+    found = [part.member for part in line.parts]
+    made = line.contrast()
+    tested = _tested(line, made)
+    counts = _counts(line)
+    ends = _ends(line, made, level)
+    return Row(
+        kind=line.kind,
+        name=line.name,
+        alias=line.alias,
+        metric=line.key.metric,
+        filter=line.key.filter,
+        run=run,
+        depth=line.depth,
+        higher_is_better=line.better,
+        n=sum(member.n for member in found),
+        a=line.a,
+        b=line.b,
+        difference=line.b - line.a if line.a is not None and line.b is not None else None,
+        stderr=made.stderr if made is not None else None,
+        interval=ends,
+        p=tested.p if tested is not None else None,
+        test=tested.test if tested is not None else "",
+        wins=counts[0] if counts is not None else None,
+        losses=counts[1] if counts is not None else None,
+        ties=counts[2] if counts is not None else None,
+        mde=detectable(made, power, level) if made is not None else None,
+        clusters=made.draws if made is not None and made.draws < made.documents else None,
+        only_a=sum(member.only_a for member in found),
+        only_b=sum(member.only_b for member in found),
+        reason=line.reason or ("all documents differ alike" if made is not None and ends is None else ""),
+    )
+
+
+def _ends(line: Line, made: Contrast | None, level: float) -> tuple[float, float] | None:
+    """The interval; that of a mean of rates lies between -1 and 1."""
+    ends = interval(made, level) if made is not None else None
+    weights = sum(abs(part.slope_a) + abs(part.slope_b) for part in line.parts) / 2
+    if ends is None or made is None or not made.unit or weights > 1 + 1e-9:
+        return ends
+    return max(-1.0, ends[0]), min(1.0, ends[1])
+
+
+def _tested(line: Line, made: Contrast | None) -> Significance | None:
+    if made is None:
+        return None
+    own = line.parts[0].member.computed if len(line.parts) == 1 else None
+    return own[1] if own is not None else significance(made)
+
+
+def _counts(line: Line) -> tuple[int, int, int] | None:
+    """How many documents the other run does better, worse and just as well."""
+    if not line.parts or any(part.member.scores_a is None or part.member.scores_b is None for part in line.parts):
+        return None
+    change = np.concatenate([part.member.scores_b - part.member.scores_a for part in line.parts])
+    up, down = int((change > 0).sum()), int((change < 0).sum())
+    return (down, up, len(change) - up - down) if line.better is False else (up, down, len(change) - up - down)

@@ -1,0 +1,185 @@
+"""How many documents or repeats it takes to see a difference of a given size between two models on the same documents.
+
+A document's score is its own mean plus chance from answer to answer. The difference of two models on one document then has the
+variance of the difference of its means, and that of the answers over the number of repeats: more repeats mend the latter alone.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from assay.comparison.contrasts import Part
+from assay.comparison.lines import Line, lines, members
+from assay.comparison.pairing import PairedTask, pair_tasks
+from assay.comparison.run_scores import TaskScores, values
+from assay.config.row_names import repeats_name, spellings
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.groups.group import Group
+from assay.groups.results import bottom_up, group_numbers
+from assay.records import Draws, Estimate, ScoreKey
+from assay.runs.run import Run
+from assay.statistics.paired import documents_needed, effect_found, smoothed
+
+RATE = "a rate"
+WORST = 0.25
+"""The variance of a rate of one half: no rate has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What is to be seen, and how surely. `correlation` is that of two models' scores on a document, where no run tells it."""
+
+    mde: float
+    power: float = 0.8
+    alpha: float = 0.05
+    repeats: int = 1
+    correlation: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The variance of one document's difference between two models: of its means, and of its answers if asked once."""
+
+    documents: float
+    answers: float = 0.0
+
+    def of(self, repeats: int) -> float:
+        return self.documents + self.answers / repeats
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a task or group takes: `needed` of its `documents`; with all of them `mde` is found, and `repeats_needed` repeats
+    of each would do where that is so."""
+
+    name: str
+    metric: str
+    documents: int | None
+    needed: int
+    mde: float | None
+    repeats_needed: int | None
+    spread: Spread
+
+    @property
+    def is_enough(self) -> bool | None:
+        return None if self.documents is None else self.needed <= self.documents
+
+
+def plan(name: str, metric: str, documents: int | None, spread: Spread, aim: Aim) -> Planned:
+    """What one number takes."""
+    needed = documents_needed(spread.of(aim.repeats), aim.mde, aim.power, aim.alpha)
+    if documents is None or documents < 1:
+        return Planned(name, metric, documents, needed, None, None, spread)
+    reached = effect_found(spread.of(aim.repeats), documents, aim.power, aim.alpha)
+    return Planned(name, metric, documents, needed, reached, _repeats(documents, spread, aim), spread)
+
+
+def _repeats(documents: int, spread: Spread, aim: Aim) -> int | None:
+    """How many repeats of all documents would do; None where no number of them does."""
+    bearable = documents * (aim.mde / effect_found(1.0, 1, aim.power, aim.alpha)) ** 2
+    if spread.documents + spread.answers <= bearable:
+        return 1
+    return math.ceil(spread.answers / (bearable - spread.documents)) if bearable > spread.documents else None
+
+
+def assumed(aim: Aim) -> Spread:
+    """For a rate of which nothing is known: one half, and two models that agree as far as their correlation says."""
+    return Spread(2 * WORST * (1 - aim.correlation))
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A task of which nothing is known but how many documents it has: its numbers are rates of one half."""
+
+    rows: Mapping[ScoreKey, Estimate]
+    scored: int
+
+    @classmethod
+    def of(cls, keys: Iterable[ScoreKey], size: int, source: str, aim: Aim) -> "Unknown":
+        variance = assumed(aim).documents / size
+        rows = {
+            key: Estimate(0.5, math.sqrt(variance), size, parts={Draws(source, range(size), None, variance): 1.0})
+            for key in keys
+        }
+        return cls(rows, size)
+
+    def has_lost(self, metric: str | None) -> bool:  # noqa: ARG002  # nothing has been asked yet
+        return False
+
+
+def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[Any]], aim: Aim) -> list[Planned]:
+    """What groups and tasks take of which nothing is known. A group's number is made as a run makes it: by size or each task
+    alike, and with errors that add up where tasks have the same documents. One without a number or an error is left out."""
+    ordered = bottom_up(groups)
+    numbers = group_numbers(ordered, tasks, like_lm_eval=False)
+    first = {name: next(iter(rows.values()), None) for name, rows in numbers.items()}
+    spreads = {
+        name: (each.n, each.stderr**2) for name, each in first.items() if each is not None and each.stderr is not None
+    }
+    made = [plan(name, RATE, n, Spread(n * variance), aim) for name, (n, variance) in reversed(spreads.items())]
+    return made + [plan(name, RATE, task.scored, assumed(aim), aim) for name, task in tasks.items()]
+
+
+def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | None, aim: Aim) -> list[Planned]:
+    """What the tasks and groups of a run take, by the spread in it, or by that of its differences to a second run.
+
+    Documents are paired, clustered and shared between tasks as a comparison has them; a run alone is compared with nothing.
+    """
+    if metric is not None:
+        known = {spelling for name in names for key in values(runs[0], name) for spelling in spellings(key)}
+        if metric not in known:
+            what = f"no metric of these is called {metric!r}"
+            raise ConfigError([Problem(Place("--metric"), what, did_you_mean(metric, known))])
+    both = runs[0], runs[-1]
+    tasks = {task.name: task for task in pair_tasks(*both, _below(runs[0], names), [])}
+    every = lines(both, members(list(tasks.values()), both, None, []), [])
+    found = []
+    for name in names:
+        rows = [key for key in values(runs[0], name) if metric is None or metric in spellings(key)]
+        line = next((each for each in every if rows and (each.name, each.key) == (name, rows[0])), None)
+        known_spread = _spread(line, tasks, len(runs), aim) if line is not None else None
+        if line is not None and known_spread is not None:
+            found.append(plan(name, line.key.metric, known_spread[1], known_spread[0], aim))
+    return found
+
+
+def _below(run: Run, names: Sequence[str]) -> set[str]:
+    """The tasks that these names are, or are made of."""
+    parts = [row.influences or () for name in names for row in run.rows(name).values()]
+    return {*names, *(task for several in parts for task, _ in several)}
+
+
+def _spread(line: Line, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[Spread, int] | None:
+    """The spread of a document's difference, and how many documents there are; None where it is not known."""
+    made = line.contrast(1.0 if runs == 2 else 0.0)
+    if made is None:
+        return None
+    if runs == 1:
+        made = replace(made, unit=made.unit / 2)  # right or wrong lie half as far apart as one more and one less
+    n, whole = made.documents, 2.0 if runs == 1 else 1.0
+    answers = [_answers(part, tasks[part.member.task], runs) for part in line.parts]
+    chance = sum(within / repeats for several in answers for within, repeats in several)
+    between = max(0.0, smoothed(made)[1] ** 2 - chance) * (1.0 if runs == 2 else 2 * (1 - aim.correlation))
+    return Spread(n * between, n * whole * sum(within for several in answers for within, _ in several)), n
+
+
+def _answers(part: Part, task: PairedTask, runs: int) -> list[tuple[float, float]]:
+    """By run what the answers add to the variance of a number if each document is asked once; and how often it was asked."""
+    given = [(task.scores_a, part.slope_a), (task.scores_b, part.slope_b)][:runs]
+    found = []
+    for scores, slope in given:
+        several = _repeated(scores, part.member.key)
+        if several:
+            within = float(np.mean([np.var(each, ddof=1) for each in several]))
+            found.append((slope**2 * within / part.member.n, float(np.mean([len(each) for each in several]))))
+    return found
+
+
+def _repeated(scores: TaskScores, key: ScoreKey) -> list[list[float]]:
+    """The scores of every answer, of the documents that have several."""
+    name = repeats_name(key)
+    found = [each.get(name) or [] for part in scores.file.columns(["scores"]) for each in part["scores"]]
+    return [each for each in found if len(each) > 1 and all(isinstance(score, int | float) for score in each)]

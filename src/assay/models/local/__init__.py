@@ -1,0 +1,1 @@
+"""Models in this process: the embedded one, transformers, vLLM; prefixes shared, texts generated in slots."""

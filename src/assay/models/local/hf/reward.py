@@ -1,0 +1,118 @@
+"""Reward models of a folder: transformers' sequence classification."""
+
+from collections.abc import AsyncIterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.models.conversations import sent_messages
+from assay.models.local.fingerprint import identity_of_folder
+from assay.models.local.hf.loading import libraries
+from assay.models.protocol import Answered, Can
+from assay.records import Failed, Likelihood, Loglikelihood, Message, Request, Usage
+
+DECIMALS = 5
+"""Of a reward: the same whatever else was in the batch."""
+
+
+class RewardHF:
+    """A model for sequence classification of a local folder, in Hugging Face's layout; the number is its only label's.
+
+    Of a model with several labels, `label` says which one counts.
+    """
+
+    name = "reward-hf"
+    can = Can(generate=False, loglikelihood=True, rolling=False, chat=False)
+    window = 1024
+
+    def __init__(
+        self, path: str, *, batch_size: int = 8, device: str = "cpu", dtype: str = "auto", label: int | str | None = None,
+        max_length: int | None = None,
+    ) -> None:  # fmt: skip
+        self._folder = _folder(path)
+        self._torch, transformers = libraries("reward-hf")
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder)
+        loader = transformers.AutoModelForSequenceClassification
+        self._model = loader.from_pretrained(self._folder, dtype=dtype).to(device).eval()
+        self._tokenizer.padding_side = "right"  # what stands behind a text changes nothing, what stands before it may
+        # without a token to fill up with, texts go one by one: another token in its place would change where a text ends
+        self._fills = self._tokenizer.pad_token is not None
+        if self._fills and self._model.config.pad_token_id is None:
+            self._model.config.pad_token_id = self._tokenizer.pad_token_id
+        self._batch, self._device, self._dtype = batch_size if self._fills else 1, device, dtype
+        self._label = _label(label, self._model.config.id2label)
+        known = (self._tokenizer.model_max_length, getattr(self._model.config, "max_position_embeddings", None))
+        self.max_length: int | None = max_length or min((each for each in known if each), default=None)
+
+    @cached_property
+    def identity(self) -> str:
+        """The content of the folder, and what was said about it: another model, another identity."""
+        return f"reward-hf {identity_of_folder(self._folder)} {self._label} {self._dtype} {self.max_length}"
+
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
+        raise NotImplementedError("it is asked for no conversation")
+
+    def count_tokens(self, text: str) -> int | None:
+        return len(self._tokenizer(text)["input_ids"])
+
+    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        """The rewards of a batch at a time, the longest first, so that equally long ones stand together."""
+        encoded: list[tuple[int, Any]] = []
+        failed: list[tuple[int, Failed]] = []
+        for number, request in enumerate(requests):
+            if not isinstance(request, Loglikelihood):
+                failed.append((number, Failed(f"{self.name} gives a number for an answer, and nothing else")))
+                continue
+            if self._tokenizer.chat_template is None and not isinstance(request.context, str):
+                failed.append((number, Failed(f"{self.name} has no chat template for a conversation")))
+                continue
+            tokens = self._encoded(request)
+            length = len(tokens["input_ids"])
+            if self.max_length is not None and length > self.max_length:
+                failed.append((number, Failed(f"{length} tokens are more than the model's {self.max_length}")))
+            else:
+                encoded.append((number, tokens))
+        yield failed
+        encoded.sort(key=lambda each: -len(each[1]["input_ids"]))
+        for start in range(0, len(encoded), self._batch):
+            yield self._rewards(encoded[start : start + self._batch])
+
+    def _encoded(self, request: Loglikelihood) -> Any:
+        if self._tokenizer.chat_template is None:
+            return self._tokenizer(request.text, request.continuation)
+        said = [*sent_messages(request.context), {"role": "assistant", "content": request.continuation}]
+        text = self._tokenizer.apply_chat_template(said, tokenize=False)
+        return self._tokenizer(text, add_special_tokens=False)  # the template has written them
+
+    def _rewards(self, batch: Sequence[tuple[int, Any]]) -> list[tuple[int, Likelihood]]:
+        several = [tokens for _, tokens in batch]
+        padded = self._tokenizer.pad(several, padding=self._fills, return_tensors="pt").to(self._device)
+        with self._torch.inference_mode():
+            numbers = self._model(**padded).logits[:, self._label].float().tolist()
+        return [
+            (number, Likelihood(round(value, DECIMALS), usage=Usage(len(tokens["input_ids"]))))
+            for (number, tokens), value in zip(batch, numbers, strict=True)
+        ]
+
+
+def _folder(path: str) -> Path:
+    folder = Path(path)
+    if not (folder / "config.json").is_file():
+        what = f"there is no model in {path!r}"
+        raise ConfigError([Problem(Place("model_args.path"), what, "name a folder with config.json and weights")])
+    return folder
+
+
+def _label(wanted: int | str | None, labels: dict[int, str]) -> int:
+    """The number of the label that counts."""
+    names = {name: number for number, name in labels.items()}
+    if wanted is None and len(labels) == 1:
+        return 0
+    if isinstance(wanted, int) and wanted in labels:
+        return wanted
+    if wanted in names:
+        return names[str(wanted)]
+    what = f"the model has the labels {', '.join(names)}" + (f", and no {wanted!r}" if wanted is not None else "")
+    fix = did_you_mean(str(wanted), names) if wanted is not None else "add label=… to say which one counts"
+    raise ConfigError([Problem(Place("model_args.label"), what, fix)])

@@ -1,0 +1,1 @@
+"""Models of vLLM, in this process."""

@@ -1,0 +1,1 @@
+"""Models behind servers: OpenAI, Anthropic, LiteLLM, reward models; the HTTP client they share."""

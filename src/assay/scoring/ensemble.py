@@ -1,0 +1,169 @@
+"""Several scorers as one: the weighted mean of what each of them says."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from assay.config.task import FilterConfig, MetricConfig, ScorerConfig, TaskConfig
+from assay.errors import Place
+from assay.records import Failed, Sample
+from assay.scoring.instance import Instance
+from assay.scoring.metrics.lm_eval import Metric, Repeated
+from assay.scoring.named import make_scorer
+from assay.scoring.results import Reading
+from assay.scoring.scorer import Document, Scorer, Scores, models_of
+from assay.scoring.step import Rows, Unfiltered, Weighing, finished, rows_by, step_of
+
+
+class EnsembleScorer(Weighing):
+    """The weighted mean of several scorers' own scores, which are rows, too.
+
+    A member that has no score of its own counts with the task's metric, of which there must be one then.
+    """
+
+    name = "ensemble"
+
+    def __init__(
+        self, scorers: Sequence[Scorer], weights: Sequence[float] | None = None, *, config: TaskConfig | None = None
+    ) -> None:
+        super().__init__(config)
+        self.scorers = list(scorers)
+        self.weights = _weights(weights, len(self.scorers))
+        for member in self.scorers:
+            if member.is_batch:
+                raise ValueError(f"{member.name!r} scores all documents at once, and cannot be one of several")
+        self.asks = any(member.asks for member in self.scorers)
+        self.needs_filters = tuple(name for member in self.scorers for name in member.needs_filters)
+        self.needs_columns = tuple(name for member in self.scorers for name in member.needs_columns)
+        self.least_filters = max(member.least_filters for member in self.scorers)
+
+    @classmethod
+    def create(cls, config: TaskConfig | None, **kwargs: Any) -> "EnsembleScorer":
+        members = kwargs.pop("scorers")
+        if not isinstance(members, list | tuple):
+            raise ValueError("scorers must be a list of names, or of {type:, kwargs:}")
+        made = [_member(each, config, number) for number, each in enumerate(members)]
+        return cls(made, **kwargs, config=config)
+
+    def default_filters(self) -> tuple[FilterConfig, ...] | None:
+        """Those of the first member that has some."""
+        return next((found for member in self.scorers if (found := member.default_filters()) is not None), None)
+
+    def default_metrics(self) -> tuple[MetricConfig, ...] | None:
+        """Those of the members that have no score of their own."""
+        wanted: list[MetricConfig] = []
+        for member in self.scorers:
+            metrics = () if _scores_itself(member) else member.default_metrics()
+            if metrics is None:
+                return None
+            wanted += [metric for metric in metrics if metric not in wanted]
+        return tuple(wanted)
+
+    def bind(self, filter_name: str, metrics: Sequence[Metric]) -> None:
+        super().bind(filter_name, metrics)
+        for member in self.scorers:
+            if _scores_itself(member) and not member.get_metrics(filter_name):
+                member.bind(filter_name, ())
+
+    def rows(self) -> tuple[str, ...] | None:
+        found: list[str] = []
+        for number, member in enumerate(self.scorers):
+            given = member.rows()
+            if given is None:
+                return None
+            found += [self._row(number, row) for row in given]
+        return (self.name, *found)
+
+    def models(self) -> Mapping[str, Any]:
+        return models_of(member.models() for member in self.scorers)
+
+    def aggregation(self, row: str) -> str | None:
+        for number, member in enumerate(self.scorers):
+            ending = self._row(number, "")
+            found = member.aggregation(row.removesuffix(ending)) if row.endswith(ending) else None
+            if found is not None:
+                return found
+        return None
+
+    @property
+    def members(self) -> Sequence[Scorer]:
+        return [each for member in self.scorers for each in (member, *member.members)]
+
+    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
+        if filter_name not in self._metrics:
+            self.bind(filter_name, ())
+        step = step_of(self, Unfiltered(filter_name), (filter_name,), Reading(instances[0].request_type), "")
+        document = Document(Sample(0, instances[0].doc, (), None, None), (), instances=instances)
+        return finished(rows_by(step, step.result(document, (), ())))
+
+    def weigh(
+        self, rows: Sequence[Rows], metrics: Sequence[Sequence[Metric]], own: Callable[[], Rows]
+    ) -> dict[str, Any]:
+        scores: dict[str, Any] = {}
+        given: list[Any] = []
+        for number, (member, theirs) in enumerate(zip(self.scorers, rows, strict=True)):
+            if _scores_itself(member):
+                self._put(scores, {self._row(number, row): value for row, value in theirs.items()}, member.name)
+                given.append(_own_score(member, theirs))
+            elif metrics[number]:
+                self._put(scores, theirs, member.name)
+                given.append(_own_score(member, theirs))
+            else:
+                given.append(_own_score(member, own()))
+        self._put(scores, {self.name: _weighted_mean(given, self.weights)}, self.name)
+        return scores
+
+    def _row(self, number: int, row: str) -> str:
+        """What a row of a member is called: as there, with a number behind it where the name of the member is taken."""
+        names = [self.name, *(member.name for member in self.scorers)]
+        before = names[: number + 1].count(names[number + 1])
+        return f"{row}#{before + 1}" if before else row
+
+
+def _member(written: object, config: TaskConfig | None, number: int) -> Scorer:
+    if isinstance(written, Scorer):
+        return written
+    if isinstance(written, Mapping):
+        unknown = set(written) - {"type", "kwargs"}
+        if unknown or "type" not in written:
+            raise ValueError(f"entry {number + 1} of scorers must be a name or {{type:, kwargs:}}")
+        written = ScorerConfig(type=written["type"], kwargs=written.get("kwargs") or {})
+    return make_scorer(written, config, Place(f"scorer.kwargs.scorers[{number}]"))
+
+
+def _weights(given: Sequence[float] | None, count: int) -> list[float]:
+    """The share of each member, all of them together 1."""
+    if not count:
+        raise ValueError("an ensemble needs a scorer")
+    weights = [1.0] * count if given is None else list(given)
+    if len(weights) != count:
+        raise ValueError(f"there are {count} scorers and {len(weights)} weights")
+    if not all(isinstance(each, int | float) and 0 <= each < float("inf") for each in weights) or not any(weights):
+        raise ValueError(f"weights must be numbers of 0 or more, not all 0, and are {weights}")
+    return [each / sum(weights) for each in weights]
+
+
+def _scores_itself(member: Scorer) -> bool:
+    """Whether a scorer has a score of its own, beside those of metrics."""
+    return member.has_score or member.asks or member.wants_instances or member.computes
+
+
+def _own_score(member: Scorer, scores: Mapping[str, Any]) -> Any:
+    if member.name in scores:
+        return scores[member.name]
+    if len(scores) != 1:
+        raise ValueError(f"scorer {member.name!r} gives {sorted(scores)}, and which of them counts is not said")
+    return next(iter(scores.values()))
+
+
+def _weighted_mean(given: Sequence[Any], weights: Sequence[float]) -> Any:
+    """The mean; answer by answer where members score every answer. A member without a score leaves none."""
+    failed = next((each for each in given if isinstance(each, Failed)), None)
+    if failed is not None:
+        return failed
+    counts = {len(each) for each in given if isinstance(each, Repeated)}
+    if not counts:
+        return sum(weight * each for weight, each in zip(weights, given, strict=True))
+    if len(counts) > 1:
+        raise ValueError("the scorers score different numbers of answers")
+    every = [each if isinstance(each, Repeated) else [each] * max(counts) for each in given]
+    return Repeated([sum(w * s for w, s in zip(weights, row, strict=True)) for row in zip(*every, strict=True)])

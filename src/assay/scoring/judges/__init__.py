@@ -1,0 +1,1 @@
+"""Judges and reward models: scorers that ask other models."""

@@ -1,0 +1,1 @@
+"""Metrics: one answer and its references to a number."""

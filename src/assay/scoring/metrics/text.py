@@ -1,0 +1,156 @@
+"""Metrics of one answer against its references: words in common, n-grams, edits. Of several references the best counts."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from assay.scoring.metrics.lm_eval import Declared
+from assay.scoring.results import GENERATE
+
+References = Sequence[Any]
+ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+
+
+def plain_words(text: str) -> list[str]:
+    """The words of an answer as SQuAD compares them: lower case, without punctuation and articles."""
+    without = text.lower().translate(str.maketrans("", "", string.punctuation))
+    return re.sub(r"\b(a|an|the)\b", " ", without).split()
+
+
+def token_f1(references: References, prediction: Any) -> float:
+    """F1 of the words in common; where one side has none, whether the other has none either."""
+    return max(_words_in_common(plain_words(str(each)), plain_words(str(prediction))) for each in references)
+
+
+def _words_in_common(right: Sequence[str], given: Sequence[str]) -> float:
+    if not right or not given:
+        return float(list(right) == list(given))
+    same = (Counter(right) & Counter(given)).total()
+    return 2 * same / (len(right) + len(given))
+
+
+# --- ROUGE ----------------------------------------------------------------------------------------------------------
+
+
+def rouge(
+    references: References,
+    prediction: str,
+    *,
+    rouge_types: Sequence[str] = ROUGE_TYPES,
+    use_stemmer: bool = False,
+) -> dict[str, float]:
+    """The F-measure of each kind of ROUGE."""
+    scores = [_rouge_scorer(tuple(rouge_types), use_stemmer).score(each, prediction) for each in references]
+    return {kind: max(float(score[kind].fmeasure) for score in scores) for kind in rouge_types}
+
+
+@cache
+def _rouge_scorer(types: tuple[str, ...], use_stemmer: bool) -> Any:
+    from rouge_score.rouge_scorer import RougeScorer
+
+    return RougeScorer(list(types), use_stemmer=use_stemmer)
+
+
+def _one_rouge(kind: str) -> Callable[..., float]:
+    def score(references: References, prediction: str, *, use_stemmer: bool = False) -> float:
+        return rouge(references, prediction, rouge_types=(kind,), use_stemmer=use_stemmer)[kind]
+
+    return score
+
+
+def rouge_names(*, rouge_types: Sequence[str] = ROUGE_TYPES, use_stemmer: bool = False) -> Sequence[str]:  # noqa: ARG001
+    """The names of the values that `rouge` gives; an unknown kind is refused."""
+    for kind in rouge_types:
+        if not re.fullmatch(r"rouge([1-9]|L|Lsum)", str(kind)):
+            raise ValueError(f"there is no {kind!r}: rouge1 to rouge9, rougeL, rougeLsum")
+    return tuple(rouge_types)
+
+
+# --- one sentence of a translation -------------------------------------------------------------------------------------
+
+
+def sentence_bleu(references: References, prediction: str) -> float:
+    """BLEU of one answer, smoothed, over the orders that it is long enough for."""
+    import sacrebleu
+
+    return float(sacrebleu.sentence_bleu(prediction, list(references)).score)
+
+
+def sentence_chrf(references: References, prediction: str) -> float:
+    import sacrebleu
+
+    return float(sacrebleu.sentence_chrf(prediction, list(references)).score)
+
+
+def sentence_chrf_with_words(references: References, prediction: str) -> float:
+    import sacrebleu
+
+    return float(sacrebleu.sentence_chrf(prediction, list(references), word_order=2).score)
+
+
+def sentence_ter(references: References, prediction: str) -> float:
+    import sacrebleu
+
+    return float(sacrebleu.sentence_ter(prediction, list(references)).score)
+
+
+# --- edits ----------------------------------------------------------------------------------------------------------
+
+
+def edits(one: str, other: str) -> int:
+    """How many letters must be put in, taken out or replaced to make one text the other.
+
+    Myers' way in Hyyrö's form: a column of the usual table is two whole numbers, one bit for each letter of `one`, which
+    say where the next entry is one more and one less. Texts of ten thousand letters take less than a second.
+    """
+    if not one:
+        return len(other)
+    whole, last = (1 << len(one)) - 1, 1 << (len(one) - 1)
+    places: dict[str, int] = {}
+    for number, letter in enumerate(one):
+        places[letter] = places.get(letter, 0) | 1 << number
+    more, less, distance = whole, 0, len(one)
+    for letter in other:
+        here = places.get(letter, 0)
+        same = (((here & more) + more) ^ more) | here | less
+        up, down = less | (~(same | more) & whole), more & same
+        distance += bool(up & last) - bool(down & last)
+        up, down = (up << 1 | 1) & whole, (down << 1) & whole
+        more, less = down | (~(same | up) & whole), up & same
+    return distance
+
+
+def edit_distance(references: References, prediction: Any) -> int:
+    """The edits to the nearest reference."""
+    return min(edits(str(each), str(prediction)) for each in references)
+
+
+def edit_similarity(references: References, prediction: Any) -> float:
+    """One less the edits as a share of the longer text: 1 for equal texts, 0 where no letter can stay."""
+    return max(_similarity(str(each), str(prediction)) for each in references)
+
+
+def _similarity(one: str, other: str) -> float:
+    longer = max(len(one), len(other))
+    return 1 - edits(one, other) / longer if longer else 1.0
+
+
+TEXT_METRICS: dict[str, Declared] = {
+    "token_f1": Declared({GENERATE: token_f1}),
+    "f1_score": Declared({GENERATE: token_f1}),
+    "rouge": Declared({GENERATE: rouge}, needs="rouge_score", gives=rouge_names),
+    **{kind: Declared({GENERATE: _one_rouge(kind)}, needs="rouge_score") for kind in ROUGE_TYPES},
+    "edit_distance": Declared({GENERATE: edit_distance}, higher_is_better=False),
+    "edit_similarity": Declared({GENERATE: edit_similarity}),
+}
+
+ALONE: dict[str, Declared] = {
+    "bleu": Declared({GENERATE: sentence_bleu}, needs="sacrebleu"),
+    "chrf": Declared({GENERATE: sentence_chrf}, needs="sacrebleu"),
+    "chrf++": Declared({GENERATE: sentence_chrf_with_words}, needs="sacrebleu"),
+    "ter": Declared({GENERATE: sentence_ter}, higher_is_better=False, needs="sacrebleu"),
+}
+"""What a metric of all documents at once means for one document: where its aggregation is one of numbers, as mean."""

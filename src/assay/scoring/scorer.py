@@ -1,0 +1,421 @@
+"""Scorers: what makes scores of a document's answers. Filtering comes before them, aggregation after.
+
+A scorer of one's own extends one of three things: the defaults (`default_filters`, `default_metrics`), the score of a
+document (`score`), or those of all documents at once (`score_batch`). The loop around it is never written again.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+from assay.config.task import FilterConfig, MetricConfig, TaskConfig
+from assay.errors import ConfigError, Place, Problem, SelfExplanatory
+from assay.records import Failed, Request, Response, Sample, arguments
+from assay.scoring.instance import Instance
+from assay.scoring.metrics.lm_eval import Metric
+from assay.scoring.reductions import Reductions
+from assay.scoring.remembered import Memory, identity_of
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading, Result, Results, result_of
+from assay.scoring.values import Repeated, by_answer, by_name, reduced_rows, row_name
+from assay.scoring.workers import Workers
+from assay.user_code import call_user_code
+
+Scores = Mapping[str, Any]
+"""By name: one value for the document, or a list with one for each of its answers."""
+
+
+class Document(NamedTuple):
+    """A sample with its responses: for each request, one per repeat, as filters see them; and what scorers asked about it."""
+
+    sample: Sample
+    responses: Sequence[list[Any]]
+    verdicts: Sequence[Response] = ()
+    """The responses to what scorers asked, in the order they asked."""
+    question: str = ""
+    """What was asked, without examples and instructions around it; known where scorers ask about it."""
+    filtered: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    """By filter, answers that are filtered already."""
+    instances: Sequence[Instance] = ()
+    """The requests of the document, where it is made of them."""
+
+
+Bound = tuple[str, Callable[[Any], Any], str, tuple[str, ...]]
+"""A metric by name, with how it is computed, what it is called in reasons, and its rows."""
+
+
+class Unscored(SelfExplanatory, ValueError):
+    """Why a document has no score, in words that are shown as they are: a small number of them, so that they can be counted."""
+
+
+class Scorer:
+    """Scores a document's answers with the metrics of the filter they come from."""
+
+    name: ClassVar[str] = "score"
+    """The row of what `score` gives; what it was registered as."""
+    output_types: ClassVar[tuple[str, ...]] = (GENERATE, CHOICE, LIKELIHOOD, ROLLING)
+    asks: bool = False
+    """Whether it asks other models."""
+    asks_for: ClassVar[str] = "generate"
+    """What those models must be able to do: generate, loglikelihood or rolling."""
+    cached: ClassVar[bool] = False
+    """Whether its scores are kept beside the run by what they depend on, and not computed again: for what takes long."""
+    version: ClassVar[object] = 1
+    """Another one where kept scores are no longer right, although the source of the class is the same."""
+    parallel: ClassVar[bool] = False
+    """Whether `score` keeps a processor busy: then it is computed in several processes, for all documents at the end."""
+    needs_filters: tuple[str, ...] = ()
+    """Filters of the task that it looks at beside its own."""
+    least_filters: int = 1
+    """How many filters there must be."""
+    needs_columns: tuple[str, ...] = ()
+    """Columns of the task's documents that it reads."""
+    gives: ClassVar[tuple[str, ...] | None] = None
+    """Rows beside those of the metrics, where they are known before the run."""
+    overwrites: bool = False
+    """Whether the later of two scores of one name is taken, as in lm-eval; else neither is."""
+
+    def __init__(self, config: TaskConfig | None = None) -> None:
+        self.config = config
+        self.parents: dict[str, str] = {}
+        self._metrics: dict[str, Sequence[Metric]] = {}
+        self._ways: dict[str, Mapping[str, Reductions]] = {}
+        self._adds: dict[str, bool] = {}
+        self._given: Mapping[str, Any] = {}
+        self._memory: Memory | None = None
+        self._workers: Workers | None = None
+
+    def __class_getitem__(cls, result: object) -> type["Scorer"]:
+        """`Scorer[GenResult]`, for readers: what a scorer makes of instances is up to it."""
+        return cls
+
+    @classmethod
+    def create(cls, config: TaskConfig | None, **kwargs: Any) -> "Scorer":
+        """The scorer of a task with the parameters that its file gives."""
+        return cls(config, **kwargs)
+
+    def made_with(self, kwargs: Mapping[str, Any]) -> None:
+        """Be told which parameters the file gave: kept scores depend on them."""
+        self._given = kwargs
+
+    def remember(self, memory: Memory) -> None:
+        """Be given the scores that were computed before."""
+        self._memory = memory
+
+    def work_in(self, workers: Workers) -> None:
+        """Be given processes to compute in."""
+        self._workers = workers
+
+    # what may be said otherwise
+
+    def default_filters(self) -> tuple[FilterConfig, ...] | None:
+        """The filters of a task that names none."""
+        return None
+
+    def default_metrics(self) -> tuple[MetricConfig, ...] | None:
+        """The metrics of a task that names none; those of its output type where this is None, too."""
+        return () if self.has_score or self.is_batch or self.asks else None
+
+    def score(self, reference: Any, predictions: list[Any]) -> Any:
+        """The score of a document's answers: a number, a list with one for each answer, or several by name."""
+        raise NotImplementedError
+
+    def score_batch(self, results: Sequence[Result]) -> Sequence[Any]:
+        """The scores of all documents of a task, in their order; each as `score` gives it."""
+        raise NotImplementedError
+
+    def models(self) -> Mapping[str, Any]:
+        """Further models it asks, by role: as `--model_role` has them, or None where the run must name one."""
+        return {}
+
+    def aggregation(self, row: str) -> str | None:  # noqa: ARG002  # asked of every scorer
+        """How the values of a row of its own become one number, by name; the mean where nothing is said."""
+        return None
+
+    def questions(self, result: Result) -> Sequence[Request]:
+        """What it asks those models about a document's answers, where `asks` is true."""
+        raise NotImplementedError
+
+    def verdict(self, result: Result, responses: Sequence[Response]) -> Any:
+        """The score of a document from what they responded: as `score` gives it. What cannot be read raises an error."""
+        raise NotImplementedError
+
+    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Result | Scores:
+        """Score the requests of one document by what a filter left of their responses."""
+        result = self._create_result(instances, filter_name)
+        result.scores = dict(self._compute_metrics(result, self.get_metrics(filter_name)))
+        return result
+
+    def get_metrics(self, filter_name: str) -> Sequence[Metric]:
+        """The metrics for a filter: its own, else the task's."""
+        return self._metrics.get(filter_name, ())
+
+    def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
+        return result_of(instances, filter_name)
+
+    def _compute_metrics(self, result: Any, metrics: Sequence[Metric]) -> dict[str, Any]:
+        scores = computed(result, bound_metrics(self, metrics), self)
+        if self.has_score and not self.parallel:
+            own = call_user_code(f"scoring: scorer {self.name!r}", self.own_score, result)
+            lost = dict.fromkeys(self.rows() or (self.name,), own) if isinstance(own, Failed) else {}
+            self._put(scores, own if not isinstance(own, Failed) else lost, self.name)
+        return scores
+
+    def _compute_metric(self, result: Any, metric: Metric) -> Any:
+        return metric.compute(result)
+
+    def ask(self, result: Result) -> Generator[Sequence[Request], Sequence[Response], Any]:
+        """Yields what it asks other models about a document's answers, and returns the score; `questions` are asked at once."""
+        responses = yield self.questions(result)
+        return self.verdict(result, responses)
+
+    # what steps are made of (see step.py)
+
+    def rows(self) -> tuple[str, ...] | None:
+        """The rows beside those of the metrics; None where only the documents will tell."""
+        if self.gives is not None:
+            return self.gives
+        computes = self.computes or type(self).score_instances is not Scorer.score_instances
+        return None if computes or self.has_score or self.is_batch or self.asks else ()
+
+    @cached_property
+    def has_score(self) -> bool:
+        return type(self).score is not Scorer.score
+
+    @cached_property
+    def computes(self) -> bool:
+        """Whether a class of the user's computes the scores, which may want to see instances, too."""
+        return type(self)._compute_metrics is not Scorer._compute_metrics
+
+    @cached_property
+    def is_batch(self) -> bool:
+        return self.parallel or type(self).score_batch is not Scorer.score_batch
+
+    @cached_property
+    def wants_instances(self) -> bool:
+        """Whether a class of the user's makes its own result of a document's requests."""
+        own = type(self)
+        return own.score_instances is not Scorer.score_instances or own._create_result is not Scorer._create_result
+
+    def bind(self, filter_name: str, metrics: Sequence[Metric]) -> None:
+        """Say which metrics belong to a filter."""
+        self._metrics[filter_name] = metrics
+        self.config = _with_bound(self.config, filter_name, metrics)
+        self._ways[filter_name] = {metric.name: metric.reductions for metric in metrics}
+        self._adds[filter_name] = any(metric.reductions.added for metric in metrics)
+
+    def own_score(self, result: Result) -> dict[str, Any]:
+        """The rows of what `score` gives."""
+        asked = [_reference(result), result.results]
+        [given] = self._remembered([asked], lambda _: [self.score(*asked)])
+        return self.rows_of(given, result)
+
+    def rows_of(self, value: Any, result: Result) -> dict[str, Any]:
+        """A score of its own as rows: one of its name, or those that a mapping names."""
+        rows: dict[str, Any] = {}
+        self._note(rows, self.name, by_answer(value, result.results, self.name))
+        return rows
+
+    def together(self, results: Sequence[Result]) -> Sequence[Any]:
+        """The scorer's own scores of all documents: in several processes, or as it computes them itself."""
+        if self.parallel:
+            asked = [[_reference(result), result.results] for result in results]
+            workers = self._workers or Workers([self], 1)
+            return self._remembered(asked, lambda numbers: workers.score(self, [asked[number] for number in numbers]))
+        whole = (
+            [[dict(result.doc), _reference(result), result.results] for result in results] if self._memory else results
+        )
+        return self._remembered(whole, lambda numbers: self._batch([results[number] for number in numbers]))
+
+    def _batch(self, results: Sequence[Result]) -> Sequence[Any]:
+        made = self.score_batch(results)
+        if isinstance(made, Mapping | str | bytes):
+            raise TypeError(
+                f"score_batch returned {type(made).__name__!r}, and must return a list with a score for each document"
+            )
+        given = list(made)
+        if len(given) != len(results):
+            raise ValueError(f"score_batch gave {len(given)} scores for {len(results)} documents")
+        return given
+
+    def _remembered(self, asked: Sequence[Any], compute: Callable[[list[int]], Sequence[Any]]) -> Sequence[Any]:
+        return compute(list(range(len(asked)))) if self._memory is None else self._memory.filled(asked, compute)
+
+    def identity(self) -> str | None:
+        """What its scores depend on beside the answers, where that can be told."""
+        return identity_of(type(self), Scorer, self.version, self._given)
+
+    @property
+    def members(self) -> "Sequence[Scorer]":
+        """The scorers it is made of."""
+        return ()
+
+    def reduced(
+        self, scores: Mapping[str, Any], filter_name: str, answers: Any
+    ) -> tuple[dict[str, Any], Mapping[str, Sequence[Any]]]:
+        """One value for each row, and where a score is one of several answers, the scores of all of them."""
+        ways = self._ways[filter_name]
+        if not self._adds[filter_name] and Repeated not in map(type, scores.values()):
+            return dict(scores), {}
+        values: dict[str, Any] = {}
+        for name, value in scores.items():
+            own = ways.get(self.parents.get(name, name), Reductions())
+            self._put(values, reduced_rows(name, value, own, answers), name)
+        return values, {
+            name: list(each) for name, each in scores.items() if isinstance(each, Repeated) and len(each) > 1
+        }
+
+    def _note(self, scores: dict[str, Any], name: str, value: Any) -> None:
+        """Write a value down under its name; of several by name, each under its own."""
+        if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
+            value = by_name(value, name)
+        if isinstance(value, Mapping):
+            self._put(scores, value, name)
+            self.parents.update(dict.fromkeys(map(row_name, value), name))
+        else:
+            self._put(scores, {name: value}, name)
+
+    def _put(self, scores: dict[str, Any], more: Mapping[str, Any], source: str) -> None:
+        """Add scores; one that is there already under this name is no score, unless later ones win as in lm-eval."""
+        for key, value in more.items():
+            name = row_name(key)
+            taken = name in scores and not self.overwrites
+            what = f"scoring: {source!r} returns {name!r}, which is the name of another row of this filter"
+            scores[name] = Failed(f"{what} — rename one of them") if taken else value
+
+
+def _with_bound(config: TaskConfig | None, filter_name: str, metrics: Sequence[Metric]) -> TaskConfig | None:
+    """The configuration with metrics that can be called: scorers written as in seed 001 take theirs from there."""
+    if config is None:
+        return None
+    found: Any = tuple(metrics)
+    if config.filter_list is None:
+        return replace(config, metric_list=found)
+    entries = [replace(each, metric_list=found) if each.name == filter_name else each for each in config.filter_list]
+    return replace(config, filter_list=tuple(entries))
+
+
+def models_of(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The models that several scorers ask, by role: two that mean different models by one role are refused."""
+    found: dict[str, Any] = {}
+    for asked in several:
+        for role, told in asked.items():
+            if found.get(role) not in (None, told) and told is not None:
+                what = f"two scorers name different models for the role {role!r}"
+                raise ConfigError([Problem(Place("scorer"), what, "give one of them another `role`")])
+            found[role] = found.get(role) if told is None else told
+    return found
+
+
+def _reference(result: Result) -> Any:
+    """What a score is compared with: the one right answer; several where there are several; of choices, its words."""
+    target = result.target
+    choices = getattr(result, "choices", None)
+    if choices is not None:
+        return choices[target] if isinstance(target, int) else [choices[each] for each in target]
+    return target[0] if isinstance(target, list) and len(target) == 1 else target
+
+
+def bound_metrics(
+    scorer: Scorer,
+    metrics: Sequence[Metric],
+    filter_name: str | None = None,
+    compute: Callable[[Any, Metric], Any] | None = None,
+) -> list[Bound]:
+    """Metrics with how each is computed, what they are called in reasons, and the rows that fail with them.
+
+    `compute` is given where a class of the user's computes every metric in its own way.
+    """
+    of_filter = f" of filter {filter_name!r}" if filter_name is not None else ""
+    if compute is None and type(scorer)._compute_metric is not Scorer._compute_metric:
+        compute = scorer._compute_metric
+    return [
+        (
+            metric.name,
+            metric.compute if compute is None else _computing(compute, metric),
+            f"scoring: metric {metric.name!r}{of_filter}",
+            tuple(metric.gives or (metric.name,)),
+        )
+        for metric in metrics
+    ]
+
+
+def _computing(compute: Callable[[Any, Metric], Any], metric: Metric) -> Callable[[Any], Any]:
+    return lambda result: compute(result, metric)
+
+
+def computed(result: Any, bound: Sequence[Bound], scorer: Scorer) -> dict[str, Any]:
+    """The rows of metrics: one that raises has failed, and the others have their scores."""
+    scores: dict[str, Any] = {}
+    for name, compute, place, rows in bound:
+        value = call_user_code(place, compute, result)
+        if type(value) is float and name not in scores:  # as nearly always
+            scores[name] = value
+        elif type(value) is Failed:
+            scorer._put(scores, dict.fromkeys(rows, value), name)
+        else:
+            scorer._note(scores, name, value)
+    return scores
+
+
+class GenerationScorer(Scorer):
+    """Scores generated text against references: each answer of a document with each metric."""
+
+    output_types = (GENERATE,)
+
+
+class LoglikelihoodScorer(Scorer):
+    """Scores choices and continuations by their log-likelihoods."""
+
+    output_types = (CHOICE, LIKELIHOOD)
+
+
+class PerplexityScorer(Scorer):
+    """Scores whole texts by their log-likelihood."""
+
+    output_types = (ROLLING,)
+
+
+class ProcessResultsScorer(Scorer):
+    """Hands a document and its answers to a function of the task's own; what that returns are the scores."""
+
+    def __init__(
+        self,
+        config: TaskConfig | None = None,
+        process_results_fn: Callable[[Any, list[Any]], Mapping[str, Any] | None] | None = None,
+    ) -> None:
+        super().__init__(config)
+        given = process_results_fn or (config.process_results if config is not None else None)
+        if not callable(given):
+            raise TypeError("ProcessResultsScorer needs a function process_results(doc, results)")
+        self.process_results_fn: Callable[[Any, list[Any]], Mapping[str, Any] | None] = given
+
+    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
+        result = Results.create(instances, filter_name)
+        answers = result.results[filter_name]
+        return dict(self.process_results_fn(result.doc, answers if len(instances) > 1 else [answers]) or {})
+
+
+def shown(document: Document, answers: Mapping[str, Sequence[Any]], reading: Reading, task: str) -> list[Instance]:
+    """The instances of a document: one for each of its requests, with what every filter left of its responses."""
+    sample, responses = document.sample, document.responses
+    target = reading.target(sample, next(iter(answers.values())))
+    if isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE:
+        target = target[0]
+    step = max(1, len(sample.requests) // max(1, len(responses)))
+    return [
+        Instance(
+            doc=sample.doc,
+            doc_id=sample.doc_id,
+            args=arguments(request),
+            target=target,
+            idx=number,
+            resps=responses[number],
+            filtered_resps={name: several[number] for name, several in answers.items()},
+            task_name=task,
+            request_type=reading.output_type,
+            choices=tuple(sample.choices or ()),
+        )
+        for number, request in enumerate(sample.requests[::step])
+    ]

@@ -1,0 +1,238 @@
+"""Aggregations: the values of all documents to one number. Sums run from left to right, so that results can be equal to the bit."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from assay.registry import Accepted, Table, accepted, must_be_callable
+from assay.statistics.agreement import krippendorff_alpha
+from assay.statistics.classes import CLASS_AGGREGATIONS
+
+Values = Sequence[Any]
+
+
+def total(values: Values) -> float:
+    """The sum, from left to right in double precision, whatever the Python version makes of `sum`."""
+    return float(np.cumsum(np.asarray(values, dtype=np.float64))[-1]) if len(values) else 0.0
+
+
+def mean(values: Values) -> float:
+    return total(values) / len(values)
+
+
+def median(values: Values) -> float:
+    """The upper middle value, as in lm-eval."""
+    return float(sorted(values)[len(values) // 2])
+
+
+def nanmean(values: Values) -> float:
+    return float(np.nanmean(values)) if len(values) and not np.all(np.isnan(values)) else math.nan
+
+
+def perplexity(values: Values) -> float:
+    return _exp(-mean(values))
+
+
+def weighted_mean(values: Values) -> float:
+    return total([above for above, _ in values]) / total([below for _, below in values])
+
+
+def weighted_perplexity(values: Values) -> float:
+    return _exp(-weighted_mean(values))
+
+
+def bits_per_byte(values: Values) -> float:
+    return -weighted_mean(values) / math.log(2)
+
+
+def _exp(power: float) -> float:
+    try:
+        return math.exp(power)
+    except OverflowError:
+        return math.inf
+
+
+def brier_score(values: Values) -> float:
+    golds, predictions = zip(*values, strict=True)
+    one_hot = np.eye(len(predictions[0]))[list(golds)]
+    return float(np.mean(np.sum((np.array(predictions) - one_hot) ** 2, axis=1)))
+
+
+def f1(values: Values) -> float:
+    from sklearn.metrics import f1_score
+
+    golds, predictions = zip(*values, strict=True)
+    return float(np.max(f1_score(golds, predictions)))
+
+
+def matthews_corrcoef(values: Values) -> float:
+    from sklearn.metrics import matthews_corrcoef as correlation
+
+    golds, predictions = zip(*values, strict=True)
+    return float(correlation(golds, predictions))
+
+
+def bleu(values: Values) -> float:
+    import sacrebleu
+
+    references, predictions = _streams(values)
+    return float(sacrebleu.corpus_bleu(predictions, references).score)
+
+
+def chrf(values: Values, word_order: int = 0) -> float:
+    import sacrebleu
+
+    references, predictions = _streams(values)
+    return float(sacrebleu.corpus_chrf(predictions, references, word_order=word_order).score)
+
+
+def chrf_with_words(values: Values) -> float:
+    return chrf(values, word_order=2)
+
+
+def ter(values: Values) -> float:
+    import sacrebleu
+
+    references, predictions = _streams(values)
+    return float(sacrebleu.corpus_ter(predictions, references).score)
+
+
+def _streams(values: Values) -> tuple[list[tuple[Any, ...]], list[str]]:
+    """References as sacrebleu wants them: a stream for the first of each document, and so on; None for no more."""
+    references = [[reference] if isinstance(reference, str) else list(reference) for reference, _ in values]
+    predictions = [prediction if isinstance(prediction, str) else prediction[0] for _, prediction in values]
+    return list(zip_longest(*references)), predictions
+
+
+def acc_all(values: Values) -> float:
+    """The share of questions of which every answer was judged rightly."""
+    return mean(_all_right(values))
+
+
+def _all_right(values: Values) -> list[bool]:
+    """By question, from judgements with their documents: those of MultiRC, where a document is one answer."""
+    questions: dict[tuple[object, object], bool] = {}
+    for judged, doc in values:
+        question = doc["idx"]["paragraph"], doc["idx"]["question"]
+        questions[question] = questions.get(question, True) and (doc["label"] == 1) == judged
+    return list(questions.values())
+
+
+def bypass(values: Values) -> float:  # noqa: ARG001  # nothing was scored
+    return 999
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """A way to one number. `influence` gives a value per document whose mean varies as the number does, where known."""
+
+    name: str
+    function: Callable[[Values], float]
+    influence: Callable[[Values], Any] | None = None
+    bootstrap_limit: int | None = None
+    needs: str | None = None
+    of_numbers: bool = False
+    """Whether the values must be numbers; else they are what a metric made for it."""
+
+    def __call__(self, values: Values) -> float:
+        return self.function(values)
+
+    def bound(self, kwargs: Mapping[str, Any]) -> "Aggregation":
+        """The same with parameters."""
+        influence = partial(self.influence, **kwargs) if self.influence is not None else None
+        return replace(self, function=partial(self.function, **kwargs), influence=influence)
+
+
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "perplexity": (1.0, math.inf),
+    "weighted_perplexity": (1.0, math.inf),
+    "bits_per_byte": (0.0, math.inf),
+    "brier_score": (0.0, 2.0),
+    "f1": (0.0, 1.0),
+    "matthews_corrcoef": (-1.0, 1.0),
+    "bleu": (0.0, 100.0),
+    "chrf": (0.0, 100.0),
+    "chrf++": (0.0, 100.0),
+    "ter": (0.0, math.inf),
+    "acc_all": (0.0, 1.0),
+    **dict.fromkeys(CLASS_AGGREGATIONS, (0.0, 1.0)),
+}
+"""What no number of an aggregation can pass: likelihoods are no more than 1, shares lie between 0 and 1."""
+
+
+def _present(values: Values) -> Any:
+    numbers = np.asarray(values, dtype=np.float64)
+    return numbers[~np.isnan(numbers)]
+
+
+def _perplexity_influence(values: Values) -> Any:
+    return -perplexity(values) * np.asarray(values, dtype=np.float64)
+
+
+def _ratio_influence(values: Values) -> Any:
+    above, below = (np.asarray(column, dtype=np.float64) for column in zip(*values, strict=True))
+    return (above - weighted_mean(values) * below) / below.mean()
+
+
+def _brier_influence(values: Values) -> Any:
+    golds, predictions = zip(*values, strict=True)
+    return np.sum((np.array(predictions) - np.eye(len(predictions[0]))[list(golds)]) ** 2, axis=1)
+
+
+def _adopted(name: str, thing: Any) -> Aggregation:
+    """An aggregation, or a function of all values as one."""
+    if isinstance(thing, Aggregation):
+        return thing
+    function: Callable[[Values], float] = must_be_callable(name, thing)
+    AGGREGATIONS.refuse_shape(function, 1)
+    return Aggregation(name, function)
+
+
+class _Aggregations(Table[Aggregation, Aggregation]):
+    def accepts(self, member: Any) -> Accepted:
+        return accepted(member.function if isinstance(member, Aggregation) else member, 1)
+
+
+AGGREGATIONS = _Aggregations(
+    "aggregation",
+    {
+        each.name: each
+        for each in (
+            Aggregation("mean", mean, lambda values: np.asarray(values, dtype=np.float64), of_numbers=True),
+            Aggregation("median", median, of_numbers=True),
+            Aggregation("nanmean", nanmean, influence=_present, of_numbers=True),
+            Aggregation("perplexity", perplexity, influence=_perplexity_influence, of_numbers=True),
+            Aggregation(
+                "weighted_perplexity", weighted_perplexity, lambda v: -weighted_perplexity(v) * _ratio_influence(v)
+            ),
+            Aggregation("bits_per_byte", bits_per_byte, lambda v: -_ratio_influence(v) / math.log(2)),
+            Aggregation("brier_score", brier_score, influence=_brier_influence),
+            Aggregation("f1", f1, needs="sklearn"),
+            Aggregation("matthews_corrcoef", matthews_corrcoef, needs="sklearn"),
+            Aggregation("bleu", bleu, bootstrap_limit=100, needs="sacrebleu"),
+            Aggregation("chrf", chrf, bootstrap_limit=100, needs="sacrebleu"),
+            Aggregation("chrf++", chrf_with_words, bootstrap_limit=100, needs="sacrebleu"),
+            Aggregation("ter", ter, bootstrap_limit=100, needs="sacrebleu"),
+            Aggregation("acc_all", acc_all, influence=lambda values: np.asarray(_all_right(values), dtype=np.float64)),
+            *(Aggregation(name, function, influence) for name, (function, influence) in CLASS_AGGREGATIONS.items()),
+            Aggregation("krippendorff_alpha", krippendorff_alpha),
+            Aggregation("bypass", bypass),
+        )
+    },
+    group="assay.aggregations",
+    supplied=("values",),
+    adopt=_adopted,
+    build=lambda aggregation, **params: aggregation.bound(params) if params else aggregation,
+)
+
+
+def known_aggregation(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation | Callable[..., Any]:
+    """The aggregation, the mean where none is said; one of our own functions that somebody hands back is recognised."""
+    if aggregation is None:
+        return AGGREGATIONS["mean"]
+    return next((each for each in AGGREGATIONS.values() if each.function is aggregation), aggregation)

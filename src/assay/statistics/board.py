@@ -1,0 +1,157 @@
+"""The scores of one task as they come in: a list per metric and filter, and what failed."""
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.config.source import digest
+from assay.records import EVERY_ROW, Estimate, FilterScores, RowFailures, ScoreKey
+from assay.statistics.aggregations import Aggregation, known_aggregation
+from assay.statistics.estimates import estimate, with_draws
+
+
+@dataclass(slots=True)
+class Column:
+    """The values of one metric and filter, the documents they are of, and their repeats' scores where there are any."""
+
+    values: list[Any] = field(default_factory=list)
+    documents: "array[int]" = field(default_factory=lambda: array("q"))
+    repeats: list[Sequence[Any]] | None = None
+
+
+@dataclass(slots=True)
+class Board:
+    """Values by metric and filter, one per document that was scored, in the order of the documents.
+
+    `clusters` has, by document, the number of its cluster, where documents are not draws of their own.
+    """
+
+    columns: dict[ScoreKey, Column] = field(default_factory=dict)
+    failed: Counter[str] = field(default_factory=Counter)
+    """Documents that failed, as a whole or in some rows, by reason."""
+    lost: int = 0
+    """Documents that failed as a whole."""
+    lost_in: dict[ScoreKey, Counter[str]] = field(default_factory=dict)
+    """By row the documents that failed there alone; under EVERY_ROW those that failed in all rows of a filter."""
+    noticed: Counter[str] = field(default_factory=Counter)
+    documents: int = 0
+    clusters: dict[int, int] = field(default_factory=dict)
+
+    def add(self, doc_id: int, scores: FilterScores) -> None:
+        for metric, value in scores.values.items():
+            column = self.columns.get((metric, scores.filter))  # type: ignore[call-overload]  # a key is such a pair
+            if column is None:
+                row = ScoreKey(metric, scores.filter)
+                column = self.columns[row] = Column(repeats=[] if metric in scores.repeats else None)
+            column.values.append(value)
+            column.documents.append(doc_id)
+            if column.repeats is not None:
+                column.repeats.append(scores.repeats.get(metric, (value,)))
+
+    def put_together(self, doc_id: int, value: object) -> None:
+        """Count a document as one draw with all others of this value: in other tasks of the same data, too. None is alone."""
+        if value is not None:
+            self.clusters[doc_id] = cluster_number(value)
+
+    def fail(self, reason: str) -> None:
+        """Count a document that failed as a whole."""
+        self.failed[reason] += 1
+        self.lost += 1
+
+    def fail_rows(self, scores: Sequence[FilterScores]) -> str:
+        """Count a document in the rows that it failed in, and return the reasons; nothing where it has all values."""
+        if not any([each.failed for each in scores]):  # noqa: C419  # as nearly always, and a generator takes longer
+            return ""
+        failed = {ScoreKey(row, each.filter): reason for each in scores for row, reason in each.failed.items()}
+        for row, reason in failed.items():
+            self.lost_in.setdefault(row, Counter())[reason] += 1
+        reasons = "; ".join(dict.fromkeys(failed.values()))
+        self.failed[reasons] += 1
+        return reasons
+
+    def failures(self, parents: Mapping[str, str]) -> dict[ScoreKey, RowFailures]:
+        """The failures of every row, also of rows that have no value at all.
+
+        `parents` has, of values that came in a mapping, the metric that gave them. Where it fails, all of them fail; and
+        where one of them failed that never had a value, so has the metric.
+        """
+        own: dict[ScoreKey, ScoreKey] = {}
+        for row in self.lost_in:
+            parent = ScoreKey(parents.get(row.metric, row.metric), row.filter)
+            own[row] = parent if row not in self.columns and parent in self.columns else row
+        hidden = {*parents.values()}
+        lost = [row for row in own.values() if row.metric != EVERY_ROW and row.metric not in hidden]
+        return {row: self._failures(row, own, parents) for row in (*self.columns, *lost)}
+
+    def _failures(self, row: ScoreKey, own: Mapping[ScoreKey, ScoreKey], parents: Mapping[str, str]) -> RowFailures:
+        names = {row, ScoreKey(parents.get(row.metric, row.metric), row.filter), ScoreKey(EVERY_ROW, row.filter)}
+        reasons: Counter[str] = Counter()
+        for each, counted in self.lost_in.items():
+            if each in names or own[each] == row:
+                reasons += counted
+        known = len(self.columns[row].values) if row in self.columns else 0
+        documents = min(self.lost + reasons.total(), self.documents - known)  # one may have failed in two of its values
+        return RowFailures(documents, dict(sorted(reasons.items())))
+
+    @property
+    def scored(self) -> int:
+        """How many documents have a value: the most that any metric has."""
+        return max((len(column.values) for column in self.columns.values()), default=0)
+
+    def estimates(
+        self,
+        aggregation: Callable[[ScoreKey], Aggregation | Callable[..., Any] | None],
+        *,
+        bootstrap_iters: int,
+        like_lm_eval: bool,
+        source: str,
+    ) -> dict[ScoreKey, Estimate]:
+        """The number of each row. A metric nobody declared an aggregation for is averaged. `source` names the data."""
+        found = {}
+        for row, column in self.columns.items():
+            drawn = self.estimated(
+                aggregation(row),
+                column.values,
+                column.documents,
+                bootstrap_iters=bootstrap_iters,
+                like_lm_eval=like_lm_eval,
+                source=source,
+                metric=row.metric,
+            )
+            found[row] = drawn.but(repeats=column.repeats) if column.repeats is not None else drawn
+        return found
+
+    def estimated(  # noqa: PLR0913  # a number, and all that its error depends on
+        self,
+        aggregation: Aggregation | Callable[..., Any] | None,
+        values: Sequence[Any],
+        documents: Sequence[int],
+        *,
+        bootstrap_iters: int,
+        like_lm_eval: bool,
+        source: str,
+        metric: str = "",
+    ) -> Estimate:
+        """The number that values of documents give, with its error and its draws."""
+        known = known_aggregation(aggregation)
+        clusters = None if like_lm_eval or not self.clusters else self._clusters(documents)
+        made = estimate(
+            known,
+            values,
+            bootstrap_iters=bootstrap_iters,
+            like_lm_eval=like_lm_eval,
+            metric=metric,
+            clusters=clusters,
+        )
+        return with_draws(made, known, values, documents, source, clusters)
+
+    def _clusters(self, documents: Sequence[int]) -> "array[int]":
+        """The cluster of each document; one in none is its own."""
+        return array("q", (self.clusters.get(document, document) for document in documents))
+
+
+def cluster_number(value: object) -> int:
+    """The number of the cluster with this value: the same in every task and run, and no number of a document."""
+    return -1 - int(digest(repr(value).encode())[:15], 16)

@@ -1,0 +1,207 @@
+"""A number and its standard error."""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from assay.records import Draws, Estimate, Failed, exact, number
+from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
+from assay.user_code import call_user_code
+
+LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
+SLOW = ("bleu", "chrf", "chrf++", "ter")
+"""Metrics of which lm-eval draws 100 resamples at most: by the metric's name, whatever its aggregation."""
+CHUNK = 1000
+
+
+def estimate(
+    aggregation: Aggregation | Callable[[Values], float],
+    values: Values,
+    *,
+    bootstrap_iters: int,
+    like_lm_eval: bool,
+    metric: str = "",
+    clusters: Sequence[int] | None = None,
+) -> Estimate:
+    """The number these values give, and how it would vary over other documents of the same kind.
+
+    `clusters` says of each value which others were drawn with it; without it, each was drawn alone.
+    """
+    known = aggregation if isinstance(aggregation, Aggregation) else Aggregation("custom", aggregation)
+    n = len(values)
+    returned = call_user_code(f"the aggregation {known.name!r}", known.function, values)
+    if isinstance(returned, Failed):
+        return Estimate(math.nan, None, n, returned.reason)
+    value = exact(returned)
+    if isinstance(value, Mapping) and value and all(number(each) is not None for each in value.values()):
+        several = {str(exact(name)): float(exact(each)) for name, each in value.items()}
+        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gives several numbers", several=several)
+    try:
+        value = float(value)
+    except (TypeError, ValueError, OverflowError):
+        gave = f"a value of type {type(value).__name__!r}" if not isinstance(value, str | int) else f"{value!s:.60}"
+        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gave {gave}, which is no number")
+    if math.isnan(value):
+        lost = sum(isinstance(each, float) and math.isnan(each) for each in values)
+        return Estimate(value, None, n, f"{lost} of {n} values are not numbers")
+    if math.isinf(value) and not like_lm_eval:
+        return Estimate(value, None, n, "an infinite number has no standard error")
+    if n < 2 or not bootstrap_iters or bootstrap_iters < 0:
+        return Estimate(value, None, n, "one document has no spread" if n < 2 else "bootstrap_iters is 0")
+    draws = n if clusters is None else len(set(clusters))
+    if draws < 2:
+        return Estimate(value, None, n, "all documents are of one cluster, which has no spread", draws=draws)
+    if like_lm_eval:
+        stderr = _lm_eval_stderr(known, values, min(bootstrap_iters, 100) if metric in SLOW else bootstrap_iters)
+    else:
+        stderr = _stderr(known, values, bootstrap_iters, clusters)
+    return Estimate(value, stderr, n, "" if stderr is not None else f"none is known for {known.name}", draws=draws)
+
+
+def with_draws(
+    made: Estimate,
+    aggregation: Aggregation | Callable[[Values], float],
+    values: Values,
+    documents: Sequence[int],
+    source: str,
+    clusters: Sequence[int] | None = None,
+) -> Estimate:
+    """The number with what is known of its draws: how far each document moves it, or only its variance."""
+    named = aggregation.name if isinstance(aggregation, Aggregation) else ""
+    is_rate = named == "mean" and set(values) <= {0, 1}
+    made = made.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=BOUNDS.get(named))
+    if made.stderr is None or math.isnan(made):
+        return made
+    influence = (
+        aggregation.influence(values) if isinstance(aggregation, Aggregation) and aggregation.influence else None
+    )
+    if influence is None or len(influence) != len(values):
+        known = Draws(source, documents, None, made.stderr**2, clusters)
+        return made.but(parts={known: 1.0})
+    return made.but(parts={Draws.of_mean(source, documents, influence, clusters): 1.0})
+
+
+def mean_stderr(values: Values) -> float:
+    """The sample standard deviation over the root of n."""
+    return sample_deviation(values) / math.sqrt(len(values))
+
+
+def sample_deviation(values: Values) -> float:
+    centre = mean(values)
+    numbers = np.asarray(values, dtype=np.float64)
+    return math.sqrt(total(((numbers - centre) ** 2).tolist()) / (len(values) - 1))
+
+
+def _stderr(aggregation: Aggregation, values: Values, iterations: int, clusters: Sequence[int] | None) -> float | None:
+    """From influence values where they are known; else by bootstrap, rescaled for what a resample lacks in spread."""
+    if aggregation.name == "bypass":
+        return None
+    if aggregation.influence is not None:
+        influence = aggregation.influence(values)
+        if clusters is None:
+            return mean_stderr(influence) if len(influence) > 1 else None
+        if len(influence) == len(values):
+            return math.sqrt(Draws.of_mean("", (), influence, clusters).variance)
+    n, limit = len(values if clusters is None else set(clusters)), aggregation.bootstrap_limit or 1000
+    spread = call_user_code("bootstrap", bootstrap, aggregation, values, min(iterations, limit), clusters)
+    return None if isinstance(spread, Failed) else spread * math.sqrt(n / (n - 1))
+
+
+def _lm_eval_stderr(aggregation: Aggregation, values: Values, iterations: int) -> float | None:
+    """As lm-eval 0.4.13: closed form for means, its own bootstrap for a few, nothing for the rest."""
+    if aggregation.name in ("mean", "acc_all"):
+        return _stderr(aggregation, values, iterations, None)
+    if aggregation.name not in LM_EVAL_BOOTSTRAPS:
+        return None
+    return bootstrap(aggregation, values, iterations)
+
+
+def bootstrap(
+    aggregation: Aggregation, values: Values, iterations: int, clusters: Sequence[int] | None = None
+) -> float:
+    """The spread of the number over resamples; the draws are lm-eval's, number for number, but for clusters."""
+    fast = _FAST.get(aggregation.name)
+    prepared = fast[0](values) if fast is not None else None
+    results: list[float] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a resample without one of the classes, say
+        drawn = resamples(len(values), iterations) if clusters is None else whole_clusters(clusters, iterations)
+        for indices in drawn:
+            if fast is not None:
+                results += fast[1](prepared, indices)
+            else:
+                results += [aggregation.function([values[i] for i in row]) for row in indices.tolist()]
+    return sample_deviation(results)
+
+
+def resamples(n: int, iterations: int) -> Iterator[Any]:
+    """Rows of n indices, a block at a time: what `random.Random(block).choices` draws, in one go for a block."""
+    chunk = min(CHUNK, iterations)
+    rows = max(1, min(chunk, 2_000_000 // n))
+    for block in range(iterations // chunk):
+        stream = np.random.RandomState([block])  # seeded as random.Random(block) is: init_by_array of one word
+        for start in range(0, chunk, rows):
+            size = min(rows, chunk - start)
+            yield np.floor(stream.random_sample(size * n) * n).astype(np.int64).reshape(size, n)
+
+
+def whole_clusters(clusters: Sequence[int], iterations: int) -> Iterator[Any]:
+    """Resample by resample the indices of all values of as many clusters as there are, drawn with replacement."""
+    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
+    place = np.array([numbers[cluster] for cluster in clusters])
+    ordered, sizes = np.argsort(place, kind="stable"), np.bincount(place)
+    starts = np.cumsum(sizes) - sizes
+    for rows in resamples(len(sizes), iterations):
+        for row in rows:
+            drawn = sizes[row]
+            within = np.arange(drawn.sum()) - np.repeat(np.cumsum(drawn) - drawn, drawn)
+            yield ordered[np.repeat(starts[row], drawn) + within][None, :]
+
+
+def _as_array(values: Values) -> Any:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _row_means(numbers: Any, indices: Any) -> Any:
+    return np.cumsum(numbers[indices], axis=1)[:, -1] / indices.shape[1]
+
+
+def _perplexities(numbers: Any, indices: Any) -> list[float]:
+    perplexity = AGGREGATIONS["perplexity"].function
+    return [perplexity([value]) for value in _row_means(numbers, indices).tolist()]
+
+
+def _medians(numbers: Any, indices: Any) -> list[float]:
+    middle = indices.shape[1] // 2
+    return np.partition(numbers[indices], middle, axis=1)[:, middle].tolist()  # type: ignore[no-any-return]
+
+
+def _cells(values: Values) -> tuple[Any, int]:
+    """Each pair (right, given) as one number, and how many labels there are."""
+    labels = sorted({label for both in values for label in both}, key=repr)
+    place = {label: number for number, label in enumerate(labels)}
+    return np.array([place[gold] * len(labels) + place[given] for gold, given in values]), len(labels)
+
+
+def _correlations(prepared: tuple[Any, int], indices: Any) -> list[float]:
+    """Matthews' coefficient of each resample, from its table of counts."""
+    cells, k = prepared
+    results = []
+    for row in indices:
+        table = np.bincount(cells[row], minlength=k * k).reshape(k, k).astype(np.float64)
+        golds, given, n = table.sum(axis=1), table.sum(axis=0), table.sum()
+        together = np.trace(table) * n - np.dot(golds, given)
+        spread = (n**2 - np.dot(given, given)) * (n**2 - np.dot(golds, golds))
+        results.append(float(together / np.sqrt(spread)) if spread else 0.0)
+    return results
+
+
+_FAST: dict[str, tuple[Callable[[Values], Any], Callable[[Any, Any], Sequence[float]]]] = {
+    "perplexity": (_as_array, _perplexities),
+    "median": (_as_array, _medians),
+    "matthews_corrcoef": (_cells, _correlations),
+}
+"""Aggregations whose resamples are computed without building each of them as a list."""

@@ -1,0 +1,256 @@
+"""Two runs on the same documents: how likely a difference is by chance, how large it may be, how small a one would be found.
+
+The documents are the draws. Were both runs equally good, each document might as well have been scored the other way round:
+this is what the tests build on (sign flips of what each document contributes; where all contribute the same, McNemar's).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from assay.statistics.estimates import resamples, whole_clusters
+from assay.statistics.intervals import student
+
+FLIPS = 10_000
+"""Sign flips that are drawn where there are too many to take each: p is known to 0.002 near 0.05."""
+EVERY = 13
+"""Up to so many documents that differ, every combination of signs is taken."""
+MANY = 1000
+"""Beyond so many, the sum of random signs is as good as normal."""
+FEW = 64
+"""Up to so many different contributions, the signs of equal ones are drawn together."""
+HALF = 0.5
+"""What is added to the wins and to the losses of a rate, so that its interval is never a point."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A difference and what each draw (a document, or a cluster of them) contributes to it: their sum is the difference.
+
+    `variance` is that of the difference over other documents. `unit` is, for rates, how far one draw can move it (the root of
+    the mean square); 0 for other numbers. `tasks` is how many numbers were taken from the data to know the spread.
+    Where nothing but the variance is known, there are no contributions.
+    """
+
+    difference: float
+    contributions: Any
+    variance: float
+    documents: int
+    draws: int
+    tasks: int = 1
+    unit: float = 0.0
+
+    @property
+    def stderr(self) -> float:
+        return math.sqrt(self.variance)
+
+
+class Significance(NamedTuple):
+    """How likely a difference as large is by chance, and by which test."""
+
+    p: float
+    test: str
+
+
+def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
+    """What the difference may well be; None where no document says anything about it.
+
+    Rates: half a draw is added to either side (Bonett and Price add a whole one, which covers too often), so that the interval
+    is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws.
+    """
+    if not contrast.variance and not contrast.unit:
+        return None
+    centre, error = smoothed(contrast)
+    clustered = contrast.draws < contrast.documents
+    if contrast.unit and not clustered:
+        half = NormalDist().inv_cdf(0.5 + level / 2) * error
+    else:
+        half = student(level, contrast.draws - contrast.tasks) * error
+    return centre - half, centre + half
+
+
+def smoothed(contrast: Contrast) -> tuple[float, float]:
+    """The middle of the interval and the standard error in it."""
+    if not contrast.unit:
+        return contrast.difference, contrast.stderr
+    share = contrast.draws / (contrast.draws + 2 * HALF)
+    return contrast.difference * share, math.sqrt(contrast.variance + 2 * HALF * contrast.unit**2) * share
+
+
+def reach(can: Any, does: Any, documents: int) -> float:
+    """The unit of a rate, from how far each draw can move it and how far it does: the root of the mean square.
+
+    A document counts as far as it can move it. A cluster, or a document that several tasks have, seldom goes so far: it counts
+    as those do that move it at all, and only where none does as far as it can.
+
+    >>> reach([0.25] * 4, [0.0, 0.25, 0.0, 0.0], 4), reach([0.5, 0.5], [0.25, 0.0], 4), reach([0.5, 0.5], [0.0, 0.0], 4)
+    (0.25, 0.25, 0.5)
+    """
+    possible, moves = np.asarray(can), np.abs(does)
+    seen = moves[moves > 1e-12 * possible]
+    chosen = seen if len(seen) and len(possible) < documents else possible
+    return math.sqrt(float(np.mean(np.square(chosen))))
+
+
+def detectable(contrast: Contrast, power: float, level: float = 0.95) -> float | None:
+    """The least true difference that would be told from 0 with this power, at the level of the interval."""
+    error = smoothed(contrast)[1]
+    return error * _quantiles(power, 1 - level) if error else None
+
+
+def significance(contrast: Contrast) -> Significance:
+    """The probability of a difference at least as large if both were equally good, half of that of one just as large."""
+    if contrast.contributions is None:
+        return _normal(contrast)
+    sizes = np.abs(np.asarray(contrast.contributions, dtype=np.float64))
+    sizes = np.sort(sizes[sizes > 1e-12 * sizes.max(initial=0.0)])
+    if not len(sizes) or not contrast.difference:
+        return Significance(1.0, "no difference")
+    if sizes[-1] - sizes[0] <= 1e-9 * sizes[-1]:
+        signed = np.asarray(contrast.contributions)[np.abs(contrast.contributions) > sizes[0] / 2]
+        plus = int((signed > 0).sum())
+        return Significance(mcnemar(plus, len(signed) - plus), "McNemar" if contrast.unit else "sign test")
+    if len(sizes) <= MANY:
+        return Significance(sign_flips(sizes, contrast.difference), "permutation")
+    return _normal(contrast)
+
+
+def _normal(contrast: Contrast) -> Significance:
+    if not contrast.difference or not contrast.variance:  # without a spread nothing speaks against chance
+        return Significance(1.0, "no spread" if contrast.difference else "normal")
+    return Significance(2 * NormalDist().cdf(-abs(contrast.difference) / contrast.stderr), "normal")
+
+
+def mcnemar(wins: int, losses: int) -> float:
+    """McNemar's p for as many documents that only one and that only the other run got right: exact, two-sided, mid-p.
+
+    The plain exact p is conservative: at 5 % it rejects 3.4 % of equal pairs in the mean, 1.9 % at least (bench/paired.py).
+
+    >>> mcnemar(5, 5), round(mcnemar(1, 7), 4)
+    (1.0, 0.0391)
+    """
+    n, few = wins + losses, min(wins, losses)
+    if wins == losses:
+        return 1.0
+    counts = np.arange(few + 1)
+    logs = np.concatenate([[0.0], np.cumsum(np.log((n - counts[:-1]) / (counts[:-1] + 1.0)))]) - n * math.log(2)
+    chances = np.exp(logs)
+    return min(1.0, float(2 * chances.sum() - chances[-1]))
+
+
+def sign_flips(sizes: Any, difference: float, draws: int = FLIPS) -> float:
+    """The share of sign flips of the contributions whose sum is larger than the difference, and half of those as large.
+
+    It depends on the sizes of the contributions alone, so that neither the order of documents nor that of runs matters.
+    """
+    sizes = np.sort(np.asarray(sizes, dtype=np.float64))
+    found, close = abs(difference), 1e-9 * float(sizes.sum())
+    larger = equal = 0
+    every = len(sizes) <= EVERY
+    for sums in map(np.abs, _every_sum(sizes) if every else _drawn_sums(sizes, draws)):
+        larger += int((sums > found + close).sum())
+        equal += int((np.abs(sums - found) <= close).sum())
+    whole = 2 ** len(sizes) if every else draws
+    own = 0.0 if every else 1.0  # of the drawn ones, what was seen counts as one more
+    return (larger + (equal + own) / 2) / (whole + own)
+
+
+def _every_sum(sizes: Any) -> Iterator[Any]:
+    bits = np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes)) & 1
+    yield (bits * 2.0 - 1.0) @ sizes
+
+
+def _drawn_sums(sizes: Any, draws: int) -> Iterator[Any]:
+    """Sums with random signs. Where few sizes differ, how many of each are positive is drawn instead of every sign."""
+    random = np.random.Generator(np.random.SFC64(0))
+    different, counts = np.unique(np.round(sizes / sizes[-1], 12), return_counts=True)
+    if len(different) <= FEW:
+        yield (2.0 * random.binomial(counts, 0.5, size=(draws, len(different))) - counts) @ (different * sizes[-1])
+        return
+    rows = max(1, min(draws, 500_000 // len(sizes)))
+    for start in range(0, draws, rows):
+        bits = random.integers(0, 2, size=(min(rows, draws - start), len(sizes)), dtype=np.int8)
+        yield (2.0 * bits - 1.0) @ sizes
+
+
+def holm(several: Sequence[float]) -> list[float]:
+    """Each p, corrected so that the chance of one wrong rejection among all is what it says (Holm).
+
+    >>> [round(p, 9) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    corrected, least = [0.0] * len(several), 0.0
+    for place, number in enumerate(sorted(range(len(several)), key=lambda each: several[each])):
+        least = max(least, min(1.0, (len(several) - place) * several[number]))
+        corrected[number] = least
+    return corrected
+
+
+def documents_needed(variance: float, effect: float, power: float, alpha: float) -> int:
+    """How many documents tell a difference from 0; `variance` is that of one document's difference.
+
+    >>> documents_needed(0.25, 0.05, 0.8, 0.05)
+    785
+    """
+    return max(2, math.ceil(variance * (_quantiles(power, alpha) / effect) ** 2))
+
+
+def effect_found(variance: float, documents: int, power: float, alpha: float) -> float:
+    """The least difference that so many documents tell from 0."""
+    return math.sqrt(variance / documents) * _quantiles(power, alpha)
+
+
+def _quantiles(power: float, alpha: float) -> float:
+    normal = NormalDist()
+    return normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
+
+
+class Values(NamedTuple):
+    """What both runs scored on the same documents, and the cluster of each where there are any."""
+
+    a: Sequence[Any]
+    b: Sequence[Any]
+    clusters: Sequence[int] | None = None
+
+
+def recomputed(
+    function: Callable[[Sequence[Any]], float], values: Values, iterations: int
+) -> tuple[Contrast, Significance] | None:
+    """A difference of numbers that must be computed anew for other documents: its spread over resamples of the pairs, and
+    its p over runs that take each document from either. None where the function takes some resample badly, or has no number
+    for it."""
+    a, b, clusters = values
+    n = len(a)
+    try:
+        found = function(b) - function(a)
+        drawn = resamples(n, iterations) if clusters is None else whole_clusters(clusters, iterations)
+        several = [
+            function([b[i] for i in row]) - function([a[i] for i in row]) for rows in drawn for row in rows.tolist()
+        ]
+        swapped = [abs(each) for each in _swapped(function, values, iterations)]
+    except (TypeError, ValueError, ArithmeticError, LookupError):
+        return None
+    if not np.isfinite([found, *several, *swapped]).all():
+        return None
+    count = n if clusters is None else len(set(clusters))
+    spread = float(np.var(several, ddof=1)) * count / (count - 1)
+    close = 1e-9 * max(1e-300, abs(found))
+    larger = sum(each > abs(found) + close for each in swapped)
+    equal = sum(abs(each - abs(found)) <= close for each in swapped)
+    p = 1.0 if not found else (larger + (equal + 1) / 2) / (iterations + 1)
+    return Contrast(found, None, spread, n, count), Significance(p, "permutation")
+
+
+def _swapped(function: Callable[[Sequence[Any]], float], values: Values, draws: int) -> Iterator[float]:
+    """The difference with the runs exchanged on a random half of the documents, or of the clusters."""
+    a, b, clusters = values
+    place = np.arange(len(a)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    random = np.random.Generator(np.random.SFC64(0))
+    for _ in range(draws):
+        swap = random.integers(0, 2, size=int(place.max()) + 1)[place].tolist()
+        mixed = [(y, x) if other else (x, y) for x, y, other in zip(a, b, swap, strict=True)]
+        yield function([y for _, y in mixed]) - function([x for x, _ in mixed])
