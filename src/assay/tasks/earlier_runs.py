@@ -13,15 +13,15 @@ from assay.runs.run import Run
 from assay.samples.rows import DataError
 
 
-def read_run(folder: Path) -> "EarlierRun":
+def read_run(folder: Path) -> "RunSplits":
     """The run in a folder, to be handed to `samples.data.data_set`; a DataError where there is none."""
     try:
-        return EarlierRun(Run.open(folder))
+        return RunSplits(Run.open(folder))
     except RunError as error:
         raise DataError(f"{error.problems[0]}; give a run as dataset_kwargs.run") from error
 
 
-class EarlierRun:
+class RunSplits:
     """Each task of a run as a split; a task may also be named as its file of samples is."""
 
     def __init__(self, run: Run) -> None:
