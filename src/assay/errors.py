@@ -18,7 +18,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing wrong with what the user wrote. One that is not serious is told, and does not stop anything.
+    """One mistake in what the user wrote. If it is not `serious`, it is a warning.
 
     >>> print(Problem(Place("a.yaml", 3, 1), "unknown key 'taks'", "did you mean 'task'?"))
     a.yaml:3:1: unknown key 'taks' — did you mean 'task'?
@@ -34,11 +34,11 @@ class Problem:
 
 
 class SelfExplanatory(Exception):
-    """An error whose message is a whole sentence for users: it is shown as it is, without its type."""
+    """An error whose message is a complete sentence for users, shown without its type."""
 
 
 class AssayError(SelfExplanatory):
-    """The base class: to catch it is to catch everything we raise on purpose."""
+    """Base class of every error that assay raises on purpose."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(dict.fromkeys(problems))
@@ -46,31 +46,29 @@ class AssayError(SelfExplanatory):
 
 
 class ConfigError(AssayError):
-    """A file, a flag or an argument says something that cannot be accepted, or names what does not exist."""
+    """A file, flag or argument is invalid, or names something that does not exist."""
 
 
 def uncheckable(file: str, reason: str) -> Problem:
-    """What to say of a file on which our own code fails: the file is unusable, and everything else works on."""
-    return Problem(
-        Place(file, 1, 1), reason, "correct the file; if nothing is wrong with it, report this as an error of assay"
-    )
+    """Report a file on which assay's own code fails; only that file is unusable."""
+    return Problem(Place(file, 1, 1), reason, "correct the file; if it is valid, report this as a bug in assay")
 
 
 def nearest(name: str, options: Iterable[str], count: int = 5, *, floor: float = 0.6) -> list[str]:
-    """The options most like `name`, best first; those less like it than `floor` are left out.
+    """Return the options most similar to `name`, best first, without those below a similarity of `floor`.
 
     >>> nearest("mmlu_anatmy", ["mmlu_anatomy", "mmlu_astronomy", "gsm8k"], count=1)
     ['mmlu_anatomy']
     """
     from difflib import SequenceMatcher
 
-    wanted = name.casefold()
+    folded = name.casefold()
     matcher = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted)
+    matcher.set_seq2(folded)
     ranked = []
     for option in options:
         matcher.set_seq1(option.casefold())
-        within = bool(wanted) and wanted in option.casefold()
+        within = bool(folded) and folded in option.casefold()
         least = min(floor, 0.3) if within else floor
         if matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least and matcher.ratio() >= least:
             ranked.append((-(matcher.ratio() + 0.3 * within), option))
@@ -78,20 +76,20 @@ def nearest(name: str, options: Iterable[str], count: int = 5, *, floor: float =
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:
-    """The sentence that names the nearest option, or lists a few when none is near.
+    """Suggest the nearest option, or list the options if none is near and they are few.
 
     >>> did_you_mean("ignore_cas", ["ignore_case", "k"])
     "did you mean 'ignore_case'?"
     """
-    known = sorted(map(str, options))  # YAML has keys that are no texts
+    known = sorted(map(str, options))  # YAML keys need not be texts
     near = nearest(str(name), known, count=1)
     if near:
         return f"did you mean {near[0]!r}?"
-    return "use one of: " + ", ".join(known) if 0 < len(known) <= 12 else "see the reference for what is known"
+    return "use one of: " + ", ".join(known) if 0 < len(known) <= 12 else "see the reference for valid names"
 
 
 def some(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are.
+    """List the first three names and the number of the others.
 
     >>> some(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
@@ -100,7 +98,7 @@ def some(names: Sequence[str]) -> str:
 
 
 def installing(extra: str) -> str:
-    """How to install what an extra brings: by the name of assay only where it came from an index of packages."""
+    """Return the command that installs an extra: by name only if assay was installed from a package index."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:

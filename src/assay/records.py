@@ -1,6 +1,6 @@
-"""The values that flow between the rooms: frozen, and known to all of them.
+"""Frozen values that pass between packages: messages, requests, responses, samples, scores, estimates.
 
-Those that are made for every request are named tuples: a hundred thousand of them are made in a run.
+Those created for every request are named tuples, the cheapest to create: a run has a hundred thousand of them.
 """
 
 import json
@@ -19,8 +19,8 @@ from assay.errors import Place
 class Function:
     """A Python object that a YAML file names with `!function module.name`. Nothing is imported until it is used.
 
-    `folder` is where the YAML file lies: `module` is looked for there first. Two are equal when they name the same
-    object, wherever they are written.
+    `folder` is the folder of the YAML file, where `module` is searched first. Two are equal if they name the same object,
+    wherever they are written.
     """
 
     folder: str
@@ -36,11 +36,11 @@ _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
 def plain(value: Any) -> Any:
-    """A value that user code returned, with Python's own numbers and texts in place of numpy's, also inside lists and mappings.
+    """Convert numpy values that user code returned to Python's numbers and texts, also inside lists and mappings.
 
-    What has none of numpy's is returned as the object it is. An array becomes a list, one without dimensions the number it
-    holds. Numbers of less than double precision keep their
-    digits, since they are mostly written into texts: 0.1 stays 0.1, as in lm-eval.
+    A value without numpy is returned unchanged, as the same object. An array becomes a list, a zero-dimensional one a
+    number. Numbers below double precision keep their digits, because most are written into texts: 0.1 stays 0.1, as in
+    lm-eval.
 
     >>> plain({"a": [1, ("b", 2.5)]})
     {'a': [1, ('b', 2.5)]}
@@ -49,42 +49,43 @@ def plain(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is list or kind is tuple:
-        several = [plain(each) for each in value]
-        return value if all(map(is_, several, value)) else kind(several)
+        items = [plain(item) for item in value]
+        return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
-        found = {plain(key): plain(each) for key, each in value.items()}
-        return value if all(map(is_, found.values(), value.values())) and all(map(is_, found, value)) else found
+        converted = {plain(key): plain(item) for key, item in value.items()}
+        is_same = all(map(is_, converted.values(), value.values())) and all(map(is_, converted, value))
+        return value if is_same else converted
     if kind.__module__ != "numpy" or getattr(value, "dtype", None) is None:  # numpy is not imported to find that out
         return value
     if value.shape:
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     single = value[()] if kind.__name__ == "ndarray" else value
     return float(str(single)) if value.dtype.kind == "f" else exact(single)
 
 
 def exact(value: Any) -> Any:
-    """A number that user code returned, where it is one of numpy's, as the Python number of just that value."""
+    """Convert a numpy number that user code returned to the Python number with exactly that value."""
     if type(value).__module__ != "numpy" or getattr(value, "shape", None) != () or value.dtype.kind not in "biufcSUO":
         return value
-    found = value.item()
-    return found if type(found).__module__ != "numpy" else float(found)  # Python has nothing for long doubles
+    converted = value.item()
+    return converted if type(converted).__module__ != "numpy" else float(converted)  # Python has no long doubles
 
 
 _EXACT_IN_A_FLOAT = 2**53
 
 
 def number(value: Any) -> int | float | None:
-    """The number that a value is, None where it is none: texts, nothing, complex numbers and collections are not."""
+    """Return the value as a number; None for texts, None, complex numbers and collections."""
     if type(value) is float:  # as most are
         return value
-    found = exact(value)
-    if isinstance(found, float):
-        return float(found)
-    if isinstance(found, int):
-        return found if -_EXACT_IN_A_FLOAT <= found <= _EXACT_IN_A_FLOAT else _as_float(found)
-    if getattr(found, "shape", ()) != ():
+    converted = exact(value)
+    if isinstance(converted, float):
+        return float(converted)
+    if isinstance(converted, int):
+        return converted if -_EXACT_IN_A_FLOAT <= converted <= _EXACT_IN_A_FLOAT else _as_float(converted)
+    if getattr(converted, "shape", ()) != ():
         return None
-    return _as_float(found) if isinstance(found, SupportsFloat) else None  # a fraction, a decimal
+    return _as_float(converted) if isinstance(converted, SupportsFloat) else None  # a fraction, a decimal
 
 
 def _as_float(value: SupportsFloat) -> float | None:
@@ -95,15 +96,15 @@ def _as_float(value: SupportsFloat) -> float | None:
 
 
 DEFAULT_MAX_GEN_TOKS = 256
-"""How many tokens are generated where nobody says."""
+"""Tokens to generate if neither task nor user sets a limit."""
 LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-"""What that number is called: the first of these that is given counts."""
+"""Names of that limit in generation parameters; the first one present counts."""
 
 
 def limit_of(params: Mapping[str, object]) -> int | None:
-    """How many tokens may be generated, where the parameters say so."""
-    found = next((params[key] for key in LIMITS if params.get(key) is not None), None)
-    return int(str(found)) if found is not None else None
+    """Return the token limit in generation parameters, if there is one."""
+    limit = next((params[key] for key in LIMITS if params.get(key) is not None), None)
+    return int(str(limit)) if limit is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class AudioPart:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolPart:
-    """A part in the words of a server's protocol, such as an image by its address: a JSON object that is sent as it is."""
+    """A part in the format of a server's protocol, such as an image by URL: a JSON object, sent unchanged."""
 
     json: str
 
@@ -141,10 +142,9 @@ Part = TextPart | ImagePart | AudioPart | ProtocolPart
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a tool that a model asks for. `arguments` is what the model wrote: mostly a JSON object.
+    """A tool call that a model requests. `arguments` is the text the model wrote, usually a JSON object.
 
-    `json` is the whole call as the server sent it, where that says more than these or orders them otherwise: servers want
-    their own words back.
+    `json` is the whole call as the server sent it, if it has other keys or another order: servers expect it back unchanged.
     """
 
     id: str
@@ -154,8 +154,8 @@ class ToolCall:
 
 
 class Message(NamedTuple):
-    """One message of a conversation. `tool_call_id` is of a message that has the result of a tool; `more` is a JSON object
-    with further keys of a server's protocol."""
+    """One message of a conversation. `tool_call_id` links a tool's result to its call; `more` is a JSON object with other
+    keys of a server's protocol."""
 
     role: str
     content: str | tuple[Part, ...]
@@ -166,20 +166,20 @@ class Message(NamedTuple):
 
 
 Prompt = str | tuple[Message, ...]
-"""What a model goes on from: text, or a conversation. A text is never one, whatever it looks like."""
+"""Input of a model: text or a conversation. Text never becomes a conversation because of how it looks."""
 
 
 def messages_to_plain(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """A conversation as JSON has it: on disk, for servers of OpenAI's protocol, and for chat templates.
+    """Convert a conversation to JSON objects: for the disk, OpenAI-compatible servers and chat templates.
 
     >>> messages_to_plain([Message("user", "hi"), Message("tool", "4", tool_call_id="a")])
     [{'role': 'user', 'content': 'hi'}, {'role': 'tool', 'tool_call_id': 'a', 'content': '4'}]
     """
     return [
-        {"role": each[0], "content": each[1]}
-        if isinstance(each[1], str) and each[2:] == _ALONE
-        else _plain_message(each)
-        for each in messages
+        {"role": message[0], "content": message[1]}
+        if isinstance(message[1], str) and message[2:] == _ALONE
+        else _plain_message(message)
+        for message in messages
     ]
 
 
@@ -188,104 +188,103 @@ _MESSAGE_KEYS = ("role", "content", "tool_calls", "tool_call_id", "name")
 
 
 def _plain_message(message: Message) -> dict[str, Any]:
-    """In the order of version 0.1, since the key of a request depends on it."""
-    made: dict[str, Any] = {"role": message.role}
+    """Keys in the order of version 0.1: request keys depend on it."""
+    plain_message: dict[str, Any] = {"role": message.role}
     if message.tool_call_id is not None:
-        made["tool_call_id"] = message.tool_call_id
+        plain_message["tool_call_id"] = message.tool_call_id
     content = message.content
-    made["content"] = content if isinstance(content, str) else [_plain_part(part) for part in content]
+    plain_message["content"] = content if isinstance(content, str) else [_plain_part(part) for part in content]
     if message.tool_calls:
-        made["content"] = made["content"] or None
-        made["tool_calls"] = [_plain_call(call) for call in message.tool_calls]
+        plain_message["content"] = plain_message["content"] or None
+        plain_message["tool_calls"] = [_plain_call(call) for call in message.tool_calls]
     if message.name is not None:
-        made["name"] = message.name
-    return {**made, **json.loads(message.more)} if message.more else made
+        plain_message["name"] = message.name
+    return {**plain_message, **json.loads(message.more)} if message.more else plain_message
 
 
 def _plain_part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, ProtocolPart):
-        found: dict[str, Any] = json.loads(part.json)
-        return found
+        sent: dict[str, Any] = json.loads(part.json)
+        return sent
     kind = "image" if isinstance(part, ImagePart) else "audio"
     return {"type": kind, "sha256": part.sha256, "media_type": part.media_type}
 
 
 def _plain_call(call: ToolCall) -> dict[str, Any]:
     if call.json:
-        found: dict[str, Any] = json.loads(call.json)
-        return found
+        sent: dict[str, Any] = json.loads(call.json)
+        return sent
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def plain_to_messages(several: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
-    """A conversation of what `messages_to_plain` made of it, or user code in the same words.
+def plain_to_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
+    """Read a conversation from JSON objects, written by `messages_to_plain` or by user code.
 
     >>> plain_to_messages([{"role": "user", "content": "hi"}])[0][:2]
     ('user', 'hi')
     """
-    return tuple([_message_of(each) for each in several])
+    return tuple([_message_of(message) for message in messages])
 
 
-def _message_of(told: Mapping[str, Any]) -> Message:
-    more = {key: value for key, value in told.items() if key not in _MESSAGE_KEYS}
-    call_id, name = told.get("tool_call_id"), told.get("name")
+def _message_of(message: Mapping[str, Any]) -> Message:
+    more = {key: value for key, value in message.items() if key not in _MESSAGE_KEYS}
+    call_id, name = message.get("tool_call_id"), message.get("name")
     return Message(
-        str(told["role"]),
-        content_of(told.get("content")),
-        tuple([tool_call_of(call) for call in told.get("tool_calls") or ()]),
+        str(message["role"]),
+        content_of(message.get("content")),
+        tuple([tool_call_of(call) for call in message.get("tool_calls") or ()]),
         call_id if call_id is None else str(call_id),
         name if name is None else str(name),
         json.dumps(more, ensure_ascii=False) if more else "",
     )
 
 
-def content_of(told: Any) -> str | tuple[Part, ...]:
-    """What a message says: a text, or parts as mappings; any other value is written as text."""
-    if isinstance(told, str):
-        return told
-    if isinstance(told, list | tuple) and all(isinstance(part, Mapping) for part in told):
-        return tuple([_part_of(part) for part in told])
-    return "" if told is None else str(told)
+def content_of(content: Any) -> str | tuple[Part, ...]:
+    """Read the content of a message: text, or parts as mappings; any other value becomes text."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list | tuple) and all(isinstance(part, Mapping) for part in content):
+        return tuple([_part_of(part) for part in content])
+    return "" if content is None else str(content)
 
 
-def _part_of(told: Mapping[str, Any]) -> Part:
-    if list(told) == ["type", "text"] and told["type"] == "text" and isinstance(told["text"], str):
-        return TextPart(told["text"])
-    if list(told) == ["type", "sha256", "media_type"] and told["type"] in ("image", "audio"):
-        kind = ImagePart if told["type"] == "image" else AudioPart
-        return kind(str(told["sha256"]), str(told["media_type"]))
-    return ProtocolPart(json.dumps(told, ensure_ascii=False))
+def _part_of(part: Mapping[str, Any]) -> Part:
+    if list(part) == ["type", "text"] and part["type"] == "text" and isinstance(part["text"], str):
+        return TextPart(part["text"])
+    if list(part) == ["type", "sha256", "media_type"] and part["type"] in ("image", "audio"):
+        kind = ImagePart if part["type"] == "image" else AudioPart
+        return kind(str(part["sha256"]), str(part["media_type"]))
+    return ProtocolPart(json.dumps(part, ensure_ascii=False))
 
 
-def tool_call_of(told: Mapping[str, Any]) -> ToolCall:
-    """A call of a tool in the words of OpenAI's protocol."""
-    function = told.get("function") or {}
-    given = function.get("arguments") or ""
-    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    made = ToolCall(str(told.get("id") or ""), str(function.get("name") or ""), arguments)
-    written = json.dumps(told, ensure_ascii=False)
-    is_usual = written == json.dumps(_plain_call(made), ensure_ascii=False)
-    return made if is_usual else ToolCall(made.id, made.name, made.arguments, written)
+def tool_call_of(sent: Mapping[str, Any]) -> ToolCall:
+    """Read a tool call in OpenAI's format."""
+    function = sent.get("function") or {}
+    written = function.get("arguments") or ""
+    arguments = written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
+    call = ToolCall(str(sent.get("id") or ""), str(function.get("name") or ""), arguments)
+    whole = json.dumps(sent, ensure_ascii=False)
+    is_usual = whole == json.dumps(_plain_call(call), ensure_ascii=False)
+    return call if is_usual else ToolCall(call.id, call.name, call.arguments, whole)
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """A prompt as one text; a conversation as JSON, which is what keys are made of and what lm-eval's code is shown."""
+    """Return a prompt as one text; a conversation as JSON, which request keys hash and lm-eval's code receives."""
     return prompt if isinstance(prompt, str) else _written(prompt)
 
 
-@lru_cache(maxsize=64)  # the choices and the repeats of one document come one after another
+@lru_cache(maxsize=64)  # the choices and repeats of one document follow one another
 def _written(messages: tuple[Message, ...]) -> str:
     return json.dumps(messages_to_plain(messages), ensure_ascii=False)
 
 
 class Generate(NamedTuple):
-    """Go on from a prompt. `repeat` tells apart the requests of a sample that is asked several times.
+    """Generate text after a prompt. `repeat` numbers the requests of a sample with repeats.
 
-    `node` is the node of a graph that asks, with the subgraphs around it and the label of its model. `draw` names
-    one draw among all with the same prompt: the engine fills it in where the answer is sampled, and random numbers follow
-    from it.
+    `node` is the graph node that sends it, with the subgraphs around it and the label of its model. `draw` identifies one
+    of the sampled answers to the same prompt: the engine sets it for sampled requests, and random numbers depend on it.
     """
 
     prompt: Prompt
@@ -297,7 +296,7 @@ class Generate(NamedTuple):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether asking twice may give two answers."""
+        """Whether sending it twice may give different answers."""
         if self.params.get("do_sample") is False:
             return False
         temperature = self.params.get("temperature")
@@ -305,18 +304,18 @@ class Generate(NamedTuple):
 
     @property
     def seed_bytes(self) -> bytes:
-        """What the random numbers of a sampled answer follow from."""
+        """Seed of the random numbers of a sampled answer."""
         drawn = b"\0" + self.draw if self.draw else b""
         return f"{prompt_text(self.prompt)}\0{self.repeat}".encode() + drawn
 
     @property
     def text(self) -> str:
-        """The prompt of a request that is about text."""
+        """The prompt, which must be text."""
         return _text(self.prompt)
 
 
 class Loglikelihood(NamedTuple):
-    """How likely is a continuation after a context, and is it what the model would say?"""
+    """Log-likelihood of a continuation after a context, and whether greedy decoding would produce it."""
 
     context: Prompt
     continuation: str
@@ -324,17 +323,17 @@ class Loglikelihood(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The context of a request that is about text."""
+        """The context, which must be text."""
         return _text(self.context)
 
 
 def _text(prompt: Prompt) -> str:
-    assert isinstance(prompt, str), "the model's chat template writes conversations as text before this"
+    assert isinstance(prompt, str), "the chat template must have rendered the conversation as text"
     return prompt
 
 
 class Rolling(NamedTuple):
-    """How likely is a whole text?"""
+    """Log-likelihood of a whole text."""
 
     text: str
     role: str = "model"
@@ -344,14 +343,14 @@ Request = Generate | Loglikelihood | Rolling
 
 
 class Call(NamedTuple):
-    """Code that waits: an async function, or one that runs beside the others. It is no model's, and nobody writes it down."""
+    """A call of user code that waits: an async function, or a blocking one in a thread. It is not journaled."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
 
 
 def arguments(request: Request) -> tuple[Any, ...]:
-    """What lm-eval calls the arguments of a request; there a conversation is a text, its JSON."""
+    """Return a request's arguments as in lm-eval, where a conversation is its JSON text."""
     if isinstance(request, Loglikelihood):
         context = request.context
         return (context if isinstance(context, str) else _written(context), request.continuation)
@@ -361,13 +360,13 @@ def arguments(request: Request) -> tuple[Any, ...]:
 
 
 MOST_TOKENS = 10**12
-"""A request of more tokens cannot have been: what says so is not counted."""
+"""Upper limit for a plausible token count; larger counts are ignored."""
 
 
 class Usage(NamedTuple):
-    """What a response took: tokens read and written, seconds, how often it was asked for.
+    """Tokens read and written, seconds, and number of tries of a response.
 
-    `cut` tokens of the prompt were left out because it was too long; `stored` of those read the model had read before.
+    `cut` tokens of the prompt were truncated; `stored` of the tokens read came from the model's cache.
     """
 
     read: int = 0
@@ -379,12 +378,12 @@ class Usage(NamedTuple):
 
 
 UNFINISHED = "thinking"
-"""Why a text ended that came no further than thinking: it is no answer yet."""
+"""Finish reason of a text that ended while the model was still thinking: there is no answer."""
 
 
 class Text(NamedTuple):
-    """What a model generated; `finish` says why it ended, where the model tells. What it thought first stands apart, and so
-    do the `calls` of tools that it wants, in the words of OpenAI's protocol."""
+    """A generated text with its finish reason, if the model reports one; reasoning apart, and `calls`, the requested tool
+    calls in OpenAI's format."""
 
     text: str
     finish: str | None = None
@@ -394,7 +393,7 @@ class Text(NamedTuple):
 
 
 class Likelihood(NamedTuple):
-    """A log-likelihood; and for a continuation, whether each token was the most likely one."""
+    """A log-likelihood; for a continuation also whether each token was the most likely one."""
 
     value: float
     greedy: bool = False
@@ -402,26 +401,26 @@ class Likelihood(NamedTuple):
 
 
 Trace = Sequence[tuple[str, Sequence[int]]]
-"""The nodes of a graph that a record came through, in their order, each with the numbers of the responses it was given."""
+"""Graph nodes that a record passed, in order, each with the indices of its responses."""
 
 
 class Failed(NamedTuple):
-    """A request that has no answer, and why. It is never a score. Of a graph, `trace` is the way there."""
+    """A request without an answer, with the reason. It is never a score. In a graph, `trace` is the path to it."""
 
     reason: str
     trace: Trace = ()
 
 
 class Returned(NamedTuple):
-    """What a Call came to."""
+    """Return value of a Call."""
 
     value: Any
     usage: Usage | None = None
 
 
 class Outcome(NamedTuple):
-    """What a graph came to, last among the responses of its plan: the record, what was asked on the way to it, and how
-    often something worth telling happened."""
+    """Final state of a graph, the last response of its plan: the record, the requests sent on the way, and counts of
+    events to report."""
 
     record: Mapping[str, Any]
     asked: Sequence[Request] = ()
@@ -454,11 +453,11 @@ class Trouble(Exception):
 
 
 Asking = Generator[Sequence[Request | Call], Sequence[Response], Sequence[Response]]
-"""A plan at work: it yields requests, is sent their responses, and returns those that its answer is made of."""
+"""A running plan: it yields requests, is sent their responses, and returns those that form its answer."""
 
 
 class Turn(NamedTuple):
-    """One message of a conversation; `suffix` follows it where the conversation is written as one text."""
+    """One message of a conversation; `suffix` follows it if the conversation is written as one text."""
 
     role: str
     content: str
@@ -466,11 +465,11 @@ class Turn(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One document of a task with what is asked about it.
+    """A document of a task with its requests.
 
-    `gold` is what the answer is compared with: the target, but for choices that stand in the contexts. `prefix` is the
-    part of the prompt that many samples share, kept apart so that it is stored once. `problem` is why nothing can be asked;
-    `dropped` examples were left out, because it would have been too long.
+    `gold` is the value the answer is compared with: the target, except for choices that are part of the contexts. `prefix`
+    is the part of the prompt that many samples share, stored once. `problem` is the reason why there are no requests;
+    `dropped` few-shot examples were left out because the prompt was too long.
     """
 
     doc_id: int
@@ -485,12 +484,12 @@ class Sample(NamedTuple):
 
 
 EVERY_ROW = "*"
-"""In the place of a row's name: all rows of a filter."""
+"""Stands for all rows of a filter."""
 
 
 class FilterScores(NamedTuple):
-    """What one filter made of one document: its answers, the value of every metric, and by metric the score of every
-    answer where there are several; `failed` has, by row, why there is no value, or under EVERY_ROW why there are none."""
+    """Answers of one filter for one document, the value of every metric, and with repeats the score of every answer by
+    metric; `failed` has the reason for each row without a value, or under EVERY_ROW for all of them."""
 
     filter: str
     answers: Sequence[Any]
@@ -500,25 +499,24 @@ class FilterScores(NamedTuple):
 
 
 class ScoreKey(NamedTuple):
-    """What a number is about: a metric, of the answers that a filter leaves."""
+    """A row of results: a metric of the answers after a filter."""
 
     metric: str
     filter: str
 
 
 class RowFailures(NamedTuple):
-    """How many documents have no value in a row, and why, as far as it is this row alone that they failed in."""
+    """Number of documents without a value in a row, and the reasons of those that failed in this row only."""
 
     documents: int
     reasons: Mapping[str, int] = MappingProxyType({})
 
 
 class Draws:
-    """The documents a number comes from, and how far each of them moves it: the sum of all squared `moves` is its variance.
+    """Influence of every document on a number: the sum of the squared values is the number's variance.
 
-    Documents of one `source` with one number are the same draw, wherever they are met, and so are those of one of the
-    `clusters`, if there are any: then it is the sums of their moves that are squared. Where only the variance is known,
-    there are no moves.
+    Documents of one `source` with the same number are one draw, wherever they occur; with `clusters`, so are the documents
+    of a cluster, and their sums are squared. If only the variance is known, there are no values.
     """
 
     __slots__ = ("clusters", "documents", "moves", "source", "variance")
@@ -531,18 +529,18 @@ class Draws:
 
     @classmethod
     def of_mean(cls, source: str, documents: Sequence[int], values: Any, clusters: Any = None) -> "Draws":
-        """The draws of the mean of a value per document; of a few, each counts for a little more (CR1)."""
+        """Influence on the mean of one value per document, with the small-sample factor √(g/(g−1)) of CR1."""
         count = len(values) if clusters is None else len(set(clusters))
         moves = (values - values.mean()) / (len(values) * math.sqrt((count - 1) / count))
         return cls(source, documents, moves, clusters=clusters)
 
     @property
     def count(self) -> int:
-        """How many draws there are."""
+        """Number of independent draws."""
         return len(self.documents if self.clusters is None else set(self.clusters))
 
     def summed(self) -> Any:
-        """The move of every draw: of a document, or of a cluster of them."""
+        """Influence of every draw: of a document, or summed over a cluster."""
         if self.clusters is None:
             return self.moves
         import numpy as np
@@ -551,13 +549,12 @@ class Draws:
 
 
 class Estimate(float):
-    """A number computed from n documents, with its standard error; without one, `reason` says why there is none.
+    """A value computed from n documents, with its standard error, or the `reason` why there is none.
 
-    `parts` says which draws it depends on and how much; `repeats` has the scores of every answer, document by document,
-    where there were several; a group's number also tells of how many tasks it is and which of its members had none. Where
-    its error is 0, `members` are the numbers it follows from, each with how much it moves with them. `draws` is how many
-    were independent of each other: as many as documents, or as clusters of them. Of an aggregation that gives several
-    numbers `several` has them by name; the value is then no number. `bounds` are those that no such number can pass.
+    `parts` has the influence of the documents, with a weight each; `repeats` the scores of every answer by document. A
+    group's estimate also has its number of `tasks` and the members `missing` a value. If the standard error is 0, `members`
+    are the estimates it is computed from, with their weights. `draws` is the number of independent draws: documents or
+    clusters. An aggregation that returns named numbers has them in `several`, and NaN as value. `bounds` limit the value.
     """
 
     __slots__ = (
@@ -568,7 +565,7 @@ class Estimate(float):
     def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
         return super().__new__(cls, value)
 
-    def __init__(  # noqa: PLR0913  # all that is known about a number
+    def __init__(  # noqa: PLR0913  # all that is stored about a number
         self, value: float, stderr: float | None = None, n: int = 0, reason: str = "", *,
         parts: Mapping[Draws, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
         is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
@@ -587,6 +584,6 @@ class Estimate(float):
         return float(self)
 
     def but(self, **changes: Any) -> "Estimate":
-        """The same with something changed."""
+        """Return a copy with some attributes changed."""
         own = {name: getattr(self, name) for name in self.__slots__} | changes
         return Estimate(float(self), own.pop("stderr"), own.pop("n"), own.pop("reason"), **own)

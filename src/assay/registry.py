@@ -1,9 +1,9 @@
-"""The one registry and the one binder: names in YAML to things in Python, and their parameters checked by signature.
+"""The one registry and the one binder: map names in YAML to Python objects, and check their parameters by signature.
 
-A kind of thing (metric, filter, model, …) has one `Table`. Its members are built in, registered by a decorator, or named
-by the entry points of installed packages, which are looked at only for a name that is not known otherwise. The keyword
-parameters of a function or class are its YAML keys: `bind` checks names and types of all of them, and reports every
-problem at once. User functions pass the same binder as ours.
+Each kind (metric, filter, model, …) has one `Table`. Members are built in, registered by a decorator, or named by entry
+points of installed packages, which are read only for names that are unknown otherwise. The keyword parameters of a
+function or class are its YAML keys: `bind` checks names and types of all of them and reports every problem at once. User
+functions pass through the same binder.
 """
 
 import inspect
@@ -31,7 +31,7 @@ B = TypeVar("B")
 T = TypeVar("T")
 
 Where = Place | Callable[[str], Place]
-"""Where a thing is written, or a function that says so for each of its parameters; "" is the thing itself."""
+"""Location of an entry in a file, or a function that returns it for each parameter ("": the entry itself)."""
 
 
 def _at(where: Where, key: str = "") -> Place:
@@ -40,9 +40,9 @@ def _at(where: Where, key: str = "") -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The parameters that a file may give to a callable: those that its caller does not supply.
+    """Parameters of a callable that a file may set: those that its caller does not supply.
 
-    `lacking` is how many of the supplied arguments it cannot take; `instead` has a fix for names that it does not have.
+    `lacking` counts supplied arguments that it cannot take; `instead` has fixes for unknown names.
     """
 
     named: Mapping[str, inspect.Parameter]
@@ -52,7 +52,7 @@ class Accepted:
 
 
 def accepted(function: Callable[..., Any], supplied: int = 0) -> Accepted:
-    """What a callable accepts beside the first `supplied` arguments. One that has no readable signature accepts anything.
+    """Return the parameters of a callable after the first `supplied` ones. Without a readable signature it accepts anything.
 
     >>> list(accepted(lambda references, prediction, *, weight=0.5: 0, 2).named)
     ['weight']
@@ -74,7 +74,7 @@ def accepted(function: Callable[..., Any], supplied: int = 0) -> Accepted:
 
 
 def names_only(takes: Accepted) -> Accepted:
-    """The same without types: lm-eval's files say `"true"` where they mean true, and mean what lm-eval makes of it."""
+    """Drop the types: lm-eval's files write `"true"` for true, and mean what lm-eval does with it."""
     named = {key: each.replace(annotation=each.empty) for key, each in takes.named.items()}
     return replace(takes, named=named)
 
@@ -82,7 +82,7 @@ def names_only(takes: Accepted) -> Accepted:
 def parameter_problems(
     function: Callable[..., Any], params: Mapping[str, Any], what: str, where: Where, supplied: int = 0
 ) -> list[Problem]:
-    """Everything that is wrong with parameters by a signature: unknown, missing, or of another type.
+    """List all problems of parameters by a signature: unknown, missing, or of a wrong type.
 
     >>> def scaled(*, factor: float): ...
     >>> for problem in parameter_problems(scaled, {"facter": 2}, "metric 'scaled'", Place("a.yaml", 3, 1)): print(problem)
@@ -102,7 +102,7 @@ def _line_to_add(key: str) -> str:
 
 
 Words = tuple[str, str, Callable[[str], str]]
-"""What parameters are bound to, what it calls them, and the fix for one that is missing."""
+"""The subject of a message, its word for a parameter, and the fix for a missing one."""
 
 
 def _problems(takes: Accepted, params: Mapping[str, Any], words: Words, where: Where) -> Iterator[Problem]:
@@ -123,11 +123,11 @@ def _problems(takes: Accepted, params: Mapping[str, Any], words: Words, where: W
 
 
 class Table(MutableMapping[str, M], Generic[M, B]):
-    """The members of one kind, by name; `bind` makes of a member and parameters what a run uses.
+    """Members of one kind by name; `bind` combines a member with parameters into the object a run uses.
 
-    `supplied` names the arguments that the caller gives beside the parameters of a file. `adopt` makes a member of what
-    a user registers, or raises a TypeError that says what it must be. A member that is a text such as "module:Class" is
-    imported at its first use.
+    `supplied` names the arguments that the caller passes besides the parameters of a file. `adopt` converts what a user
+    registers to a member, or raises a TypeError that says what it must be. A text such as "module:Class" is imported at
+    its first use.
     """
 
     word = "parameter"
@@ -149,7 +149,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         self._adopt, self._build = adopt, build
 
     def __getitem__(self, name: str) -> M:
-        """The member; that of a plug-in is imported now."""
+        """Return the member; a plug-in is imported now."""
         if name not in self._members:
             if name not in self._plugins():
                 raise KeyError(name)
@@ -162,7 +162,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         return member
 
     def __setitem__(self, name: str, member: Any) -> None:
-        """Register a member, as dicts do it: a user's member of that name is replaced, a built-in never."""
+        """Register a member; it replaces a user's member of that name, never a built-in."""
         self.add(name, member, replacing=True)
 
     def __delitem__(self, name: str) -> None:
@@ -175,7 +175,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         return name in self._members or name in self._plugins()
 
     def __iter__(self) -> Iterator[str]:
-        """The names that are known without importing a plug-in; `names` has all."""
+        """Iterate over names known without importing plug-ins; `names` has all."""
         return iter(self._members)
 
     def __len__(self) -> int:
@@ -183,15 +183,15 @@ class Table(MutableMapping[str, M], Generic[M, B]):
 
     @property
     def added(self) -> list[str]:
-        """The names that users registered."""
+        """Names that users registered."""
         return [name for name in self._members if name not in self._built_in]
 
     def names(self) -> list[str]:
-        """All names, those of plug-ins that are not imported yet included."""
+        """List all names, including plug-ins that are not imported yet."""
         return [*self._members, *(name for name in self._plugins() if name not in self._members)]
 
     def register(self, name: str) -> Callable[[T], T]:
-        """A decorator: what it decorates is known by `name` from now on."""
+        """Return a decorator that registers an object as `name`."""
 
         def registered(thing: T) -> T:
             self.add(name, thing)
@@ -200,7 +200,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         return registered
 
     def add(self, name: str, thing: Any, *, source: object = None, replacing: bool = False) -> M:
-        """Make a thing known by a name. A name that is taken by something else is refused with both places."""
+        """Register an object. A name that another object has is rejected with both locations."""
         if not isinstance(name, str) or not name.strip():
             raise TypeError(f"a name in the table of {_plural(self.kind)} must be a text, got {name!r}")
         source = thing if source is None else source
@@ -218,7 +218,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         return member
 
     def _other(self, name: str, source: object) -> object | None:
-        """What has a name already, registered or as the plug-in of another package than this comes from."""
+        """Return another object with this name: registered, or a plug-in of another package."""
         other = self._sources.get(name)
         if other is not None:
             return other if other is not source and _identity(other) != _identity(source) else None
@@ -227,15 +227,15 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         return next((each for each in plugins if each.module.partition(".")[0] != package), None)
 
     def refuse_shape(self, function: Callable[..., Any], supplied: int) -> None:
-        """Raise a TypeError where a function cannot take the arguments that it will be called with."""
+        """Raise a TypeError if a function cannot take the arguments that it will be called with."""
         if accepted(function, supplied).lacking:
-            wanted = ", ".join(self.supplied)
+            parameters = ", ".join(self.supplied)
             raise TypeError(
-                f"{_called(function)} cannot be used as {self.kind}: it must take ({wanted}, …) by position"
+                f"{_called(function)} cannot be used as {self.kind}: it must take ({parameters}, …) by position"
             )
 
     def find(self, name: str, where: Where) -> M:
-        """The member called `name`, or an error with the nearest names."""
+        """Return the member named `name`, or raise an error with the nearest names."""
         try:
             return self[name]
         except KeyError:
@@ -243,17 +243,17 @@ class Table(MutableMapping[str, M], Generic[M, B]):
             raise ConfigError([Problem(_at(where), f"no {self.kind} is called {name!r}", fix)]) from None
 
     def accepts(self, member: Any) -> Accepted:
-        """The parameters that a file may give to a member."""
+        """Return the parameters that a file may set for a member."""
         return accepted(member, len(self.supplied))
 
-    def fix_for_missing(self, name: str, key: str) -> str:  # noqa: ARG002  # a kind that is written otherwise overrides it
-        """How to give a parameter that is missing."""
+    def fix_for_missing(self, name: str, key: str) -> str:  # noqa: ARG002  # kinds with another notation override it
+        """Return the fix for a missing parameter."""
         return _line_to_add(key)
 
     def problems(
         self, name: str, takes: Callable[..., Any] | Accepted, params: Mapping[str, Any], where: Where
     ) -> list[Problem]:
-        """Everything that is wrong with the parameters of the thing that errors call `name`."""
+        """List all problems with the parameters of the member that messages call `name`."""
         known = takes if isinstance(takes, Accepted) else accepted(takes, len(self.supplied))
         words = (f"{self.kind} {name!r}", self.word, partial(self.fix_for_missing, name))
         problems = list(_problems(known, params, words, where))
@@ -263,16 +263,16 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         return problems
 
     def check(self, named: str | Callable[..., Any], params: Mapping[str, Any], where: Where) -> M:
-        """The member that a name or a user's own object means, after its parameters were checked, all at once."""
+        """Return the member of a name or a user's object after checking all parameters."""
         member: Any = self.find(named, where) if isinstance(named, str) else named
         problems = self.problems(_called(named), self.accepts(member), params, where)
         if problems:
             raise ConfigError(problems)
-        found: M = member
-        return found
+        checked: M = member
+        return checked
 
     def bind(self, named: str | Callable[..., Any], params: Mapping[str, Any], where: Where, *supplied: Any) -> B:
-        """The member with its parameters, ready for a run; what cannot be made of them is refused."""
+        """Return the member with its parameters, ready for a run; raise a ConfigError if it cannot be built."""
         member: Any = self.check(named, params, where)
         place = _at(where)
         build: Callable[..., B] = partial(self._build, member) if self._build is not None else member
@@ -283,17 +283,17 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         return installed_plugins(self.group, tuple(sys.path)) if self.group is not None else {}
 
     def _load(self, name: str) -> None:
-        """Import the plug-in that has this name, and register it."""
+        """Import and register the plug-in with this name."""
         plugins = self._plugins()[name]
         if len(plugins) > 1:
             raise ConfigError([self._twice(name, plugins)])
         [plugin] = plugins
-        fix = "correct or uninstall the package"
+        fix = "fix or uninstall the package"
         with refused(Place(_origin(plugin)), f"the plug-in {name!r} cannot be loaded", fix):
             thing = plugin.load()
             if (
                 name not in self._members
-            ):  # else importing its module has registered it, with all that its decorator says
+            ):  # otherwise importing its module has registered it, with the decorator's options
                 self.add(name, thing, source=plugin)
         USED[_distribution(plugin)] = plugin.dist.version if plugin.dist is not None else ""
 
@@ -302,7 +302,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         return Problem(Place(_origin(plugins[0])), what, "uninstall one of them")
 
     def plugin_problems(self) -> list[Problem]:
-        """What is wrong with the names of installed plug-ins, without importing any."""
+        """List problems with the names of installed plug-ins, without importing any."""
         problems = []
         for name, plugins in self._plugins().items():
             if name in self._built_in:
@@ -314,20 +314,20 @@ class Table(MutableMapping[str, M], Generic[M, B]):
 
 
 USED: dict[str, str] = {}
-"""The packages whose plug-ins were imported in this process, with their versions: a run's manifest names them."""
+"""Packages whose plug-ins were imported in this process, with versions, for the run's manifest."""
 
 
 @cache
 def installed_plugins(group: str, path: tuple[str, ...]) -> "Mapping[str, Sequence[EntryPoint]]":  # noqa: ARG001  # the key of the cache
-    """By name, the entry points of a group; nothing is imported. Scanned once per process and `sys.path`: 20 ms."""
+    """Return the entry points of a group by name, without importing. Scanned once per process and `sys.path`: 20 ms."""
     from importlib.metadata import entry_points
 
-    found: dict[str, list[EntryPoint]] = {}
+    plugins: dict[str, list[EntryPoint]] = {}
     for plugin in entry_points(group=group):
-        known = found.setdefault(plugin.name, [])
+        known = plugins.setdefault(plugin.name, [])
         if (plugin.value, _distribution(plugin)) not in [(each.value, _distribution(each)) for each in known]:
-            known.append(plugin)  # a package that is twice on the path is one
-    return found
+            known.append(plugin)  # a package that is on the path twice counts once
+    return plugins
 
 
 def _distribution(plugin: "EntryPoint") -> str:
@@ -339,9 +339,9 @@ def _origin(plugin: "EntryPoint") -> str:
 
 
 def load_plugins(named: Iterable[str]) -> list[Path]:
-    """Import users' modules, by name or by file, which register what they bring; returns their files.
+    """Import users' modules, by name or file, which register their plug-ins; return their files.
 
-    A file is executed again only when it has changed, so a run may name what the command line has loaded already.
+    A file is executed again only if it has changed, so a run may name what the command line has already loaded.
     """
     files: list[Path] = []
     problems: list[Problem] = []
@@ -358,7 +358,7 @@ def load_plugins(named: Iterable[str]) -> list[Path]:
 
 
 def is_plugin_file(named: str) -> bool:
-    """Whether `--plugin` names a file, and not a module."""
+    """Whether `--plugin` names a file rather than a module."""
     return named.endswith(".py") or "/" in named or os.sep in named
 
 
@@ -366,7 +366,7 @@ def _plugin_module(name: str) -> ModuleType:
     place = Place(f"--plugin {name}")
     if not all(part.isidentifier() for part in name.split(".")):
         raise ConfigError(
-            [Problem(place, f"{name!r} is no name of a module", "name a module, or a file that ends in .py")]
+            [Problem(place, f"invalid module name {name!r}", "name a module, or a file that ends in .py")]
         )
     if name not in sys.modules:
         fix = f"write ./{name}.py for the file" if Path(f"{name}.py").is_file() else "install it, or name its file"
@@ -387,7 +387,7 @@ def _plugin_file(file: Path) -> ModuleType:
     with refused(place, "the plug-in cannot be loaded", "correct the file"):
         module = ModuleType(name)
         module.__file__ = str(path)
-        sys.modules[name] = module  # dataclasses and pickling look a class's module up there
+        sys.modules[name] = module  # dataclasses and pickling look up a class's module there
         exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), module.__dict__)  # as importing it does
     _LOADED[path] = stamp
     return module
@@ -397,13 +397,13 @@ _LOADED: dict[Path, tuple[int, int]] = {}
 
 
 class refused(user_code):  # noqa: N801  # reads as a statement: `with refused(place, "… cannot be made", fix):`
-    """A context in which user code is loaded or made: whatever it raises leaves as a ConfigError at one place.
+    """Context manager in which user code is loaded or built: any exception becomes a ConfigError at one place.
 
-    Problems that are ConfigErrors already keep their words, and get the place.
+    ConfigErrors keep their text and get the place.
     """
 
     def __init__(self, place: Place, what: str, fix: str) -> None:
-        super().__init__(what, lambda said: ConfigError([Problem(place, said, fix)]), passes=AssayError)
+        super().__init__(what, lambda message: ConfigError([Problem(place, message, fix)]), passes=AssayError)
         self._at, self._what, self._fix = place, what, fix
 
     def __exit__(
@@ -412,24 +412,24 @@ class refused(user_code):  # noqa: N801  # reads as a statement: `with refused(p
         if isinstance(error, ConfigError):
             placed = [each if each.place.line else replace(each, place=self._at) for each in error.problems]
             raise ConfigError(placed) from error
-        if isinstance(error, TypeError | ValueError):  # the message of a wrong argument says it all
+        if isinstance(error, TypeError | ValueError):  # the message of a wrong argument is enough
             _, _, message = words(error).partition(": ")
             raise ConfigError([Problem(self._at, f"{self._what}: {message:.{MOST_WORDS}}", self._fix)]) from error
         super().__exit__(kind, error, trace)
 
 
 class MetricRegistry(Generic[T]):
-    """SyGra's methods over a table of classes. Users add theirs, and may replace what they added, never what is built in."""
+    """SyGra's registry methods over a table of classes. Users may add classes and replace their own, never built-ins."""
 
     def __init__(self, table: Table[type[T], T]) -> None:
         self.table = table
 
     def register(self, name: str, metric_class: type[T]) -> None:
-        """Make a class known by a name."""
+        """Register a class."""
         self.table[name] = metric_class
 
     def get_metric(self, name: str, **params: Any) -> T:
-        """A metric with its parameters; a wrong name or parameter is refused."""
+        """Return a metric with its parameters; raise a ConfigError for a wrong name or parameter."""
         return self.table.bind(name, params, Place(f"{self.table.kind} {name!r}"))
 
     def get_metric_class(self, name: str) -> type[T]:
@@ -439,26 +439,26 @@ class MetricRegistry(Generic[T]):
         return name in self.table
 
     def list_metrics(self) -> list[str]:
-        """All names, sorted."""
+        """List all names, sorted."""
         return sorted(self.table.names())
 
     def unregister(self, name: str) -> bool:
-        """Whether there was such a metric that a user added; now there is none."""
+        """Remove a user's metric; return whether there was one."""
         return name in self.table.added and bool(self.table.pop(name))
 
     def clear(self) -> None:
-        """Forget what users added."""
+        """Remove all users' metrics."""
         for name in self.table.added:
             del self.table[name]
 
     def get_metrics_info(self) -> dict[str, dict[str, str]]:
-        """By name, the class and the module it is from."""
+        """Return class and module of every metric by name."""
         known = {name: self.table[name] for name in self.list_metrics()}
-        return {name: {"class": found.__name__, "module": found.__module__} for name, found in known.items()}
+        return {name: {"class": each.__name__, "module": each.__module__} for name, each in known.items()}
 
 
 def subclass_of(base: type[T]) -> Callable[[str, Any], type[T]]:
-    """An `adopt` for tables of classes: what is registered must be derived from `base`."""
+    """Return an `adopt` for tables of classes derived from `base`."""
 
     def adopt(name: str, thing: Any) -> type[T]:  # noqa: ARG001  # the shape of `adopt`
         if not (inspect.isclass(thing) and issubclass(thing, base)):
@@ -476,7 +476,7 @@ def must_be_callable(name: str, thing: Any) -> Any:
 
 
 def library_problem(library: str | None, what: str, place: Place) -> Problem | None:
-    """That a library which `what` needs is not installed, and how to get it."""
+    """Report that a library which `what` needs is not installed, with the command to install it."""
     if library is None or find_spec(library) is not None:
         return None
     packages = {"sklearn": "scikit-learn", "rouge_score": "rouge-score", "math_verify": "math-verify"}
@@ -485,24 +485,24 @@ def library_problem(library: str | None, what: str, place: Place) -> Problem | N
 
 
 def read_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature, with annotations that are written as text made types where their names are known."""
+    """Return the signature, with text annotations resolved to types if their names are known."""
     try:
         return inspect.signature(function, eval_str=True)
     except (NameError, AttributeError, SyntaxError):
         return inspect.signature(function)
 
 
-def dress(made: type, function: Callable[..., Any], name: str) -> None:
-    """Give a class that was made of a function its name, its words, and its keyword parameters."""
+def dress(wrapper: type, function: Callable[..., Any], name: str) -> None:
+    """Give the class that wraps a function the function's name, docstring and keyword parameters."""
     signature = read_signature(function)
     taken = [each for each in signature.parameters.values() if each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD)]
-    made.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
-    made.__name__ = made.__qualname__ = getattr(function, "__name__", name)
-    made.__doc__, made.__module__ = inspect.getdoc(function), function.__module__
+    wrapper.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
+    wrapper.__name__ = wrapper.__qualname__ = getattr(function, "__name__", name)
+    wrapper.__doc__, wrapper.__module__ = inspect.getdoc(function), function.__module__
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Whether a value from a file is of the type that a signature says; a type we do not read fits anything."""
+    """Whether a value from a file has the annotated type; types that are not checked fit anything."""
     if hint is Any or hint is inspect.Parameter.empty:
         return True
     if hint is None:
@@ -520,18 +520,18 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _near_choice(value: object, hint: Any) -> str:
-    """The choice that a misspelt word means.
+    """Suggest the choice nearest to a misspelled value.
 
     >>> _near_choice("ecoh", Literal["echo", "prompt"]), _near_choice(3, int | None)
     ("did you mean 'echo'? ", '')
     """
     choices = get_args(hint) if get_origin(hint) is Literal else ()
-    found = nearest(value, map(str, choices), 1) if isinstance(value, str) else []
-    return f"did you mean {found[0]!r}? " if found else ""
+    near = nearest(value, map(str, choices), 1) if isinstance(value, str) else []
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def _described(hint: Any) -> str:
-    """A type in words.
+    """Describe a type in a message.
 
     >>> _described(int | None), _described(Literal["a", "b"])
     ('of type int or None', "one of 'a', 'b'")
@@ -545,7 +545,7 @@ def _described(hint: Any) -> str:
 
 
 def _called(thing: object) -> str:
-    """What to call a user's object in an error: a name, or that of a function or class."""
+    """Return the name of a user's object for messages."""
     if isinstance(thing, str):
         return thing
     if isinstance(thing, partial):
@@ -559,12 +559,12 @@ def _plural(kind: str) -> str:
 
 
 def _identity(thing: object) -> tuple[object, object]:
-    """Module and name: a module that is executed again, or a cell of a notebook, registers the same things."""
+    """Module and name: a module executed again, or a notebook cell, registers the same objects."""
     return getattr(thing, "__module__", None), getattr(thing, "__qualname__", id(thing))
 
 
 def _defined(thing: object) -> str:
-    """Where a thing is defined, as file:line, else its module and name."""
+    """Return where an object is defined, as file:line with module and name."""
     if hasattr(thing, "group") and hasattr(thing, "value"):
         return _origin(thing)  # type: ignore[arg-type]
     inner = inspect.unwrap(thing) if callable(thing) else thing

@@ -1,7 +1,7 @@
-"""One call of user code: whatever a user's function or a third-party library raises becomes one sentence that names it.
+"""Call user code: any exception of a user's function or a third-party library becomes one sentence with its location.
 
-`call_user_code` returns a `Failed`; `user_code` is the same as a context, for code that yields or awaits, or whose caller
-wants an error. Ctrl-C is not the user code's doing and passes through; so does cancellation where code awaits (`async with`).
+`call_user_code` returns a `Failed`; `user_code` is the same as a context manager, for code that yields or awaits, or whose
+caller wants an error. Ctrl-C passes through, and so does cancellation in `async with`.
 """
 
 import os
@@ -19,18 +19,18 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 MOST_WORDS = 300
-"""Characters of an error's message that are kept: some libraries put whole documents into theirs."""
+"""Longest error message that is kept: some libraries put whole documents into theirs."""
 _OWN = f"{Path(__file__).parent}{os.sep}"
 _STANDARD = f"{Path(os.__file__).parent}{os.sep}"
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 class UserCodeError(SelfExplanatory):
-    """An exception of user code as a sentence; the exception itself is the cause."""
+    """An exception of user code as a sentence; the exception is its cause."""
 
 
 def call_user_code(place: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failed:
-    """The value that user code returns, or the failure it is.
+    """Return the value of user code, or a Failed with the reason.
 
     >>> call_user_code("metric 'half'", int, "7")
     7
@@ -44,9 +44,9 @@ def call_user_code(place: str, function: Callable[P, T], *args: P.args, **kwargs
 
 
 class user_code:  # noqa: N801  # reads as a statement: `with user_code("process_docs", DataError):`
-    """A context in which user code runs: an exception leaves it as one of `error` that says what was raised, and where.
+    """Context manager around user code: an exception is raised again as an `error` that says what was raised, and where.
 
-    Made once, it can be entered any number of times. Errors of class `passes` leave it as they are.
+    It can be entered any number of times. Errors of class `passes` are not converted.
     """
 
     __slots__ = ("_error", "_passes", "_place")
@@ -79,7 +79,7 @@ class user_code:  # noqa: N801  # reads as a statement: `with user_code("process
 
 
 def explain(place: str, error: BaseException) -> str:
-    """The sentence for what user code raised: place, type, message, and file and line of the user's frame.
+    """Describe an exception of user code: place, type, message, and file and line of the user's frame.
 
     Ctrl-C is raised again.
     """
@@ -101,7 +101,7 @@ def explain(place: str, error: BaseException) -> str:
 
 
 def words(error: BaseException) -> str:
-    """An error by type and message alone: what a model is told of a tool, where file and line would change its requests.
+    """Return type and message of an error; for a model whose tool failed, where file and line would change request keys.
 
     >>> words(KeyError("gold"))
     "KeyError: 'gold'"
@@ -110,7 +110,7 @@ def words(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """The message; nothing where a user's class fails at wording its own."""
+    """The message; empty if the exception class fails to format it."""
     try:
         return written(str(error))
     except (Exception, SystemExit):  # noqa: BLE001  # it cannot go through call_user_code, which calls it
@@ -118,12 +118,12 @@ def _message(error: BaseException) -> str:
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    asyncio = sys.modules.get("asyncio")  # not imported for this: without it there is nothing to cancel
+    asyncio = sys.modules.get("asyncio")  # if it was never imported, nothing can be cancelled
     return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
 
 def place_of(purpose: str, function: object) -> str:
-    """The key that names a user's function, with the function and where it is defined.
+    """Return the YAML key of a user's function with the function and its location.
 
     >>> place_of("doc_to_text", len)
     'doc_to_text (len)'
@@ -135,7 +135,7 @@ def place_of(purpose: str, function: object) -> str:
 
 
 def _user_frame(error: BaseException) -> tuple[str, int] | None:
-    """File and line of the deepest frame in user code; else in the file that assay called, else outside assay."""
+    """File and line of the deepest frame in user code, otherwise in the file assay called, otherwise outside assay."""
     outside = [frame for frame in _frames(error.__traceback__) if not frame[0].startswith((_OWN, "<"))]
     if not outside:
         return None

@@ -1,4 +1,4 @@
-"""Whether texts can be written down: half a surrogate pair, which Python lets stand in a text, cannot."""
+"""Check whether text can be encoded as UTF-8: Python strings may contain lone surrogates, which cannot."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ def is_writable(value: Any) -> bool:
 
 
 def written(text: str) -> str:
-    """A text that can be written down: half a character as its number.
+    """Return text that can be encoded as UTF-8, with lone surrogates escaped.
 
     >>> written("x\\ud800")
     'x\\\\ud800'
