@@ -81,8 +81,8 @@ def run_assay(options: argparse.Namespace) -> int:
 
 
 def run_three_nodes(options: argparse.Namespace) -> int:
-    from assay.plans.graph import Graph, Way
-    from assay.plans.graph_nodes import LambdaNode
+    from assay.graphs.nodes import LambdaNode
+    from assay.graphs.walk import Graph, Way
 
     nodes = {name: LambdaNode(name, lambda _, state: state, {}) for name in "abc"}
     ways = {"a": Way(("b",)), "b": Way(("c",)), "c": Way(("END",))}

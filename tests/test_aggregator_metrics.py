@@ -21,10 +21,10 @@ from assay import (
     UnitMetrics,
     aggregator_metric,
 )
-from assay.aggregate.collected_table import make_aggregator
 from assay.errors import ConfigError, Place
+from assay.graphs.aggregator_table import make_aggregator
+from assay.graphs.collate import Counts, check_aggregators, collate
 from assay.statistics.aggregations import AGGREGATIONS
-from assay.tasks.collate import Counts, check_aggregators, collate
 
 HERE = Place("graph_config.yaml", 40, 5)
 BOTH = {"golden_key": "text", "predicted_key": "text"}

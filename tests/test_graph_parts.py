@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 import assay
 from assay.config.braces import Braces
-from assay.config.graph import SourceConfig
 from assay.engine import Ended, Engine, Started
 from assay.errors import AssayError, ConfigError
+from assay.graphs.joins import joined
+from assay.graphs.models_file import find_models_file, read_models, variable
+from assay.graphs.nodes import LambdaNode, SubgraphNode
+from assay.graphs.rows import Numbered
+from assay.graphs.spec import SourceConfig
+from assay.graphs.structured import Structure
+from assay.graphs.walk import Fork, Graph, Way
 from assay.models import Scripted
-from assay.models.models_file import find_models_file, read_models, variable
-from assay.plans.graph import Fork, Graph, Way
-from assay.plans.graph_nodes import LambdaNode, SubgraphNode
-from assay.plans.structured import Structure
 from assay.records import Asking, Call, Failed, Message, Outcome, Returned
 from assay.runs.journal import Journal
-from assay.samples.graph_rows import Numbered
-from assay.samples.joins import joined
 from assay.samples.rows import DataError
 from graph_world import the_file, write_graph
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import assay
 from assay.errors import ConfigError
 from assay.evaluation.merge import merge
+from assay.graphs.likelihood_nodes import _shares
 from assay.models import Scripted
-from assay.plans.graph_weighing import _shares
 from graph_world import the_file, write_graph
 
 RECORDS = [

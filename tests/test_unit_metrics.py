@@ -14,10 +14,10 @@ from assay import UnitMetric, UnitMetricRegistry, UnitMetricResult, UnitMetrics,
 from assay.compat import HelperCode
 from assay.compat.dotted import resolve_dotted
 from assay.errors import ConfigError, Place
-from assay.samples.transforms import CombineRecords, RenameFieldsTransform, SkipRecords
+from assay.graphs.sygra import parse_response_as_json
+from assay.graphs.transforms import CombineRecords, RenameFieldsTransform, SkipRecords
+from assay.graphs.unit_node import check_unit_metrics, runs_code, unit_metric_fields
 from assay.scoring.metrics.table import METRICS
-from assay.tasks.graph_parts import parse_response_as_json
-from assay.tasks.unit_metrics import check_unit_metrics, runs_code, unit_metric_fields
 
 HERE = Place("graph_config.yaml", 7, 3)
 NODE = {

@@ -15,7 +15,11 @@ from pathlib import Path
 
 from assay.cli import COMMANDS, MODULES
 from assay.config.format import FormatConfig
-from assay.config.graph import (
+from assay.config.group import AggMetricConfig, GroupConfig
+from assay.config.option import yaml_fields
+from assay.config.run import RunConfig
+from assay.config.task import FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
+from assay.graphs.spec import (
     AgentNode,
     Attribute,
     ChoiceNode,
@@ -42,10 +46,6 @@ from assay.config.graph import (
     SubgraphNode,
     Transformation,
 )
-from assay.config.group import AggMetricConfig, GroupConfig
-from assay.config.option import yaml_fields
-from assay.config.run import RunConfig
-from assay.config.task import FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.models.arguments import Argument, arguments_of
 
 PAGES = {
@@ -116,7 +116,7 @@ def readable(kind: str) -> str:
     """A type in the words of YAML."""
     for old, new in (
         ("collections.abc.", ""), ("typing.", ""), ("assay.records.", ""), ("assay.config.task.", ""),
-        ("assay.config.group.", ""), ("assay.config.graph.", ""), ("Mapping[str, object]", "mapping"),
+        ("assay.config.group.", ""), ("assay.graphs.spec.", ""), ("Mapping[str, object]", "mapping"),
         ("tuple[object, ...]", "list"), ("Function", "`!function`"), ("tuple[", "list of ["), (", ...]", "]"),
         (" | None", ""), ("NoneType", "null"),
     ):  # fmt: skip

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from assay.config.graph import END, START, Asking, LambdaNode, SamplerNode, SubgraphNode, Weighing
-from assay.config.graph_keys import output_keys, weighed_keys
-from assay.config.graph_reading import GraphFile, targets
+from assay.graphs.keys import output_keys, weighed_keys
+from assay.graphs.reading import GraphFile, targets
+from assay.graphs.spec import END, START, Asking, LambdaNode, SamplerNode, SubgraphNode, Weighing
 
 
 def drawn(graph: GraphFile) -> Iterator[str]:

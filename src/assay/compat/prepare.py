@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 from assay.catalog.installed import installed_folders
 from assay.compat.class_task import ClassTask
 from assay.compat.modules import HelperCode
-from assay.config.graph_reading import GraphFile
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
+from assay.graphs.reading import GraphFile
+from assay.graphs.rescore import prepare_graph_scoring
+from assay.graphs.task import ReadGraph, prepare_graph
 from assay.records import Function
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError, TemplateSlip
 from assay.tasks import Task
-from assay.tasks.graph import ReadGraph, prepare_graph
-from assay.tasks.graph_rescore import prepare_graph_scoring
 from assay.tasks.prepare import prepare
 from assay.tasks.randomness import preserved_random, seed_random
 from assay.tasks.rescore import TaskFacts, prepare_scoring

@@ -3,10 +3,10 @@
 import logging
 from typing import Any
 
-from assay.aggregate import attempts, collected, collected_table, labels
-from assay.samples import transforms
-from assay.scoring import unit, unit_metrics, unit_table
-from assay.tasks import collate, graph_parts
+from assay.graphs import aggregator_metrics as collected
+from assay.graphs import aggregator_table as collected_table
+from assay.graphs import attempts, collate, labels, transforms, unit, unit_metrics, unit_table
+from assay.graphs import sygra as graph_parts
 
 TASK_UTILITIES = "tasks.eval.utils"
 """SyGra's module of an evaluation task's nodes. Of a file of that name only further names are used."""

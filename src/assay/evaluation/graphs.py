@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from assay.catalog.graphs import FILE, graph_file
-from assay.config.graph_reading import GraphFile
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import Answers
+from assay.graphs.files import GraphFiles
+from assay.graphs.reading import GraphFile
+from assay.graphs.scores import GraphScores
 from assay.models.dummy import Nobody
 from assay.models.protocol import AnyModel
 from assay.records import Message, Prompt
 from assay.runs.parquet import file_name
 from assay.tasks import TaskManager
-from assay.tasks.graph_files import GraphFiles
-from assay.tasks.graph_scores import GraphScores
 from assay.tasks.run import TaskRun
 from assay.tasks.settings import GraphSettings
 

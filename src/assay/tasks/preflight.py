@@ -6,6 +6,7 @@ from typing import Any
 
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.graphs.task import GraphTask
 from assay.groups.factory import AggregatorFactory
 from assay.groups.group import Group
 from assay.groups.results import is_lenient
@@ -14,7 +15,6 @@ from assay.models.protocol import AnyModel
 from assay.records import Function
 from assay.scoring.metrics.table import METRICS
 from assay.tasks.aggregates import doubled, lacking, place_in
-from assay.tasks.graph import GraphTask
 from assay.tasks.runnable import Runnable
 from assay.tasks.task import Task
 

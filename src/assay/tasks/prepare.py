@@ -10,16 +10,6 @@ from typing import Any, NamedTuple
 
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem, did_you_mean
-from assay.plans.ask import (
-    ask,
-    ask_about,
-    choice_requests,
-    context_requests,
-    generation_params,
-    generation_requests,
-    likelihood_requests,
-    rolling_requests,
-)  # fmt: skip
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Asking,
@@ -46,6 +36,16 @@ from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
 from assay.scoring.scorer import Scorer, models_of
 from assay.scoring.values import Rules
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
+from assay.tasks.ask import (
+    ask,
+    ask_about,
+    choice_requests,
+    context_requests,
+    generation_params,
+    generation_requests,
+    likelihood_requests,
+    rolling_requests,
+)  # fmt: skip
 from assay.tasks.documents import Splits, count, evaluated_split, examples, walked
 from assay.tasks.earlier_runs import read_run
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets

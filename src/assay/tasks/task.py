@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
-from assay.config.graph_reading import GRAPH_KEYS, GraphFile, read_graph
 from assay.config.media import MEDIA, media_problem, unsent_media
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem
+from assay.graphs.reading import GRAPH_KEYS, GraphFile, read_graph
+from assay.graphs.unit_node import runs_code
 from assay.groups import Group, TagGroup
-from assay.tasks.unit_metrics import runs_code
 
 
 def _runs_code(node: object) -> bool:

@@ -14,6 +14,7 @@ from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
+from assay.graphs.checks import SeeDotted, check_graph
 from assay.groups import Group
 from assay.groups.factory import AggregatorFactory
 from assay.groups.results import is_lenient
@@ -24,7 +25,6 @@ from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
 from assay.scoring.scorer import Scorer
 from assay.tasks.aggregates import doubled, place_in
-from assay.tasks.graph_checks import SeeDotted, check_graph
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.resolve import resolved
 from assay.tasks.scoring import scoring

@@ -1,7 +1,7 @@
 """Unit metrics: what was right next to what was predicted, of one record, to a verdict with a score.
 
 A unit metric is a class derived from UnitMetric, or a function of both; `@unit_metric("name")` makes it known
-(scoring/unit_table.py).
+(graphs/unit_table.py).
 """
 
 import inspect

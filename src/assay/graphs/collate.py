@@ -9,18 +9,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-from assay.aggregate.collected import AggregatorMetric, Tally
-from assay.aggregate.collected_table import make_aggregator
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.graphs.aggregator_metrics import AggregatorMetric, Tally
+from assay.graphs.aggregator_table import make_aggregator
+from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
+from assay.graphs.unit import UnitMetricResult, finite
+from assay.graphs.unit_node import Places
+from assay.graphs.unit_node import UnitMetrics as UnitMetrics
+from assay.graphs.unit_node import check_unit_metrics as check_unit_metrics
 from assay.records import Failed
 from assay.registry import parameter_problems
-from assay.scoring.unit import UnitMetricResult, finite
 from assay.statistics.aggregations import Aggregation
-from assay.tasks.graph_parts import GraphPostProcessor as GraphPostProcessor
-from assay.tasks.unit_metrics import Places
-from assay.tasks.unit_metrics import UnitMetrics as UnitMetrics
-from assay.tasks.unit_metrics import check_unit_metrics as check_unit_metrics
 from assay.user_code import call_user_code
 
 ENTRY_KEYS = ("name", "params", "unit_metrics_results", "metadata", "as")

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from assay.errors import ConfigError, Problem
+from assay.graphs.files import make_processors
+from assay.graphs.scores import GraphScores, aggregator_problems, scored_columns, unit_fields
 from assay.records import Asking, Sample
-from assay.tasks.graph_files import make_processors
-from assay.tasks.graph_scores import GraphScores, aggregator_problems, scored_columns, unit_fields
 from assay.tasks.rescore import TaskFacts
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from assay.scoring.unit import UnitMetric, UnitMetricResult, as_mapping
+from assay.graphs.unit import UnitMetric, UnitMetricResult, as_mapping
 
 DIRECTIONS = ("up", "down", "left", "right")
 

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.config.braces import Braces
-from assay.config.graph import (
+from assay.errors import ConfigError, Place, Problem
+from assay.graphs import likelihood_nodes as weighing
+from assay.graphs import nodes as plans
+from assay.graphs.keys import output_keys
+from assay.graphs.models import GraphModels
+from assay.graphs.reading import GraphFile
+from assay.graphs.spec import (
     END,
     START,
     AgentNode,
@@ -22,15 +28,9 @@ from assay.config.graph import (
     SubgraphNode,
     Weighing,
 )
-from assay.config.graph_keys import output_keys
-from assay.config.graph_reading import GraphFile
-from assay.errors import ConfigError, Place, Problem
-from assay.plans import graph_nodes as plans
-from assay.plans import graph_weighing as weighing
-from assay.plans.graph import Fork, Graph, Node, Way
+from assay.graphs.tools import find_tools, parameters
+from assay.graphs.walk import Fork, Graph, Node, Way
 from assay.samples.rows import DataError
-from assay.tasks.graph_models import GraphModels
-from assay.tasks.graph_tools import find_tools, parameters
 from assay.tasks.settings import Helpers
 from assay.user_code import place_of, user_code
 
@@ -224,7 +224,7 @@ def changed_nodes(graph: GraphFile, changes: Mapping[str, object], place: Place)
     if not changes:
         return graph
     from assay.config.fields import Fields
-    from assay.config.graph_reading import read_graph
+    from assay.graphs.reading import read_graph
 
     unknown = sorted(set(map(str, changes)) - set(graph.nodes))
     if unknown or not all(isinstance(each, Mapping) for each in changes.values()):

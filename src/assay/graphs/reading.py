@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from assay.config.braces import Braces
 from assay.config.decode import decode
 from assay.config.fields import Fields
-from assay.config.graph import (
+from assay.config.option import yaml_keys
+from assay.errors import Place, Problem, did_you_mean
+from assay.graphs.spec import (
     END,
     NODE_TYPES,
     START,
@@ -26,8 +28,6 @@ from assay.config.graph import (
     SamplerNode,
     Weighing,
 )
-from assay.config.option import yaml_keys
-from assay.errors import Place, Problem, did_you_mean
 
 GRAPH_KEYS = yaml_keys(GraphConfig)
 ENDS = {START, END, "__start__", "__end__"}

@@ -11,9 +11,10 @@ from typing import Any
 
 import orjson
 
-from assay.config.graph import SinkConfig
-from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Problem
+from assay.graphs.collate import Counts, Found, MetricCollatorPostProcessor
+from assay.graphs.reading import GraphFile
+from assay.graphs.spec import SinkConfig
 from assay.records import Estimate, Failed, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
 from assay.runs.durable import put_in_place
@@ -22,7 +23,6 @@ from assay.runs.sinks import write_sink
 from assay.samples.rows import DataError
 from assay.samples.spill import Spilled
 from assay.statistics.aggregations import Aggregation
-from assay.tasks.collate import Counts, Found, MetricCollatorPostProcessor
 from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code
 from assay.writable import written

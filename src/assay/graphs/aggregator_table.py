@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from assay.aggregate.attempts import PassAtKMetric, PassPowerKMetric, StepEfficiencyMetric
-from assay.aggregate.collected import (
+from assay.errors import ConfigError, Place
+from assay.graphs.aggregator_metrics import (
     AccuracyMetric,
     AggregatorMetric,
     Evidence,
@@ -14,9 +14,9 @@ from assay.aggregate.collected import (
     UnitResult,
     metric_of,
 )
-from assay.aggregate.labels import F1ScoreMetric, PrecisionMetric, RecallMetric
-from assay.aggregate.like_sygra import LIKE_SYGRA
-from assay.errors import ConfigError, Place
+from assay.graphs.attempts import PassAtKMetric, PassPowerKMetric, StepEfficiencyMetric
+from assay.graphs.labels import F1ScoreMetric, PrecisionMetric, RecallMetric
+from assay.graphs.like_sygra import LIKE_SYGRA
 from assay.registry import MetricRegistry, Table, library_problem, read_signature, subclass_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 

@@ -6,22 +6,22 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from assay.config.graph import LambdaNode
-from assay.config.graph_keys import produced
-from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
+from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
+from assay.graphs.files import Estimated, GraphFiles, Processor, outcome_of, row_labels
+from assay.graphs.keys import produced
+from assay.graphs.reading import GraphFile
+from assay.graphs.spec import LambdaNode
+from assay.graphs.unit import UnitMetricResult
+from assay.graphs.unit_node import SUFFIX, unit_metric_fields
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
 from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text
 from assay.scoring.loop import Document, Scoring, grouped
 from assay.scoring.results import GENERATE, Reading
 from assay.scoring.step import ScoringStep, Unfiltered
-from assay.scoring.unit import UnitMetricResult
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
-from assay.tasks.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
-from assay.tasks.graph_files import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
-from assay.tasks.unit_metrics import SUFFIX, unit_metric_fields
 
 UNFILTERED = "none"
 """The filter of a graph's rows: its records are answers already."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
-from assay.config.graph import END, MAX_STEPS
 from assay.errors import SelfExplanatory
+from assay.graphs.spec import END, MAX_STEPS
 from assay.records import Asking, Call, Failed, Generate, Outcome, Prompt, Request, Response, plain
 from assay.user_code import user_code
 

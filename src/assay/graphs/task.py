@@ -5,20 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from assay.config.graph import LambdaNode
-from assay.config.graph_keys import has_hidden_keys, produced, undeclared
-from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.plans.graph import Graph
-from assay.records import Asking, Estimate, Sample, ScoreKey
-from assay.samples.data import Split, columns_of
-from assay.samples.rows import DataError
-from assay.tasks.documents import chosen, count, is_in
-from assay.tasks.graph_binding import Binder
-from assay.tasks.graph_files import Estimated, make_processors
-from assay.tasks.graph_models import UNDER_TEST, GraphModels
-from assay.tasks.graph_output import make_finish
-from assay.tasks.graph_scores import (
+from assay.graphs.binding import Binder
+from assay.graphs.files import Estimated, make_processors
+from assay.graphs.keys import has_hidden_keys, produced, undeclared
+from assay.graphs.models import UNDER_TEST, GraphModels
+from assay.graphs.output import make_finish
+from assay.graphs.reading import GraphFile
+from assay.graphs.scores import (
     GraphScores,
     aggregator_problems,
     result_columns,
@@ -26,7 +20,13 @@ from assay.tasks.graph_scores import (
     scored_columns,
     unit_fields,
 )
-from assay.tasks.graph_sources import GraphSources
+from assay.graphs.sources import GraphSources
+from assay.graphs.spec import LambdaNode
+from assay.graphs.walk import Graph
+from assay.records import Asking, Estimate, Sample, ScoreKey
+from assay.samples.data import Split, columns_of
+from assay.samples.rows import DataError
+from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.prepare import check_clusters
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task

@@ -6,9 +6,9 @@ from typing import Any
 from assay.config.option import near_miss
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.scoring.unit import UnitMetric, UnitMetricResult
-from assay.scoring.unit_table import UNIT_METRICS
-from assay.tasks.graph_parts import LambdaFunction
+from assay.graphs.sygra import LambdaFunction
+from assay.graphs.unit import UnitMetric, UnitMetricResult
+from assay.graphs.unit_table import UNIT_METRICS
 from assay.user_code import UserCodeError, user_code
 
 ENTRY_KEYS = ("name", "params", "as")

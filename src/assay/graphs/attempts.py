@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
-from assay.aggregate.collected import AggregatorMetric, NoResults, Tally, UnitResult
+from assay.graphs.aggregator_metrics import AggregatorMetric, NoResults, Tally, UnitResult
 
 STEP = ("mission_id", "step_id")
 """The columns that tell the steps of web agents apart."""

@@ -4,10 +4,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from assay.graphs.unit import UnitMetric, metric_of
+from assay.graphs.unit_adapter import ADAPTED_METRICS
+from assay.graphs.unit_metrics import OWN_UNIT_METRICS
 from assay.registry import MetricRegistry, Table, subclass_of
-from assay.scoring.unit import UnitMetric, metric_of
-from assay.scoring.unit_adapter import ADAPTED_METRICS
-from assay.scoring.unit_metrics import OWN_UNIT_METRICS
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 

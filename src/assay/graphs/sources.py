@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.config.graph import SampledColumn, SourceConfig
-from assay.config.graph_reading import GraphFile
 from assay.config.source import digest
 from assay.errors import ConfigError, Problem
+from assay.graphs.reading import GraphFile
+from assay.graphs.rows import Transform, column_values, graph_rows
+from assay.graphs.spec import SampledColumn, SourceConfig
+from assay.graphs.transforms import TRANSFORMS, DataTransform
 from assay.samples.data import Split, find_files
-from assay.samples.graph_rows import Transform, column_values, graph_rows
 from assay.samples.rows import DataError
-from assay.samples.transforms import TRANSFORMS, DataTransform
 from assay.tasks.settings import Helpers, Settings
 from assay.user_code import place_of, user_code
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from assay.config.graph import SourceConfig
+from assay.graphs.spec import SourceConfig
 from assay.samples.rows import DataError
 
 Record = dict[str, Any]

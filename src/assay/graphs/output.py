@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assay.config.graph import SchemaField
-from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Problem, did_you_mean
-from assay.plans.graph import NodeFailed, State
+from assay.graphs.reading import GraphFile
+from assay.graphs.spec import SchemaField
+from assay.graphs.walk import NodeFailed, State
 from assay.samples.rows import DataError
 from assay.tasks.settings import Helpers
 from assay.user_code import place_of, user_code

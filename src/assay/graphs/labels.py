@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from assay.aggregate.collected import AggregatorMetric, Evidence, NoResults, Tally, UnitResult
+from assay.graphs.aggregator_metrics import AggregatorMetric, Evidence, NoResults, Tally, UnitResult
 from assay.statistics.aggregations import Aggregation
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
-from assay.aggregate.attempts import STEP, STEP_NUMBERS, StepTally
-from assay.aggregate.collected import AggregatorMetric, Tally, UnitResult
+from assay.graphs.aggregator_metrics import AggregatorMetric, Tally, UnitResult
+from assay.graphs.attempts import STEP, STEP_NUMBERS, StepTally
 
 
 class _Rates:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
-from assay.plans.graph import Graph, NodeFailed, State, Steps, Updates, Walk
-from assay.plans.structured import Structure
+from assay.graphs.structured import Structure
+from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
 from assay.records import (
     Call,
     Failed,

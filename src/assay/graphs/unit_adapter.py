@@ -1,7 +1,7 @@
 """Assay's metrics as unit metrics: every metric that gives a number for an answer and its references.
 
 The number is the score. It is correct where it is as good as can be: 1, of BLEU and chrF 100, of errors 0; `threshold`
-sets another bar. Metrics that are computed over all documents at once are aggregators here: aggregate/collected.py.
+sets another bar. Metrics that are computed over all documents at once are aggregators here: graphs/aggregator_metrics.py.
 """
 
 import inspect
@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
+from assay.graphs.unit import UnitMetric, UnitMetricResult, as_mapping
 from assay.registry import library_problem, read_signature
 from assay.scoring.metrics.lm_eval import Declared
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.metrics.text import ALONE
 from assay.scoring.results import GENERATE
-from assay.scoring.unit import UnitMetric, UnitMetricResult, as_mapping
 
 TOLERANCE = 1e-9
 """What a score may lack of the best one: sums of fractions are not exact."""

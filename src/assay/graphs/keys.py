@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from assay.config.braces import Braces
-from assay.config.graph import Asking, ChoiceNode, LambdaNode, LikelihoodNode, SubgraphNode, Weighing
-from assay.config.graph_reading import GraphFile, written_texts
 from assay.errors import Place, Problem, nearest
+from assay.graphs.reading import GraphFile, written_texts
+from assay.graphs.spec import Asking, ChoiceNode, LambdaNode, LikelihoodNode, SubgraphNode, Weighing
 
 ALWAYS = ("id", "messages", "tool_calls", "__chat_history__")
 """Keys of every state."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from assay.config.graph import ModelConfig, StructuredOutput
-from assay.config.graph_reading import GraphFile
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.models.models_file import Entry, find_models_file, read_models
-from assay.plans.graph_nodes import Asked
-from assay.plans.structured import TYPES, Structure
+from assay.graphs.models_file import Entry, find_models_file, read_models
+from assay.graphs.nodes import Asked
+from assay.graphs.reading import GraphFile
+from assay.graphs.spec import ModelConfig, StructuredOutput
+from assay.graphs.structured import TYPES, Structure
 from assay.records import LIMITS, Prompt
 from assay.tasks.settings import GraphSettings, Helpers, Messages
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.config.braces import Braces
-from assay.plans.graph import NodeFailed, State, Steps, Updates, Walk
-from assay.plans.graph_nodes import PromptTemplate
+from assay.graphs.nodes import PromptTemplate
+from assay.graphs.walk import NodeFailed, State, Steps, Updates, Walk
 from assay.records import Likelihood, Loglikelihood, Message, Prompt, Request, Rolling
 
 

@@ -6,11 +6,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from assay.config.graph import DataConfig, SourceConfig
 from assay.config.source import digest
 from assay.config.task import TaskConfig
+from assay.graphs.joins import joined
+from assay.graphs.spec import DataConfig, SourceConfig
 from assay.samples.data import columns_of, data_set, find_files
-from assay.samples.joins import joined
 from assay.samples.rows import DataError, Row, Rows, as_rows, digest_file
 from assay.samples.spill import spilled
 

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from assay.config.graph import LambdaNode
-from assay.config.graph_keys import undeclared
-from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
+from assay.graphs.files import Processor, make_processors
+from assay.graphs.keys import undeclared
+from assay.graphs.reading import GraphFile
+from assay.graphs.scores import aggregator_problems, row_problems, scored_columns, unit_fields
+from assay.graphs.sources import GraphSources
+from assay.graphs.spec import LambdaNode
+from assay.graphs.task import UNMEASURED, columns_written, lacking_sides
 from assay.samples.data import columns_of
 from assay.samples.rows import DataError
-from assay.tasks.graph import UNMEASURED, columns_written, lacking_sides
-from assay.tasks.graph_files import Processor, make_processors
-from assay.tasks.graph_scores import aggregator_problems, row_problems, scored_columns, unit_fields
-from assay.tasks.graph_sources import GraphSources
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
