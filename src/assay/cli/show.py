@@ -10,6 +10,7 @@ from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import counted, plain, say, say_columns, say_json, tell
 from assay.config.fields import Fields
 from assay.errors import ConfigError, Place, Problem
+from assay.graphs.reading import GraphFile
 from assay.groups import Group
 from assay.records import Failed
 from assay.tasks import Task, TaskManager
@@ -83,9 +84,9 @@ def _show_task(manager: TaskManager, task: Task) -> None:
         say(f"note: {sentence}")
     if task.unsent is not None:
         say(f"cannot be run: {task.unsent}")
-    if task.graph is not None:
+    if isinstance(task.definition, GraphFile):
         say()
-        for line in drawn(task.graph):
+        for line in drawn(task.definition):
             say(line)
     _show_settings(task.fields)
     rewritten = [(key, _short(value), "format") for key, value in _rewritten(task)]
@@ -95,7 +96,8 @@ def _show_task(manager: TaskManager, task: Task) -> None:
 
 
 def _show_mermaid(loaded: Loaded) -> None:
-    graphs = [task.graph for task in loaded["tasks"].values() if task.graph is not None]
+    definitions = [task.definition for task in loaded["tasks"].values()]
+    graphs = [definition for definition in definitions if isinstance(definition, GraphFile)]
     if not graphs:
         fix = "name a graph_config.yaml, or a task that is a graph"
         raise ConfigError([Problem(Place("show"), "--mermaid is for graphs", fix)])

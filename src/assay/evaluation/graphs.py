@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from assay.catalog.graphs import FILE, graph_file
 from assay.config.run import RunConfig
@@ -16,6 +15,7 @@ from assay.models.protocol import AnyModel
 from assay.records import Message, Prompt
 from assay.runs.parquet import file_name
 from assay.tasks import TaskManager
+from assay.tasks.kinds import FindDefinition
 from assay.tasks.run import TaskRun
 from assay.tasks.settings import GraphSettings
 
@@ -64,7 +64,7 @@ def graph_files(answers: Answers, runs: Sequence[TaskRun], folder: Path, created
     return found
 
 
-def read_inner(manager: TaskManager) -> Any:
+def read_inner(manager: TaskManager) -> FindDefinition:
     """What finds the graph of a subgraph: by name of a task, dotted name, folder or file."""
 
     def read(name: str, place: Place) -> GraphFile:
@@ -76,7 +76,7 @@ def read_inner(manager: TaskManager) -> Any:
             loaded = manager.load(str(path.resolve()) if path is not None else name)["tasks"]
         except ConfigError as error:
             raise ConfigError([Problem(place, f"the subgraph {name}: {each}") for each in error.problems]) from None
-        graphs = [task.graph for task in loaded.values() if task.graph is not None]
+        graphs = [task.definition for task in loaded.values() if isinstance(task.definition, GraphFile)]
         if len(graphs) != 1:
             raise ConfigError([Problem(place, f"{name} is no graph", "name a graph_config.yaml, or its folder")])
         return graphs[0]

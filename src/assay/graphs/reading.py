@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from assay.config.braces import Braces
 from assay.config.decode import decode
 from assay.config.fields import Fields
-from assay.config.option import yaml_keys
+from assay.config.task import TaskConfig
 from assay.errors import Place, Problem, did_you_mean
 from assay.graphs.spec import (
     END,
@@ -29,7 +30,9 @@ from assay.graphs.spec import (
     Weighing,
 )
 
-GRAPH_KEYS = yaml_keys(GraphConfig)
+if TYPE_CHECKING:
+    from assay.tasks.task import Task
+
 ENDS = {START, END, "__start__", "__end__"}
 
 
@@ -49,11 +52,34 @@ class GraphFile:
     def edges(self) -> tuple[EdgeConfig, ...]:
         return self.config.graph_config.edges
 
+    def task_config(self, name: str) -> TaskConfig:
+        """Return the settings that a graph shares with every task."""
+        config = self.config
+        return TaskConfig(
+            task=config.task or name, task_alias=config.task_alias, tag=config.tag, metadata=config.metadata,
+            cluster_by=config.cluster_by, unsafe_code=any(map(_runs_code, config.graph_config.nodes.values())),
+        )  # fmt: skip
+
     def place(self, *path: str | int, key: bool = False) -> Place:
         return self.fields.place(*path, key=key)
 
     def node_place(self, name: str, *path: str | int) -> Place:
         return self.place("graph_config", "nodes", name, *path, key=not path)
+
+
+def graph_of(task: "Task") -> GraphFile:
+    """Return the graph of a task that is one."""
+    assert isinstance(task.definition, GraphFile)
+    return task.definition
+
+
+def _runs_code(node: object) -> bool:
+    """Whether a node scores by executing code that the model wrote."""
+    if not isinstance(node, Mapping) or not isinstance(node.get("unit_metrics_map"), list):
+        return False
+    from assay.graphs.unit_node import runs_code  # all metrics come with it, and few graphs name one
+
+    return runs_code(node)
 
 
 def read_graph(fields: Fields, problems: list[Problem]) -> GraphFile | None:

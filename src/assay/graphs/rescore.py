@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from assay.errors import ConfigError, Problem
 from assay.graphs.files import make_processors
+from assay.graphs.reading import graph_of
 from assay.graphs.scores import GraphScores, aggregator_problems, scored_columns, unit_fields
 from assay.records import Asking, Sample
 from assay.tasks.rescore import TaskFacts
@@ -47,11 +48,13 @@ class RescoredGraph(GraphScores):
     def models(self) -> Mapping[str, object]:
         return {}
 
+    def role_needs(self) -> Mapping[str, frozenset[str]]:
+        return {}
+
 
 def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, facts: TaskFacts) -> RescoredGraph:
     """The graph, ready to take its records; `facts.first` is one of them, and has the columns that can be aggregated."""
-    file = task.graph
-    assert file is not None
+    file = graph_of(task)
     folder = file.fields.origin("graph_config").folder
     processors = make_processors(file, helpers, folder)
     problems: list[Problem] = []

@@ -10,7 +10,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
 from assay.graphs.files import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.keys import produced
-from assay.graphs.reading import GraphFile
+from assay.graphs.reading import GraphFile, graph_of
 from assay.graphs.spec import LambdaNode
 from assay.graphs.unit import UnitMetricResult
 from assay.graphs.unit_node import SUFFIX, unit_metric_fields
@@ -237,8 +237,7 @@ class GraphScores:
 
     def rows(self) -> frozenset[ScoreKey] | None:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""
-        assert self.task.graph is not None
-        found = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(self.task.graph))}
+        found = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(graph_of(self.task)))}
         for each in self.processors:
             numbers = _numbers(each, self.settings)
             if numbers is None:
@@ -261,10 +260,9 @@ class GraphScores:
 
     def files(self, folder: Path | None, created: float, label: str) -> GraphFiles:
         """What takes its records."""
-        assert self.task.graph is not None
-        form = self.task.graph.config.output_config.format
+        form = graph_of(self.task).config.output_config.format
         compat = "sygra" if self.settings.graphs.like_sygra else None
-        sinks = self.task.graph.config.data_config.sink
+        sinks = graph_of(self.task).config.data_config.sink
         self._files = GraphFiles(folder, created, self.processors, form, self.size, label, compat, sinks)
         return self._files
 

@@ -11,7 +11,7 @@ from assay.graphs.files import Estimated, make_processors
 from assay.graphs.keys import has_hidden_keys, produced, undeclared
 from assay.graphs.models import UNDER_TEST, GraphModels
 from assay.graphs.output import make_finish
-from assay.graphs.reading import GraphFile
+from assay.graphs.reading import GraphFile, graph_of
 from assay.graphs.scores import (
     GraphScores,
     aggregator_problems,
@@ -38,8 +38,7 @@ ReadGraph = Callable[[str, Place], GraphFile]
 
 def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGraph) -> "GraphTask":
     """The graph, bound to its records, its models and its code. All that can fail before the first request does so here."""
-    file = task.graph
-    assert file is not None
+    file = graph_of(task)
     folder = file.fields.origin("graph_config").folder
     models = GraphModels(file, settings.graphs, helpers, settings.gen_kwargs, folder)
     sources = GraphSources(settings, helpers)
@@ -123,8 +122,7 @@ class GraphTask(GraphScores):
     @cached_property
     def _golden(self) -> str | None:
         """The column that answers are compared with, where unit metrics say so."""
-        assert self.task.graph is not None
-        nodes = self.task.graph.nodes.values()
+        nodes = graph_of(self.task).nodes.values()
         found = (node.settings.get("golden_key") for node in nodes if isinstance(node, LambdaNode))
         return next((str(key) for key in found if key is not None), None)
 
@@ -152,6 +150,9 @@ class GraphTask(GraphScores):
 
     def models(self) -> Mapping[str, object]:
         return self.graph_models.wanted
+
+    def role_needs(self) -> Mapping[str, frozenset[str]]:
+        return {role: self.needs_of(role) for role in self.models()}
 
     def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
         """Further copies of the output, and the numbers of all records together."""

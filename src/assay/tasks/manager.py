@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from assay.catalog.catalog import Catalog
 from assay.catalog.entries import Entry
-from assay.catalog.examine import GROUP_KEYS, is_graph
+from assay.catalog.examine import GROUP_KEYS
 from assay.catalog.nodes import GroupNode, Node, TaskNode
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Spec
@@ -16,6 +16,7 @@ from assay.config.decode import decode
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.config.group import GroupConfig
+from assay.config.kinds import KINDS, kind_key
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, uncheckable
 from assay.groups import Group, StandardGroup
@@ -176,20 +177,19 @@ class _Builder:
                 self.problems.append(uncheckable(file_of(node.fields), str(error)))
         return self.built[id(meaning)]
 
-    def _graph(self, node: TaskNode, meaning: Meaning) -> Task:
+    def _task_of_kind(self, node: TaskNode, marking: str, meaning: Meaning) -> Task:
         if node.chosen_format is not None:
-            what = f"a graph has no formats: {node.name}@{node.chosen_format}"
-            raise ConfigError(
-                [Problem(node.format_place or node.fields.place("graph_config"), what, "ask for it alone")]
-            )
-        task = Task.from_graph(node.fields, name=meaning.key)
+            what = f"a {KINDS[marking].name} has no formats: {node.name}@{node.chosen_format}"
+            raise ConfigError([Problem(node.format_place or node.fields.place(marking), what, "ask for it alone")])
+        task = Task.from_kind(node.fields, name=meaning.key)
         task.config = self._with_metadata(task.config)
         task.alias = _alias(meaning, "task_alias") or meaning.key
         return task
 
     def _task(self, node: TaskNode, meaning: Meaning) -> Task | None:
-        if is_graph(node.fields):
-            return self._graph(node, meaning)
+        marking = kind_key(node.fields)
+        if marking is not None:
+            return self._task_of_kind(node, marking, meaning)
         wrong: list[Problem] = []
         config = decode(TaskConfig, node.fields, wrong, known=("group", "task_list", "include"))
         wrong += misspelt(node.fields)

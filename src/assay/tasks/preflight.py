@@ -6,7 +6,6 @@ from typing import Any
 
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.task import GraphTask
 from assay.groups.factory import AggregatorFactory
 from assay.groups.group import Group
 from assay.groups.results import is_lenient
@@ -51,7 +50,7 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
         for need in sorted(task.needs):
             if not getattr(model.can, need):
                 what = f"task {task.task.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
-                formats = need == "loglikelihood" and task.task.graph is None
+                formats = need == "loglikelihood" and task.task.definition is None
                 way = f"ask for {task.task.name}@generate" if formats else "choose another model"
                 problems.append(Problem(Place("model"), what, way))
     if problems:
@@ -70,10 +69,10 @@ def check_over_length(model: AnyModel, wanted: str) -> None:
 
 
 def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> None:
-    """Refuse models of graphs that cannot do what their nodes ask of them."""
+    """Refuse models of roles that cannot do what a task needs of them."""
     for task in tasks:
-        for role in task.models() if task.task.graph is not None else ():
-            for need in sorted(task.needs_of(role)) if isinstance(task, GraphTask) else ():
+        for role, needs in task.role_needs().items():
+            for need in sorted(needs):
                 if not getattr(models[role].can, need):
                     what = f"task {task.task.name!r} needs a model {role!r} that can {MEANING[need]}"
                     what += f", and {models[role].name!r} cannot"

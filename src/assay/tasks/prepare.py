@@ -312,6 +312,9 @@ class PreparedTask:
     def models(self) -> Mapping[str, object]:
         return models_of(scorer.models() for _, scorer in self.scoring.pipelines)
 
+    def role_needs(self) -> Mapping[str, frozenset[str]]:
+        return {}
+
     def scorers(self) -> Sequence[Scorer]:
         return [each for _, scorer in self.scoring.pipelines for each in (scorer, *scorer.members)]
 

@@ -73,6 +73,10 @@ class Runnable(Protocol):
         """Further models that its scorers ask, by role."""
         ...
 
+    def role_needs(self) -> Mapping[str, frozenset[str]]:
+        """The kinds of request it makes to the models of further roles, where that is known before the run."""
+        ...
+
     def scorers(self) -> Sequence[Scorer]:
         """What makes scores of its answers."""
         ...

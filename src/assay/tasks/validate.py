@@ -14,7 +14,6 @@ from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
-from assay.graphs.checks import SeeDotted, check_graph
 from assay.groups import Group
 from assay.groups.factory import AggregatorFactory
 from assay.groups.results import is_lenient
@@ -25,6 +24,7 @@ from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
 from assay.scoring.scorer import Scorer
 from assay.tasks.aggregates import doubled, place_in
+from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.resolve import resolved
 from assay.tasks.scoring import scoring
@@ -40,11 +40,11 @@ def validate(
     manager: TaskManager,
     specs: object = None,
     find_metric: FindMetric = lambda name: None,  # noqa: ARG005
-    see: SeeDotted = lambda name, folder, place: None,  # noqa: ARG005
+    find_dotted: FindDotted = lambda name, folder, place: None,  # noqa: ARG005
 ) -> list[Problem]:
     """What is wrong with the tasks asked for, or with all there are; serious problems and mere notes, by place.
 
-    `find_metric` knows metrics by name that are not in our own table, `see` what graphs name and assay supplies.
+    `find_metric` finds metrics that are not in our own table, `find_dotted` the objects that graphs name and assay supplies.
     """
     catalog = manager.catalog
     wanted: object = [*catalog.index.named.values()] if specs is None else specs
@@ -53,8 +53,9 @@ def validate(
         try:
             with user_code("cannot be checked"):  # a file may say anything: the others are checked
                 problems += check_task(task, manager.formats, find_metric)
-                if task.graph is not None:
-                    problems += check_graph(task, Helpers(_unloaded, list, find_metric, dict), see)
+                kind = kind_of(task)
+                if kind is not None:
+                    problems += kind.check(task, Helpers(_unloaded, list, find_metric, dict), find_dotted)
         except UserCodeError as error:
             problems.append(uncheckable(file_of(task.fields), str(error)))
     for group in found["groups"].values():
@@ -70,8 +71,8 @@ def validate(
 
 def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: FindMetric) -> Iterator[Problem]:
     """What a task shows without being run."""
-    if task.graph is not None:
-        return  # its nodes and edges were looked at when it was read, the rest is for `check_graph`
+    if task.definition is not None:
+        return  # its keys were checked when it was read, the rest is for `TaskKind.check`
     if task.unsent is not None:
         yield replace(task.unsent, serious=not any(task.fields.origin(key).lenient for key in task.fields))
     functions = list(functions_in(dict(task.fields)))
