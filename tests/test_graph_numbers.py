@@ -14,8 +14,8 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 import assay
 from assay.errors import ConfigError, Place
 from assay.graphs.aggregator_table import make_aggregator
-from assay.graphs.files import REASON
-from assay.graphs.unit import UnitMetricResult
+from assay.graphs.output import REASON
+from assay.graphs.unit_metrics import UnitMetricResult
 from assay.models import Scripted
 from graph_world import CLASSIFICATION, write_graph
 

@@ -16,12 +16,10 @@ import assay
 from assay.config.braces import Braces
 from assay.engine import Ended, Engine, Started
 from assay.errors import AssayError, ConfigError
-from assay.graphs.joins import joined
-from assay.graphs.models_file import find_models_file, read_models, variable
-from assay.graphs.nodes import LambdaNode, SubgraphNode
-from assay.graphs.rows import Numbered
+from assay.graphs.models import find_models_file, read_models, variable
+from assay.graphs.nodes import LambdaNode, Structure, SubgraphNode
+from assay.graphs.sources import Numbered, joined
 from assay.graphs.spec import SourceConfig
-from assay.graphs.structured import Structure
 from assay.graphs.walk import Fork, Graph, Way
 from assay.models import Scripted
 from assay.records import Asking, Call, Failed, Message, Outcome, Returned

@@ -73,10 +73,10 @@ _HOME = {
     "MultipleChoiceTask": "assay.tasks.instances",
     "FilterConfig": "assay.config.task",
     "MetricConfig": "assay.config.task",
-    "UnitMetric": "assay.graphs.unit",
-    "UnitMetricResult": "assay.graphs.unit",
-    "UnitMetricRegistry": "assay.graphs.unit_table",
-    "unit_metric": "assay.graphs.unit_table",
+    "UnitMetric": "assay.graphs.unit_metrics",
+    "UnitMetricResult": "assay.graphs.unit_metrics",
+    "UnitMetricRegistry": "assay.graphs.unit_metrics",
+    "unit_metric": "assay.graphs.unit_metrics",
     "AggregatorMetric": "assay.graphs.aggregator_metrics",
     "AggregatorMetricRegistry": "assay.graphs.aggregator_table",
     "aggregator_metric": "assay.graphs.aggregator_table",
@@ -134,10 +134,10 @@ if TYPE_CHECKING:
     from assay.graphs.collate import MetricCollatorPostProcessor as MetricCollatorPostProcessor
     from assay.graphs.collate import UnitMetrics as UnitMetrics
     from assay.graphs.transforms import DataTransform as DataTransform
-    from assay.graphs.unit import UnitMetric as UnitMetric
-    from assay.graphs.unit import UnitMetricResult as UnitMetricResult
-    from assay.graphs.unit_table import UnitMetricRegistry as UnitMetricRegistry
-    from assay.graphs.unit_table import unit_metric as unit_metric
+    from assay.graphs.unit_metrics import UnitMetric as UnitMetric
+    from assay.graphs.unit_metrics import UnitMetricRegistry as UnitMetricRegistry
+    from assay.graphs.unit_metrics import UnitMetricResult as UnitMetricResult
+    from assay.graphs.unit_metrics import unit_metric as unit_metric
     from assay.groups import Group as Group
     from assay.groups import GroupManager as GroupManager
     from assay.groups import StandardGroup as StandardGroup

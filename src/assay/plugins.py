@@ -28,7 +28,7 @@ TABLES = {
     "samplers": "assay.samples.fewshot:SAMPLERS",
     "transforms": "assay.graphs.transforms:TRANSFORMS",
     "formats": "assay.samples.formats:FORMATS",
-    "unit_metrics": "assay.graphs.unit_table:UNIT_METRICS",
+    "unit_metrics": "assay.graphs.unit_metrics:UNIT_METRICS",
     "aggregator_metrics": "assay.graphs.aggregator_table:AGGREGATOR_METRICS",
     "exporters": "assay.exchange.formats:EXPORTERS",
 }

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from assay.graphs.keys import output_keys, weighed_keys
-from assay.graphs.reading import GraphFile, targets
+from assay.graphs.reading import GraphFile, output_keys, targets, weighed_keys
 from assay.graphs.spec import END, START, Asking, LambdaNode, SamplerNode, SubgraphNode, Weighing
 
 

@@ -7,7 +7,7 @@ from assay.catalog.graphs import FILE, graph_file
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import Answers
-from assay.graphs.files import GraphFiles
+from assay.graphs.output import GraphFiles
 from assay.graphs.reading import GraphFile
 from assay.graphs.scores import GraphScores
 from assay.models.dummy import Nobody

@@ -9,13 +9,17 @@ from assay.graphs.aggregator_metrics import (
     AccuracyMetric,
     AggregatorMetric,
     Evidence,
+    F1ScoreMetric,
     NoResults,
+    PassAtKMetric,
+    PassPowerKMetric,
+    PrecisionMetric,
+    RecallMetric,
+    StepEfficiencyMetric,
     Tally,
     UnitResult,
     metric_of,
 )
-from assay.graphs.attempts import PassAtKMetric, PassPowerKMetric, StepEfficiencyMetric
-from assay.graphs.labels import F1ScoreMetric, PrecisionMetric, RecallMetric
 from assay.graphs.like_sygra import LIKE_SYGRA
 from assay.registry import MetricRegistry, Table, library_problem, read_signature, subclass_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation

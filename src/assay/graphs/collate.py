@@ -14,7 +14,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.aggregator_metrics import AggregatorMetric, Tally
 from assay.graphs.aggregator_table import make_aggregator
 from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
-from assay.graphs.unit import UnitMetricResult, finite
+from assay.graphs.unit_metrics import UnitMetricResult, finite
 from assay.graphs.unit_node import Places
 from assay.graphs.unit_node import UnitMetrics as UnitMetrics
 from assay.graphs.unit_node import check_unit_metrics as check_unit_metrics

@@ -48,12 +48,12 @@ class GraphKind:
         return prepare_graph(task, settings, helpers, find_graph)
 
     def prepare_scoring(self, task: "Task", settings: "Settings", helpers: "Helpers", facts: "TaskFacts") -> "Runnable":
-        from assay.graphs.rescore import prepare_graph_scoring
+        from assay.graphs.task import prepare_graph_scoring
 
         return prepare_graph_scoring(task, settings, helpers, facts)
 
     def check(self, task: "Task", helpers: "Helpers", find_dotted: "FindDotted") -> list[Problem]:
-        from assay.graphs.checks import check_graph
+        from assay.graphs.task import check_graph
 
         return check_graph(task, helpers, find_dotted)
 

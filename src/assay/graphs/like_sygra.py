@@ -8,11 +8,18 @@ power of their rate; a step without a name is the step "unknown"; of nothing, ev
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import comb
 from typing import Any
 
-from assay.graphs.aggregator_metrics import AggregatorMetric, Tally, UnitResult
-from assay.graphs.attempts import STEP, STEP_NUMBERS, StepTally
+from assay.graphs.aggregator_metrics import (
+    STEP,
+    STEP_NUMBERS,
+    AccuracyTally,
+    AggregatorMetric,
+    StepTally,
+    Tally,
+    UnitResult,
+    chance_of_one,
+)
 
 
 class _Rates:
@@ -84,22 +91,12 @@ class _Pooled:
         sizes = range(1, self._k + 1)
         if self._power:
             return {"success_rate": rate, **{f"pass^{k}": rate**k for k in sizes}}
-        return {f"pass@{k}": self._at_least_one(k) for k in sizes}
-
-    def _at_least_one(self, k: int) -> float:
-        return 1.0 - comb(self._n - self._correct, k) / comb(self._n, k) if k <= self._n else 0.0
+        return {f"pass@{k}": chance_of_one(self._n, self._correct, k) if k <= self._n else 0.0 for k in sizes}
 
 
-class _Share:
-    def __init__(self) -> None:
-        self._n = self._correct = 0
-
-    def add(self, result: UnitResult) -> None:
-        self._n += 1
-        self._correct += bool(result.correct)
-
+class _AccuracyOrZero(AccuracyTally):
     def value(self) -> dict[str, Any]:
-        return {"accuracy": self._correct / self._n if self._n else 0.0}
+        return super().value() if self.verdicts else {"accuracy": 0.0}
 
 
 class _Steps(StepTally):
@@ -123,7 +120,7 @@ class Accuracy(AggregatorMetric):
         return ("accuracy",)
 
     def tally(self) -> Tally:
-        return _Share()
+        return _AccuracyOrZero()
 
 
 @dataclass(kw_only=True)

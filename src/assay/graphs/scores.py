@@ -8,11 +8,10 @@ from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
-from assay.graphs.files import Estimated, GraphFiles, Processor, outcome_of, row_labels
-from assay.graphs.keys import produced
-from assay.graphs.reading import GraphFile, graph_of
+from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, row_labels
+from assay.graphs.reading import GraphFile, graph_of, produced
 from assay.graphs.spec import LambdaNode
-from assay.graphs.unit import UnitMetricResult
+from assay.graphs.unit_metrics import UnitMetricResult
 from assay.graphs.unit_node import SUFFIX, unit_metric_fields
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
 from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text

@@ -2,16 +2,15 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.binding import Binder
-from assay.graphs.files import Estimated, make_processors
-from assay.graphs.keys import has_hidden_keys, produced, undeclared
 from assay.graphs.models import UNDER_TEST, GraphModels
-from assay.graphs.output import make_finish
-from assay.graphs.reading import GraphFile, graph_of
+from assay.graphs.output import Estimated, Processor, make_finish, make_processors
+from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, undeclared
 from assay.graphs.scores import (
     GraphScores,
     aggregator_problems,
@@ -27,7 +26,9 @@ from assay.records import Asking, Estimate, Sample, ScoreKey
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.tasks.documents import chosen, count, is_in
+from assay.tasks.kinds import FindDotted
 from assay.tasks.prepare import check_clusters
+from assay.tasks.rescore import TaskFacts
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
@@ -159,3 +160,133 @@ class GraphTask(GraphScores):
         if self._files is not None and self.settings.shard is None:
             self._files.write_copies()
         return super().conclude(estimated)
+
+
+@dataclass(kw_only=True)
+class RescoredGraph(GraphScores):
+    """A graph whose records went through it in an earlier run."""
+
+    facts: TaskFacts
+
+    @property
+    def original(self) -> int:
+        return self.facts.original
+
+    @property
+    def size(self) -> int:
+        return self.facts.size
+
+    @property
+    def fingerprint(self) -> str:
+        return self.facts.source
+
+    @property
+    def source(self) -> str:
+        return self.facts.source
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset()
+
+    def samples(self) -> Iterator[Sample]:
+        return iter(())
+
+    def plan(self, sample: Sample) -> Asking:
+        raise NotImplementedError("nothing is asked about records that are there")
+
+    def models(self) -> Mapping[str, object]:
+        return {}
+
+    def role_needs(self) -> Mapping[str, frozenset[str]]:
+        return {}
+
+
+def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, facts: TaskFacts) -> RescoredGraph:
+    """The graph, ready to take its records; `facts.first` is one of them, and has the columns that can be aggregated."""
+    file = graph_of(task)
+    folder = file.fields.origin("graph_config").folder
+    processors = make_processors(file, helpers, folder)
+    problems: list[Problem] = []
+    fields = unit_fields(file, helpers, folder, problems)
+    columns = facts.first
+    problems += aggregator_problems(file, processors, columns, settings)
+    if problems:
+        raise ConfigError(problems)
+    scored = scored_columns(file, fields, processors)
+    there = {name: column for name, column in scored.items() if columns is None or column in columns}
+    return RescoredGraph(task=task, settings=settings, processors=processors, scored=there, facts=facts)
+
+
+class _Unseen:
+    """Stands for somebody's class, of which nothing is known: it may be and take anything."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def apply(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    process = transform = apply
+
+
+def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[Problem]:
+    """The problems that a run would refuse the graph for, all that show."""
+    file = graph_of(task)
+    folder = file.fields.origin("graph_config").folder
+    looked = replace(helpers, dotted=lambda name, folder, place: find_dotted(name, folder, place) or _Unseen)
+    sources = GraphSources(Settings(), looked)
+    problems: list[Problem] = []
+    processors: list[Processor] = []
+    try:
+        processors = make_processors(file, looked, folder)
+    except ConfigError as error:
+        problems += error.problems
+    fields = unit_fields(file, looked, folder, problems)
+    hidden = _has_unseen_functions(file, folder, find_dotted, problems)
+    if not problems and not hidden and not scored_columns(file, fields, processors) and not processors:
+        what, _, fix = UNMEASURED.partition("; ")
+        problems.append(Problem(file.place("graph_config"), what, fix, serious=False))
+    missing = list(sources.missing_files(file, folder))
+    columns = () if missing else _columns(task, sources, folder, find_dotted, problems)
+    problems += missing
+    if columns:
+        problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
+        problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
+    problems += [] if problems else row_problems(file, fields, processors, Settings())
+    return problems
+
+
+def _has_unseen_functions(
+    file: GraphFile, folder: str | None, find_dotted: FindDotted, problems: list[Problem]
+) -> bool:
+    """Whether a lambda node calls code that is not looked at: it may measure. What is not there at all is a problem."""
+    found = False
+    for name, node in file.nodes.items():
+        if isinstance(node, LambdaNode):
+            try:
+                found |= find_dotted(node.function, folder, file.node_place(name, "lambda")) is None
+            except ConfigError as error:
+                problems += error.problems
+    return found
+
+
+def _columns(
+    task: Task, sources: GraphSources, folder: str | None, find_dotted: FindDotted, problems: list[Problem]
+) -> tuple[str, ...]:
+    """The columns of the records; none where they come over a network, or code of somebody's would have to be run."""
+    file = graph_of(task)
+    wrong: list[Problem] = []
+    sources.transforms(file, folder, wrong)
+    problems += wrong
+    place = file.place("data_config" if "data_config" in file.fields else "graph_config")
+    own = file.config.data_config.source or ()
+    changes = [each.transform for source in own for each in source.transformations]
+    if wrong or not own or any(source.type != "disk" for source in own):
+        return ()
+    if any(find_dotted(name, folder, place) is None for name in changes):
+        return ()
+    try:
+        return tuple(columns_of(sources.records(file, folder)[0]))
+    except DataError as error:
+        problems.append(Problem(place, str(error), "correct the records, or what is said of them"))
+        return ()

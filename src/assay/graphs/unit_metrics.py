@@ -1,15 +1,154 @@
-"""The unit metrics that come along: texts that match, and what an agent does on a screen.
+"""Unit metrics: what was right next to what was predicted, of one record, to a verdict with a score.
 
-Parameters and meaning are SyGra's. What differs: a golden value that is missing or unreadable is an error and no verdict,
-a predicted one is wrong and never matches something else that is missing; the score says how near the prediction came.
+A unit metric is a class derived from UnitMetric, or a function of both; `@unit_metric("name")` makes it known
+(graphs/unit_metrics.py).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, TypeVar
 
-from assay.graphs.unit import UnitMetric, UnitMetricResult, as_mapping
+from assay.errors import ConfigError, Place, Problem
+from assay.registry import MetricRegistry, Table, dress, library_problem, read_signature, subclass_of
+from assay.scoring.metrics.lm_eval import Declared
+from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.text import ALONE
+from assay.scoring.results import GENERATE
+
+NOT_GIVEN = float("nan")
+"""The score, where none is given: then it follows from the verdict. It is this object and no other one that is no number."""
+
+
+@dataclass(frozen=True)
+class UnitMetricResult:
+    """The verdict about one record, what it is about, and its score: 1 or 0 unless the metric gives another."""
+
+    correct: bool
+    golden: dict[str, Any]
+    predicted: dict[str, Any]
+    metadata: dict[str, Any] = field(default_factory=dict)
+    score: float = NOT_GIVEN
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.golden, dict) and isinstance(self.predicted, dict)):
+            name = "predicted" if isinstance(self.golden, dict) else "golden"
+            raise ValueError(f"{name} must be a mapping, and is {getattr(self, name)!r:.60}")
+        score = float(self.correct) if self.score is NOT_GIVEN else float(self.score)
+        if not math.isfinite(score):
+            raise ValueError(f"a score must be a finite number, and is {score}")
+        object.__setattr__(self, "score", score)
+        object.__setattr__(self, "correct", bool(self.correct))
+        object.__setattr__(self, "metadata", self.metadata if isinstance(self.metadata, dict) else {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Itself as JSON can say it: numbers that are not finite become null."""
+        return {
+            "correct": self.correct,
+            "golden": finite(self.golden),
+            "predicted": finite(self.predicted),
+            "metadata": finite(self.metadata),
+            "score": self.score,
+        }
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> "UnitMetricResult":
+        """The result that a mapping describes; one of SyGra has no score."""
+        correct, score = bool(written.get("correct", False)), written.get("score")
+        return cls(
+            correct,
+            dict(written.get("golden") or {}),
+            dict(written.get("predicted") or {}),
+            dict(written.get("metadata") or {}),
+            float(correct) if score is None else float(score),
+        )
+
+
+_ALWAYS_FINITE = frozenset((str, bool, int, type(None)))
+
+
+def finite(value: Any) -> Any:
+    """A value without infinities, which JSON does not have, however deep."""
+    if type(value) in _ALWAYS_FINITE:  # most of them: to ask what a text is not would take longer than all else
+        return value
+    if type(value) is dict:
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return value
+
+
+class MetricMetadata:
+    """What a metric says about itself; anything more may be given, too."""
+
+    def __init__(self, **said: Any) -> None:
+        self.name = said.get("name", "")
+        self.display_name = said.get("display_name", self.name)
+        self.description = said.get("description", "")
+        self.range = said.get("range", (0.0, 1.0))
+        self.higher_is_better = said.get("higher_is_better", True)
+        self.metric_type = said.get("metric_type", "custom")
+        self.__dict__.update(said)
+
+
+class UnitMetric:
+    """The class to derive a unit metric from. Override `compare`, of one record, or `evaluate`, of several.
+
+    Its constructor's parameters are its YAML keys. `like_sygra` means that what is missing is taken for an empty text.
+    """
+
+    like_sygra = False
+    runs_code = False
+
+    def __init__(self, **config: Any) -> None:
+        self.config = config
+
+    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+        raise NotImplementedError(f"{type(self).__name__} has neither `compare` nor `evaluate`")
+
+    def evaluate(self, golden: list[Any], predicted: list[Any]) -> list[UnitMetricResult]:
+        """The verdict about each record."""
+        if len(golden) != len(predicted):
+            raise ValueError(f"there are {len(golden)} golden and {len(predicted)} predicted values")
+        return [self.compare(right, given) for right, given in zip(golden, predicted, strict=True)]
+
+    def validate_config(self) -> None:
+        """For classes written for SyGra, which call it in their constructors."""
+
+    def get_metadata(self) -> MetricMetadata:
+        return MetricMetadata(name=self.get_metric_name(), description=inspect.getdoc(type(self)) or "")
+
+    def get_metric_name(self) -> str:
+        return str(getattr(getattr(self, "metadata", None), "name", "")) or type(self).__name__
+
+
+def metric_of(name: str, function: Callable[..., Any]) -> type[UnitMetric]:
+    """A function of golden and predicted values as a class. It gives a verdict, a score, or a whole result."""
+
+    class OfFunction(UnitMetric):
+        def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+            given = function(golden, predicted, **self.config)
+            if isinstance(given, UnitMetricResult):
+                return given
+            correct = given if isinstance(given, bool) else float(given) >= 1
+            return UnitMetricResult(
+                correct, as_mapping(golden), as_mapping(predicted), {"validator": name}, float(given)
+            )
+
+    dress(OfFunction, function, name)
+    return OfFunction
+
+
+def as_mapping(value: Any) -> dict[str, Any]:
+    """A value as a result holds it: a mapping as it is, anything else as its text."""
+    return dict(value) if isinstance(value, Mapping) else {"text": value}
+
 
 DIRECTIONS = ("up", "down", "left", "right")
 
@@ -263,3 +402,88 @@ OWN_UNIT_METRICS: dict[str, type[UnitMetric]] = {
     "scroll_direction": ScrollDirectionMetric,
     "scroll_amount": ScrollAmountMetric,
 }
+
+
+TOLERANCE = 1e-9
+"""What a score may lack of the best one: sums of fractions are not exact."""
+
+
+def gives_a_number(declared: Declared) -> bool:
+    """Whether a metric gives one number for one answer."""
+    return GENERATE in declared.functions and declared.aggregation == "mean" and declared.gives is None
+
+
+def adapted(name: str, declared: Declared) -> type[UnitMetric]:
+    """A metric of assay as a class of unit metrics, with its parameters, `key` and `threshold`."""
+    function = declared.functions[GENERATE]
+    best = (100.0 if name in ALONE else 1.0) if declared.higher_is_better else 0.0
+
+    class OfAnswer(UnitMetric):
+        runs_code = declared.runs_code
+
+        def __init__(self, *, key: str | None = "text", threshold: float = best, **params: Any) -> None:
+            super().__init__(key=key, threshold=threshold, **params)
+            self.key, self.threshold = key, threshold
+            problem = library_problem(declared.needs, f"unit metric {name!r}", Place(f"unit metric {name!r}"))
+            obstacle = declared.obstacle() if declared.obstacle is not None else None
+            if obstacle is not None:
+                problem = Problem(Place(f"unit metric {name!r}"), f"cannot work here: {obstacle[0]}", obstacle[1])
+            if problem is not None:
+                raise ConfigError([problem])
+            prepared: Callable[..., Any] | None = getattr(function, "prepared", None)
+            self._score = prepared(**params) if prepared is not None else _bound(function, params)
+
+        def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+            right, given = _value(golden, self.key), _value(predicted, self.key)
+            if right is None:
+                raise ValueError(f"the golden value has no {self.key!r}: {golden!r:.80}")
+            references = [str(each) for each in right] if isinstance(right, list | tuple) else [str(right)]
+            score = float(self._score(references, "" if given is None else str(given)))
+            above, below = score >= self.threshold - TOLERANCE, score <= self.threshold + TOLERANCE
+            correct = given is not None and (above if declared.higher_is_better else below)
+            said = {"validator": name, "threshold": self.threshold}
+            return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), said, score)
+
+    OfAnswer.__name__ = OfAnswer.__qualname__ = f"Unit_{name}"
+    OfAnswer.__doc__ = function.__doc__
+    own = [each for each in inspect.signature(OfAnswer).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    more = [each for each in read_signature(function).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    OfAnswer.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+    return OfAnswer
+
+
+def _bound(function: Callable[..., Any], params: Mapping[str, Any]) -> Callable[..., Any]:
+    return lambda references, answer: function(references, answer, **params)
+
+
+def _value(value: Any, key: str | None) -> Any:
+    return value.get(key) if key is not None and isinstance(value, Mapping) else value
+
+
+ADAPTED_METRICS: dict[str, type[UnitMetric]] = {
+    name: adapted(name, declared) for name, declared in {**METRICS, **ALONE}.items() if gives_a_number(declared)
+}
+
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+def _adopted(name: str, thing: Any) -> type[UnitMetric]:
+    """A class of unit metrics, or a function of golden and predicted values as one."""
+    return subclass_of(UnitMetric)(name, metric_of(name, thing) if inspect.isroutine(thing) else thing)
+
+
+UNIT_METRICS: Table[type[UnitMetric], UnitMetric] = Table(
+    "unit metric", {**ADAPTED_METRICS, **OWN_UNIT_METRICS}, group="assay.unit_metrics", adopt=_adopted
+)
+UnitMetricRegistry = MetricRegistry(UNIT_METRICS)
+"""The same by SyGra's name, with its methods."""
+
+
+def unit_metric(name: str) -> Callable[[Made], Made]:
+    """Make a class or function known as a unit metric by a name.
+
+    A class is derived from UnitMetric. A function takes what is right, what was predicted, and keyword parameters, and
+    gives a verdict, a score (of which 1 is correct), or a UnitMetricResult.
+    """
+    return UNIT_METRICS.register(name)

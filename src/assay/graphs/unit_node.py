@@ -7,8 +7,7 @@ from assay.config.option import near_miss
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.sygra import LambdaFunction
-from assay.graphs.unit import UnitMetric, UnitMetricResult
-from assay.graphs.unit_table import UNIT_METRICS
+from assay.graphs.unit_metrics import UNIT_METRICS, UnitMetric, UnitMetricResult
 from assay.user_code import UserCodeError, user_code
 
 ENTRY_KEYS = ("name", "params", "as")
