@@ -23,7 +23,7 @@ from assay import (
 )
 from assay.errors import ConfigError, Place
 from assay.graphs.aggregator_table import make_aggregator
-from assay.graphs.collate import Counts, check_aggregators, collate
+from assay.graphs.collate import RecordCounts, check_aggregators, collate
 from assay.statistics.aggregations import AGGREGATIONS
 
 HERE = Place("graph_config.yaml", 40, 5)
@@ -320,7 +320,7 @@ def test_sygras_report_has_its_two_counts_and_its_averages() -> None:
 
 def test_without_records_the_report_says_so() -> None:
     expected = {"total_records": 0, "status": "no_data", "requested": 3, "ok": 0, "failed": 3, "skipped": 0}
-    assert collate([], FOUR, Counts(3, 0, 3)) == [{"evaluation_summary": expected, "results": {}}]
+    assert collate([], FOUR, RecordCounts(3, 0, 3)) == [{"evaluation_summary": expected, "results": {}}]
     assert collate([], FOUR, like_sygra=True) == [
         {"evaluation_summary": {"total_records": 0, "status": "no_data"}, "results": {}}
     ]
@@ -328,7 +328,7 @@ def test_without_records_the_report_says_so() -> None:
 
 def test_records_that_failed_are_not_wrong_answers_and_make_the_report_incomplete() -> None:
     rows = [*records("ab", "ab"), {"topic": "c", COLUMN: None}]
-    [report] = collate(rows, [entry("accuracy")], Counts(4, 2, 1, 1))
+    [report] = collate(rows, [entry("accuracy")], RecordCounts(4, 2, 1, 1))
     assert report["results"] == {"accuracy": {"accuracy": 1.0}}
     assert report["evaluation_summary"] == {
         "total_records": 3, "status": "incomplete", "requested": 4, "ok": 2, "failed": 1, "skipped": 1, "without_result": {"accuracy": 1},

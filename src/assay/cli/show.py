@@ -14,7 +14,7 @@ from assay.graphs.reading import GraphFile
 from assay.groups import Group
 from assay.records import Failed
 from assay.tasks import Task, TaskManager
-from assay.tasks.manager import Loaded
+from assay.tasks.manager import LoadedTasks
 from assay.tasks.unchecked import unchecked_parameters
 from assay.user_code import UserCodeError, call_user_code, user_code
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if serious else 0
 
 
-def _show_all(manager: TaskManager, loaded: Loaded, options: argparse.Namespace) -> None:
+def _show_all(manager: TaskManager, loaded: LoadedTasks, options: argparse.Namespace) -> None:
     """Groups as trees, a single task with all its settings, several tasks by name."""
     tops = [group for group in loaded["groups"].values() if not group.parents]
     inside = {id(task) for group in tops for task in group.get_all_tasks()}
@@ -95,7 +95,7 @@ def _show_task(manager: TaskManager, task: Task) -> None:
         say_columns(("key", "value", "from"), rewritten)
 
 
-def _show_mermaid(loaded: Loaded) -> None:
+def _show_mermaid(loaded: LoadedTasks) -> None:
     definitions = [task.definition for task in loaded["tasks"].values()]
     graphs = [definition for definition in definitions if isinstance(definition, GraphFile)]
     if not graphs:
@@ -205,7 +205,7 @@ def _title(node: "Group[Task] | Task", alias: str | None) -> str:
     return title + ("  (cannot be run)" if node.unsent is not None else "")
 
 
-def _described(manager: TaskManager, name: str, loaded: Loaded) -> dict[str, object]:
+def _described(manager: TaskManager, name: str, loaded: LoadedTasks) -> dict[str, object]:
     """All that is shown, as data: each task with value and origin of its keys, each group with its members."""
     tasks = {key: _described_task(manager, task) for key, task in loaded["tasks"].items()}
     groups = {

@@ -13,46 +13,32 @@ from functools import partial
 from math import comb
 from typing import Any, NamedTuple, Protocol
 
+from assay.graphs.unit_metrics import UnitMetricResult
 from assay.registry import dress
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
-
-
-class UnitResult(Protocol):
-    """The verdict of a unit metric about one record."""
-
-    @property
-    def correct(self) -> bool: ...
-    @property
-    def score(self) -> float: ...
-    @property
-    def golden(self) -> Mapping[str, Any]: ...
-    @property
-    def predicted(self) -> Mapping[str, Any]: ...
-    @property
-    def metadata(self) -> Mapping[str, Any]: ...
 
 
 class Tally(Protocol):
     """An aggregation at work."""
 
-    def add(self, result: UnitResult) -> None: ...
+    def add(self, result: UnitMetricResult) -> None: ...
     def value(self) -> dict[str, Any]: ...
 
 
-class Evidence(NamedTuple):
+class NumberEvidence(NamedTuple):
     """What a number was made of: an aggregation, and its values, one of every unit result. Its error follows from them."""
 
     aggregation: Aggregation
     values: Sequence[Any]
 
 
-class Kept:
+class AllResults:
     """All unit results, for what must have them at once."""
 
     def __init__(self, metric: "AggregatorMetric") -> None:
-        self._metric, self._results = metric, list[UnitResult]()
+        self._metric, self._results = metric, list[UnitMetricResult]()
 
-    def add(self, result: UnitResult) -> None:
+    def add(self, result: UnitMetricResult) -> None:
         self._results.append(result)
 
     def value(self) -> dict[str, Any]:
@@ -82,13 +68,13 @@ class AggregatorMetric:
         return None
 
     def tally(self) -> Tally:
-        return Kept(self)
+        return AllResults(self)
 
-    def evidence(self, tally: Tally) -> Mapping[str, Evidence]:  # noqa: ARG002  # most have none
+    def evidence(self, tally: Tally) -> Mapping[str, NumberEvidence]:  # noqa: ARG002  # most have none
         """By name of a number what it was made of, where its error can be told from that."""
         return {}
 
-    def calculate(self, results: Sequence[UnitResult]) -> dict[str, Any]:
+    def calculate(self, results: Sequence[UnitMetricResult]) -> dict[str, Any]:
         """What there is to say of these unit results."""
         if type(self).tally is AggregatorMetric.tally:
             raise NotImplementedError(f"{type(self).__name__} has neither `tally` nor `calculate`")
@@ -103,7 +89,7 @@ class AggregatorMetric:
     def get_metric_name(self) -> str:
         return str(getattr(getattr(self, "metadata", None), "name", "")) or type(self).__name__
 
-    def _count_correct(self, results: Sequence[UnitResult]) -> int:
+    def _count_correct(self, results: Sequence[UnitMetricResult]) -> int:
         return sum(result.correct for result in results)
 
     def _safe_divide(self, numerator: float, denominator: float) -> float:
@@ -117,7 +103,7 @@ class NoResults(ValueError):
         super().__init__("there are no unit results")
 
 
-def tallied(metric: AggregatorMetric, results: Iterable[UnitResult]) -> dict[str, Any]:
+def tallied(metric: AggregatorMetric, results: Iterable[UnitMetricResult]) -> dict[str, Any]:
     tally = metric.tally()
     for result in results:
         tally.add(result)
@@ -127,13 +113,13 @@ def tallied(metric: AggregatorMetric, results: Iterable[UnitResult]) -> dict[str
 def metric_of(name: str, function: Any) -> type[AggregatorMetric]:
     """A function of all unit results, with keyword parameters, as a class. It gives a number or a mapping."""
 
-    class OfFunction(AggregatorMetric):
-        def calculate(self, results: Sequence[UnitResult]) -> dict[str, Any]:
+    class FunctionAggregatorMetric(AggregatorMetric):
+        def calculate(self, results: Sequence[UnitMetricResult]) -> dict[str, Any]:
             given = function(results, **self.config)
             return dict(given) if isinstance(given, Mapping) else {name: given}
 
-    dress(OfFunction, function, name)
-    return OfFunction
+    dress(FunctionAggregatorMetric, function, name)
+    return FunctionAggregatorMetric
 
 
 @dataclass(kw_only=True)
@@ -148,9 +134,9 @@ class AccuracyMetric(AggregatorMetric):
     def tally(self) -> Tally:
         return AccuracyTally()
 
-    def evidence(self, tally: Tally) -> Mapping[str, Evidence]:
+    def evidence(self, tally: Tally) -> Mapping[str, NumberEvidence]:
         assert isinstance(tally, AccuracyTally)
-        return {"accuracy": Evidence(AGGREGATIONS["mean"], tally.verdicts.tolist())}
+        return {"accuracy": NumberEvidence(AGGREGATIONS["mean"], tally.verdicts.tolist())}
 
 
 class AccuracyTally:
@@ -159,7 +145,7 @@ class AccuracyTally:
     def __init__(self) -> None:
         self.verdicts = array("b")
 
-    def add(self, result: UnitResult) -> None:
+    def add(self, result: UnitMetricResult) -> None:
         self.verdicts.append(bool(result.correct))
 
     def value(self) -> dict[str, Any]:
@@ -239,7 +225,7 @@ class _Tries:
         self._columns, self._k = columns, k
         self._counts: dict[tuple[str, ...], list[int]] = {}
 
-    def add(self, result: UnitResult) -> None:
+    def add(self, result: UnitMetricResult) -> None:
         key = problem_of(result.metadata, self._columns or self._by_default(result.metadata))
         count = self._counts.setdefault(key or (str(len(self._counts)),), [0, 0])
         count[0] += 1
@@ -340,7 +326,7 @@ class StepTally:
         self._attempts: dict[tuple[str, ...], int] = {}
         self._first: dict[tuple[str, ...], int] = {}
 
-    def add(self, result: UnitResult) -> None:
+    def add(self, result: UnitMetricResult) -> None:
         step = self.step(result.metadata)
         before = self._attempts.get(step, 0)
         self._attempts[step] = before + 1
@@ -393,7 +379,7 @@ class ClassTally:
         self._numbers: dict[str, int] = {}
         self._seen = array("q"), array("q"), array("b")
 
-    def add(self, result: UnitResult) -> None:
+    def add(self, result: UnitMetricResult) -> None:
         self._counts = result.metadata
         right, given = result.golden.get(self._golden_key), result.predicted.get(self._predicted_key)
         if right is None and (self._must_be_right or given is None):
@@ -415,7 +401,7 @@ class ClassTally:
             column.append(-1 if value is None else self._numbers.setdefault(self._class(value), len(self._numbers)))
         self._seen[2].append(correct)
 
-    def evidence(self) -> Evidence:
+    def evidence(self) -> NumberEvidence:
         """The records, with what makes an average of them."""
         counted = {label: number for number, label in enumerate(self._classes())}
         places = [counted.get(label, -1) for label in self._numbers]
@@ -426,7 +412,7 @@ class ClassTally:
         ]
         function = partial(average, score=self._name, classes=len(counted))
         influence = partial(moves, score=self._name, classes=len(counted))
-        return Evidence(Aggregation(f"average_{self._name}", function, influence), values)
+        return NumberEvidence(Aggregation(f"average_{self._name}", function, influence), values)
 
     def _class(self, value: Any) -> str:
         text = str(value)
@@ -510,7 +496,7 @@ class _OfClasses(AggregatorMetric):
     def numbers(self) -> Sequence[str]:
         return (f"average_{self.of}",)
 
-    def evidence(self, tally: Tally) -> Mapping[str, Evidence]:
+    def evidence(self, tally: Tally) -> Mapping[str, NumberEvidence]:
         assert isinstance(tally, ClassTally)
         return {f"average_{self.of}": tally.evidence()}
 

@@ -8,19 +8,19 @@ from assay.errors import ConfigError, Place
 from assay.graphs.aggregator_metrics import (
     AccuracyMetric,
     AggregatorMetric,
-    Evidence,
     F1ScoreMetric,
     NoResults,
+    NumberEvidence,
     PassAtKMetric,
     PassPowerKMetric,
     PrecisionMetric,
     RecallMetric,
     StepEfficiencyMetric,
     Tally,
-    UnitResult,
     metric_of,
 )
 from assay.graphs.like_sygra import LIKE_SYGRA
+from assay.graphs.unit_metrics import UnitMetricResult
 from assay.registry import MetricRegistry, Table, library_problem, read_signature, subclass_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 
@@ -29,27 +29,27 @@ OF_WEIGHTED_SCORES = ("weighted_perplexity", "bits_per_byte")
 OF_ONE_CLASS = ("class_precision", "class_recall", "class_f1")
 
 
-def of_scores(result: UnitResult) -> Any:
+def of_scores(result: UnitMetricResult) -> Any:
     return result.score
 
 
-def of_weighted_scores(result: UnitResult, *, weight_key: str = "weight") -> Any:
+def of_weighted_scores(result: UnitMetricResult, *, weight_key: str = "weight") -> Any:
     return result.score, result.metadata[weight_key]
 
 
 def of_one_class(
-    result: UnitResult, *, label: str, golden_key: str = "text", predicted_key: str = "text"
+    result: UnitMetricResult, *, label: str, golden_key: str = "text", predicted_key: str = "text"
 ) -> tuple[int, int, int]:
     """Whether a class was found, given, right."""
     right, given = str(result.golden.get(golden_key)) == label, str(result.predicted.get(predicted_key)) == label
     return int(right and given), int(given), int(right)
 
 
-def of_documents(result: UnitResult, *, predicted_key: str = "text") -> Any:
+def of_documents(result: UnitMetricResult, *, predicted_key: str = "text") -> Any:
     return result.predicted.get(predicted_key), result.golden
 
 
-def of_pairs(result: UnitResult, *, golden_key: str = "text", predicted_key: str = "text") -> Any:
+def of_pairs(result: UnitMetricResult, *, golden_key: str = "text", predicted_key: str = "text") -> Any:
     return result.golden.get(golden_key), result.predicted.get(predicted_key)
 
 
@@ -80,7 +80,7 @@ def adapted(aggregation: Aggregation) -> type[AggregatorMetric]:
         def tally(self) -> Tally:
             return _Values(aggregation, self._reading, self._rest)
 
-        def evidence(self, tally: Tally) -> Mapping[str, Evidence]:
+        def evidence(self, tally: Tally) -> Mapping[str, NumberEvidence]:
             assert isinstance(tally, _Values)
             return {name: tally.evidence()}
 
@@ -103,7 +103,7 @@ class _Values:
         self._aggregation, self._reading, self._rest = aggregation, reading, rest
         self._value_of, self._values = values_of(aggregation.name), list[Any]()
 
-    def add(self, result: UnitResult) -> None:
+    def add(self, result: UnitMetricResult) -> None:
         self._values.append(self._value_of(result, **self._reading))
 
     def value(self) -> dict[str, Any]:
@@ -111,8 +111,8 @@ class _Values:
             raise NoResults
         return {self._aggregation.name: self.evidence().aggregation.function(self._values)}
 
-    def evidence(self) -> Evidence:
-        return Evidence(self._aggregation.bound(self._rest), self._values)
+    def evidence(self) -> NumberEvidence:
+        return NumberEvidence(self._aggregation.bound(self._rest), self._values)
 
 
 OWN: dict[str, type[AggregatorMetric]] = {

@@ -16,20 +16,20 @@ from assay.graphs.reading import GraphFile, output_keys
 from assay.graphs.spec import (
     END,
     START,
-    AgentNode,
-    Asking,
-    ChoiceNode,
-    LambdaNode,
-    LikelihoodNode,
-    LlmNode,
-    MultiLlmNode,
-    RollingNode,
+    AgentSpec,
+    ChoiceSpec,
+    GenerationSpec,
+    LambdaSpec,
+    LikelihoodSpec,
+    LlmSpec,
+    LoglikelihoodSpec,
+    MultiLlmSpec,
+    RollingSpec,
     SampledColumn,
-    SamplerNode,
-    SubgraphNode,
-    Weighing,
+    SamplerSpec,
+    SubgraphSpec,
 )
-from assay.graphs.walk import Fork, Graph, Node, Way
+from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.samples.rows import DataError
 from assay.tasks.settings import Helpers
 from assay.user_code import place_of, user_code
@@ -40,7 +40,7 @@ MESSAGE = "sygra.core.graph.sygra_message.SygraMessage"
 
 
 @dataclass
-class Binder:
+class GraphBinder:
     """Makes the nodes and ways of one graph file. `inner` finds the graph of a subgraph, `column` reads values."""
 
     file: GraphFile
@@ -54,7 +54,7 @@ class Binder:
 
     def bind(self, finish: Callable[[dict[str, Any]], Mapping[str, Any]] = dict) -> Graph:
         """The graph; whatever is wrong with its names is raised, all of it together."""
-        nodes: dict[str, Node] = {}
+        nodes: dict[str, GraphNode] = {}
         for name, node in self.file.nodes.items():
             if node.node_state == "active":
                 try:
@@ -67,7 +67,7 @@ class Binder:
         steps = self.file.config.graph_config.graph_properties.max_steps
         return Graph(nodes, ways, ways[START], steps, finish)
 
-    def _way(self, source: str) -> Way:
+    def _way(self, source: str) -> OutgoingEdges:
         """Where edges lead from a node."""
         always, forks = [], []
         for number, edge in enumerate(self.file.edges):
@@ -84,8 +84,8 @@ class Binder:
                 continue
             paths: dict[object, str] = {said: str(target) for said, target in (edge.path_map or {}).items()}
             ends: dict[object, str] = {"__end__": paths[END]} if END in paths else {}
-            forks.append(Fork(condition, {**ends, **_spelt(paths), **paths}))
-        return Way(tuple(always), tuple(forks))
+            forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}))
+        return OutgoingEdges(tuple(always), tuple(forks))
 
     def function(self, name: str, place: Place, *counts: int) -> Callable[..., Any]:
         """What a dotted name calls: a function, or `apply` of a class; it must take one of so many arguments."""
@@ -101,19 +101,19 @@ class Binder:
             raise ConfigError([Problem(place, what, "change its parameters")])
         return made
 
-    def _node(self, name: str, node: Any) -> Node:
-        if isinstance(node, LambdaNode):
+    def _node(self, name: str, node: Any) -> GraphNode:
+        if isinstance(node, LambdaSpec):
             place = self.file.node_place(name, "lambda")
             function = self.function(node.function, place, 2)
             told = self.told(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
             return plans.LambdaNode(name, function, told, inspect.iscoroutinefunction(function))
-        if isinstance(node, SamplerNode):
+        if isinstance(node, SamplerSpec):
             return self._sampler(name)
-        if isinstance(node, SubgraphNode):
+        if isinstance(node, SubgraphSpec):
             return self._subgraph(name, node)
-        return self._weighing(name, node) if isinstance(node, Weighing) else self._asking(name, node)
+        return self._weighing(name, node) if isinstance(node, LikelihoodSpec) else self._asking(name, node)
 
-    def _sampler(self, name: str) -> Node:
+    def _sampler(self, name: str) -> GraphNode:
         drawn: dict[str, tuple[Sequence[Any], Sequence[float] | None]] = {}
         in_turn: dict[str, Sequence[Any]] = {}
         for key, each in self.file.attributes[name].items():
@@ -124,20 +124,20 @@ class Binder:
                 drawn[key] = (each.values, each.weights)
         return plans.SamplerNode(name, drawn, in_turn)
 
-    def _weighing(self, name: str, node: Weighing) -> Node:
+    def _weighing(self, name: str, node: LikelihoodSpec) -> GraphNode:
         place = self.file.node_place(name, "model")
-        if isinstance(node, RollingNode):
+        if isinstance(node, RollingSpec):
             role, _ = self.models.weighed(node.model, place, "rolling")
             return weighing.RollingNode(name=name, role=role, key=node.output_keys, text=Braces.of(node.text))
-        assert isinstance(node, ChoiceNode | LikelihoodNode)
+        assert isinstance(node, ChoiceSpec | LoglikelihoodSpec)
         chat = () if isinstance(node.prompt, str) else ("chat",)
         role, write = self.models.weighed(node.model, place, "loglikelihood", *chat)
         prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else plans.PromptTemplate.of(node.prompt)
         shared: dict[str, Any] = {
             "name": name, "role": role, "key": node.output_keys, "context": weighing.Context(prompt, write),
         }  # fmt: skip
-        if isinstance(node, LikelihoodNode):
-            return weighing.LikelihoodNode(**shared, continuation=Braces.of(node.continuation))
+        if isinstance(node, LoglikelihoodSpec):
+            return weighing.LoglikelihoodNode(**shared, continuation=Braces.of(node.continuation))
         choices = node.choices if isinstance(node.choices, str) else [Braces.of(choice) for choice in node.choices]
         return weighing.ChoiceNode(**shared, choices=choices, delimiter=node.target_delimiter, choose_by=node.choose_by)
 
@@ -146,7 +146,7 @@ class Binder:
         raw = self.file.config.graph_config.nodes[name]
         return dict(raw) if isinstance(raw, Mapping) else {}
 
-    def _asking(self, name: str, node: LlmNode | MultiLlmNode) -> Node:
+    def _asking(self, name: str, node: LlmSpec | MultiLlmSpec) -> GraphNode:
         pre = node.pre_process
         properties = self.file.config.graph_config.graph_properties
         multiturn = properties.chat_conversation == "multiturn"
@@ -158,7 +158,7 @@ class Binder:
             "history": (properties.chat_history_window_size if multiturn else 0) if node.chat_history else None,
         }
         places = {label: self.file.node_place(name, "models", label) for label in self.file.models[name]}
-        if isinstance(node, LlmNode):
+        if isinstance(node, LlmSpec):
             places[""] = self.file.node_place(name, "model")
         tools = (
             find_tools(node.tools, self.helpers, self.folder, self.file.node_place(name, "tools")) if node.tools else {}
@@ -167,16 +167,16 @@ class Binder:
         models = {
             label: self.models.asked(model, places[label], told) for label, model in self.file.models[name].items()
         }
-        if isinstance(node, LlmNode):
+        if isinstance(node, LlmSpec):
             functions = {key: tool.function for key, tool in tools.items()}
             shared |= {"model": models[""], "post": self._post(name, node), "tools": functions}
-            if not isinstance(node, AgentNode):
+            if not isinstance(node, AgentSpec):
                 return plans.LlmNode(**shared)
             injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
             return plans.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
         return plans.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
 
-    def _post(self, name: str, node: LlmNode) -> Callable[[plans.Reply, dict[str, Any]], Any]:
+    def _post(self, name: str, node: LlmSpec) -> Callable[[plans.ModelReply, dict[str, Any]], Any]:
         if node.post_process is None:
             return _into(node)
         place = self.file.node_place(name, "post_process")
@@ -192,13 +192,13 @@ class Binder:
             return lambda reply, state: function(wrap(reply), state)
         return lambda reply, state: function(wrap(reply))  # noqa: ARG005  # the shape of a post-processor
 
-    def _multi_post(self, name: str, node: MultiLlmNode) -> Callable[[Mapping[str, plans.Reply]], Any]:
+    def _multi_post(self, name: str, node: MultiLlmSpec) -> Callable[[Mapping[str, plans.ModelReply]], Any]:
         if node.multi_llm_post_process is not None:
             return self.function(node.multi_llm_post_process, self.file.node_place(name, "multi_llm_post_process"), 1)
         [key] = output_keys(node.output_keys)[:1] or ("messages",)
         return lambda replies: {key: [{label: reply.content for label, reply in replies.items()}]}
 
-    def _subgraph(self, name: str, node: SubgraphNode) -> Node:
+    def _subgraph(self, name: str, node: SubgraphSpec) -> GraphNode:
         place = self.file.node_place(name, "subgraph")
         if node.subgraph in self.trail:
             what = f"graphs contain each other in a circle: {' → '.join((*self.trail, node.subgraph))}"
@@ -215,7 +215,9 @@ class Binder:
             self.models.wanted,
             self.models.needs,
         )
-        below = Binder(changed, models, self.helpers, folder, self.inner, self.column, (*self.trail, node.subgraph))
+        below = GraphBinder(
+            changed, models, self.helpers, folder, self.inner, self.column, (*self.trail, node.subgraph)
+        )
         return plans.SubgraphNode(name, below.bind())
 
 
@@ -266,7 +268,7 @@ def _spelt(paths: Mapping[object, str]) -> dict[object, str]:
     return {word: paths[truth] for truth in truths for word in (*words[truth], *map(str.capitalize, words[truth]))}
 
 
-def _into(node: Asking) -> Callable[[plans.Reply, dict[str, Any]], Any]:
+def _into(node: GenerationSpec) -> Callable[[plans.ModelReply, dict[str, Any]], Any]:
     """Puts the text of a reply where the node says; a list has one key there, which was checked."""
     [key] = output_keys(node.output_keys)[:1]
     if key == "messages":

@@ -27,7 +27,7 @@ ENTRY_KEYS = ("name", "params", "unit_metrics_results", "metadata", "as")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RecordCounts:
     """What became of the records that were asked for."""
 
     requested: int
@@ -37,7 +37,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AggregatorEntry:
     """One number of the report: an aggregator metric over a column of unit results.
 
     `key` is what it is called there; `metadata` takes columns of the record into the unit results' metadata.
@@ -54,7 +54,7 @@ class Entry:
 
 def read_entries(
     written: Sequence[Mapping[str, Any]], *, like_sygra: bool = False, field_names: bool = False
-) -> Iterator[Entry]:
+) -> Iterator[AggregatorEntry]:
     """The entries of an `aggregator_metrics_map`: one for every column. With `field_names`, keys name the column, too."""
     for number, each in enumerate(written):
         columns = each.get("unit_metrics_results") or ()
@@ -65,10 +65,10 @@ def read_entries(
             name = str(each.get("name"))
             key = f"{column}-{name}" if field_names or len(several) > 1 else name
             key = str(each["as"]) if each.get("as") and len(several) == 1 else key
-            yield Entry(key, name, str(column), each.get("params") or {}, each.get("metadata") or {}, number)
+            yield AggregatorEntry(key, name, str(column), each.get("params") or {}, each.get("metadata") or {}, number)
 
 
-class Found(NamedTuple):
+class CollatedValues(NamedTuple):
     """What a number was made of, and the records, counted from 0, that its values are of."""
 
     aggregation: Aggregation
@@ -76,10 +76,10 @@ class Found(NamedTuple):
     records: Sequence[int]
 
 
-class Collected:
+class EntryTally:
     """An entry at work: what it has found so far, what it missed, and what went wrong."""
 
-    def __init__(self, entry: Entry, *, like_sygra: bool) -> None:
+    def __init__(self, entry: AggregatorEntry, *, like_sygra: bool) -> None:
         self.entry = entry
         self.missing = 0
         self.error = ""
@@ -125,7 +125,7 @@ class Collected:
             self.error = report.reason
         return {"error": self.error}
 
-    def evidence(self) -> dict[str, Found]:
+    def evidence(self) -> dict[str, CollatedValues]:
         """By number what it was made of, and of which records; nothing where that does not fit together."""
         if self.error or self._tally is None:
             return {}
@@ -133,7 +133,7 @@ class Collected:
         if isinstance(known, Failed):
             return {}  # a number without an error is still a number
         return {
-            name: Found(*evidence, self._taken)
+            name: CollatedValues(*evidence, self._taken)
             for name, evidence in known.items()
             if len(evidence.values) == len(self._taken)
         }
@@ -152,22 +152,22 @@ def _with_columns(result: UnitMetricResult, record: Mapping[str, Any], columns: 
     return replace(result, metadata={**result.metadata, **more}) if more else result
 
 
-def _metadata_columns(entry: Entry, metric: AggregatorMetric) -> dict[str, str]:
+def _metadata_columns(entry: AggregatorEntry, metric: AggregatorMetric) -> dict[str, str]:
     """By key of the metadata, the column of the record that it comes from."""
     return {**{column: column for column in metric.columns}, **entry.metadata}
 
 
-class Report(NamedTuple):
+class CollatedReport(NamedTuple):
     """A report as it is written, and what made it."""
 
     written: list[dict[str, Any]]
-    collected: Sequence[Collected]
+    collected: Sequence[EntryTally]
 
 
 def collate(
     records: Iterable[Mapping[str, Any]],
     entries: Sequence[Mapping[str, Any]],
-    counts: Counts | None = None,
+    counts: RecordCounts | None = None,
     *,
     like_sygra: bool = False,
     field_names: bool = False,
@@ -179,14 +179,14 @@ def collate(
 def collated(
     records: Iterable[Mapping[str, Any]],
     entries: Sequence[Mapping[str, Any]],
-    counts: Counts | None = None,
+    counts: RecordCounts | None = None,
     *,
     like_sygra: bool = False,
     field_names: bool = False,
-) -> Report:
+) -> CollatedReport:
     """The report of records, which are looked at once, in order; `counts` is what became of all that were asked for."""
     read = read_entries(entries, like_sygra=like_sygra, field_names=field_names)
-    collected = [Collected(entry, like_sygra=like_sygra) for entry in read]
+    collected = [EntryTally(entry, like_sygra=like_sygra) for entry in read]
     columns: Sequence[str] = ()
     total = unscored = 0
     for record in records:
@@ -197,15 +197,17 @@ def collated(
         unscored += any(record.get(each.entry.column) is None for each in collected)
     if not total:
         nothing = {"evaluation_summary": _summary(total, "no_data", counts, like_sygra=like_sygra), "results": {}}
-        return Report([nothing], ())
+        return CollatedReport([nothing], ())
     results = {each.entry.key: each.value(columns) for each in collected}
     if like_sygra:
-        return Report([_sygra_report(total, collected, results)], collected)
-    known = counts or Counts(total, total - unscored, unscored)
-    return Report([_report(total, collected, results, known)], collected)
+        return CollatedReport([_sygra_report(total, collected, results)], collected)
+    known = counts or RecordCounts(total, total - unscored, unscored)
+    return CollatedReport([_report(total, collected, results, known)], collected)
 
 
-def _report(total: int, collected: Sequence[Collected], results: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
+def _report(
+    total: int, collected: Sequence[EntryTally], results: Mapping[str, Any], counts: RecordCounts
+) -> dict[str, Any]:
     errors = {each.entry.key: each.error for each in collected if each.error}
     without = {each.entry.key: each.missing for each in collected if each.missing and not each.error}
     if errors and len(errors) == len(collected):
@@ -220,7 +222,7 @@ def _report(total: int, collected: Sequence[Collected], results: Mapping[str, An
     return {"evaluation_summary": summary, "results": dict(results)}
 
 
-def _sygra_report(total: int, collected: Sequence[Collected], results: Mapping[str, Any]) -> dict[str, Any]:
+def _sygra_report(total: int, collected: Sequence[EntryTally], results: Mapping[str, Any]) -> dict[str, Any]:
     """As SyGra tells it: the first error discards everything, and records without a result are not mentioned."""
     for each in collected:
         if each.error:
@@ -229,8 +231,8 @@ def _sygra_report(total: int, collected: Sequence[Collected], results: Mapping[s
     return {"evaluation_summary": {"total_records": total, "status": "success"}, "results": dict(results)}
 
 
-def _summary(total: int, status: str, counts: Counts | None, *, like_sygra: bool) -> dict[str, Any]:
-    told = {} if like_sygra else asdict(counts or Counts(total, total))
+def _summary(total: int, status: str, counts: RecordCounts | None, *, like_sygra: bool) -> dict[str, Any]:
+    told = {} if like_sygra else asdict(counts or RecordCounts(total, total))
     return {"total_records": total, "status": status, **told}
 
 
@@ -254,9 +256,9 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         self.aggregator_metrics_map = [{**own, **each} if isinstance(each, Mapping) else each for each in written]
         self.field_names = field_names
         self.use_previous_output = use_previous_output
-        self._collected: Sequence[Collected] = ()
+        self._collected: Sequence[EntryTally] = ()
 
-    def evidence(self) -> dict[str, dict[str, Found]]:
+    def evidence(self) -> dict[str, dict[str, CollatedValues]]:
         """By aggregator and number what the numbers of the latest report were made of, where that is known."""
         return {each.entry.key: each.evidence() for each in self._collected}
 
@@ -327,9 +329,9 @@ def check_aggregators(
     return problems + ([] if like_sygra else list(_key_problems(read, at)))
 
 
-def _key_problems(entries: Sequence[Entry], at: Places) -> Iterator[Problem]:
+def _key_problems(entries: Sequence[AggregatorEntry], at: Places) -> Iterator[Problem]:
     """Names in the report that come twice, or that results read otherwise."""
-    seen: dict[str, Entry] = {}
+    seen: dict[str, AggregatorEntry] = {}
     for entry in entries:
         wrong = row_name_problem(entry.key)
         if wrong is not None:
@@ -358,7 +360,9 @@ def _shape_problems(written: Any, number: int, place: Place) -> Iterator[Problem
         yield Problem(place, f"{named} aggregates nothing", fix)
 
 
-def _entry_problems(entry: Entry, produced: Collection[str] | None, place: Place, *, like_sygra: bool) -> list[Problem]:
+def _entry_problems(
+    entry: AggregatorEntry, produced: Collection[str] | None, place: Place, *, like_sygra: bool
+) -> list[Problem]:
     try:
         metric = make_aggregator(entry.name, entry.params, place, like_sygra=like_sygra)
     except ConfigError as error:

@@ -17,9 +17,9 @@ from assay.graphs.aggregator_metrics import (
     AggregatorMetric,
     StepTally,
     Tally,
-    UnitResult,
     chance_of_one,
 )
+from assay.graphs.unit_metrics import UnitMetricResult
 
 
 class _Rates:
@@ -29,7 +29,7 @@ class _Rates:
         self._side, self._key = side, key
         self._count, self._correct = Counter[str](), Counter[str]()
 
-    def add(self, result: UnitResult) -> None:
+    def add(self, result: UnitMetricResult) -> None:
         value = getattr(result, self._side)
         if self._key in value:
             self._count[str(value[self._key])] += 1
@@ -56,7 +56,7 @@ class _BothRates:
     def __init__(self, predicted_key: str, golden_key: str) -> None:
         self._given, self._right = _Rates("predicted", predicted_key), _Rates("golden", golden_key)
 
-    def add(self, result: UnitResult) -> None:
+    def add(self, result: UnitMetricResult) -> None:
         self._given.add(result)
         self._right.add(result)
 
@@ -82,7 +82,7 @@ class _Pooled:
         self._k, self._power = k, power
         self._n = self._correct = 0
 
-    def add(self, result: UnitResult) -> None:
+    def add(self, result: UnitMetricResult) -> None:
         self._n += 1
         self._correct += bool(result.correct)
 

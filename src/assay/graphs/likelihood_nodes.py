@@ -26,7 +26,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeighingNode:
+class LikelihoodNode:
     """What these nodes share: whom they ask, and the key of the result."""
 
     name: str
@@ -39,7 +39,7 @@ class WeighingNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceNode(WeighingNode):
+class ChoiceNode(LikelihoodNode):
     """Asks about every choice at once. Normalised as the metrics of tasks do: by the letters or bytes of the choice alone."""
 
     context: Context
@@ -77,7 +77,7 @@ class ChoiceNode(WeighingNode):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LikelihoodNode(WeighingNode):
+class LoglikelihoodNode(LikelihoodNode):
     """Asks about one continuation."""
 
     context: Context
@@ -91,7 +91,7 @@ class LikelihoodNode(WeighingNode):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RollingNode(WeighingNode):
+class RollingNode(LikelihoodNode):
     """Asks about a whole text. Words and bytes are counted as `word_perplexity` and `byte_perplexity` count them."""
 
     text: Braces

@@ -10,7 +10,7 @@ from typing import Any
 
 from assay.config.source import Source, digest
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.nodes import TYPES, Asked, Structure
+from assay.graphs.nodes import TYPES, NodeModel, Structure
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import ModelConfig, StructuredOutput
 from assay.records import LIMITS, Prompt
@@ -45,7 +45,7 @@ REFUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ModelEntry:
     """A model of the file: its keys, and where it stands."""
 
     name: str
@@ -57,13 +57,13 @@ class Entry:
         found = self.keys.get("parameters")
         return dict(found) if isinstance(found, Mapping) else {}
 
-    def but(self, keys: Mapping[str, Any]) -> "Entry":
+    def but(self, keys: Mapping[str, Any]) -> "ModelEntry":
         """The same with other keys; mappings are put together one level deep, as SyGra does."""
         merged = dict(self.keys)
         for key, value in keys.items():
             known = merged.get(key)
             merged[key] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
-        return Entry(self.name, merged, self.place)
+        return ModelEntry(self.name, merged, self.place)
 
     def told(self) -> dict[str, Any]:
         """The backend and its arguments, as a role of a run names them. What is wrong with the entry is raised."""
@@ -133,9 +133,9 @@ def find_models_file(given: str | None, folder: str | None) -> list[Path]:
     return [*found, *custom]
 
 
-def read_models(files: Sequence[Path]) -> dict[str, Entry]:
+def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
     """The models of several files; of two with one name, the last counts. The environment says more of each."""
-    found: dict[str, Entry] = {}
+    found: dict[str, ModelEntry] = {}
     for file in files:
         try:
             source = Source(str(file), file.read_bytes())
@@ -150,7 +150,7 @@ def read_models(files: Sequence[Path]) -> dict[str, Entry]:
         for name, keys in source.value.items():
             if not isinstance(keys, Mapping):
                 raise ConfigError([Problem(source.place((name,)), f"{name} must be a mapping", "write model_type: …")])
-            found[str(name)] = Entry(str(name), keys, source.place((name,), key=True))
+            found[str(name)] = ModelEntry(str(name), keys, source.place((name,), key=True))
     return {name: entry.but(_of_environment(name)) for name, entry in found.items()}
 
 
@@ -185,10 +185,10 @@ class GraphModels:
     """By role, what its model must be able to do."""
 
     @cached_property
-    def _entries(self) -> dict[str, Entry]:
+    def _entries(self) -> dict[str, ModelEntry]:
         return read_models(find_models_file(self.settings.models_file, self.folder))
 
-    def asked(self, model: ModelConfig, place: Place, tools: Mapping[str, object] | None = None) -> Asked:
+    def asked(self, model: ModelConfig, place: Place, tools: Mapping[str, object] | None = None) -> NodeModel:
         """Whom a node asks, and how; `tools` are the parameters that tell of them."""
         role, parameters = self._role(model, place)
         self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
@@ -199,7 +199,7 @@ class GraphModels:
         structure = self._structure(model.structured_output, place)
         native = {**params, "response_format": structure.response_format} if structure is not None else params
         write, takes = self.settings.write, self.settings.takes_schema
-        return Asked(role, native, params, lambda messages: write(role, messages), structure, lambda: takes(role))
+        return NodeModel(role, native, params, lambda messages: write(role, messages), structure, lambda: takes(role))
 
     def weighed(self, model: ModelConfig, place: Place, *needs: str) -> tuple[str, Callable[[Messages], Prompt]]:
         """The role of a model that is asked for log-likelihoods, and what writes a conversation for it."""
@@ -220,7 +220,7 @@ class GraphModels:
             return UNDER_TEST, {}
         entry = self._entries.get(name)
         if entry is None and "model_type" in model.entry:
-            entry = Entry(name, {}, place)
+            entry = ModelEntry(name, {}, place)
         if entry is None:
             return self._under_test(model, place)
         told = entry.but(model.entry).told()

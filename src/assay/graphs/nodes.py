@@ -108,7 +108,7 @@ BROKEN_CALLS = "with calls of tools that failed"
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
 
 
-class Reply(NamedTuple):
+class ModelReply(NamedTuple):
     """What a model said, as post-processors see it."""
 
     content: str
@@ -209,7 +209,7 @@ def _filled(parts: Sequence[Mapping[str, Any]], state: State) -> str | tuple[Par
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NodeModel:
     """A model of a node: whom to ask, and how messages become a prompt for it.
 
     `params` ask a server for the structure, where it `takes` a JSON Schema; `plain` are those without, for a model that is
@@ -233,7 +233,7 @@ class Asked:
 class Attempt(NamedTuple):
     """A request of one model, with the conversation it is about."""
 
-    asked: Asked
+    asked: NodeModel
     messages: tuple[Message, ...]
     request: Request
     walk: Walk
@@ -267,7 +267,7 @@ def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskingNode:
+class GenerationNode:
     """What nodes that ask models share: the prompt, what is done before, what follows it."""
 
     name: str
@@ -301,11 +301,11 @@ class AskingNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlmNode(AskingNode):
+class LlmNode(GenerationNode):
     """Asks one model; `post` makes updates of the reply and the state."""
 
-    model: Asked
-    post: Callable[[Reply, State], Any]
+    model: NodeModel
+    post: Callable[[ModelReply, State], Any]
     tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
@@ -320,7 +320,7 @@ class LlmNode(AskingNode):
         calls = [_told(tool_call_of(call)) for call in response.calls]
         if self.tools:
             state["tool_calls"] = calls
-        updates = self.post(Reply(response.text, response.reasoning, calls), state)
+        updates = self.post(ModelReply(response.text, response.reasoning, calls), state)
         if not isinstance(updates, Mapping):
             raise NodeFailed(f"post_process of {self.name!r} gave {type(updates).__name__}, and must give a mapping")
         told = {"tool_calls": calls} if self.tools else {}
@@ -408,11 +408,11 @@ def _told(call: ToolCall) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultiLlmNode(AskingNode):
+class MultiLlmNode(GenerationNode):
     """Asks several models the same, all at once; `post` makes updates of the texts by label."""
 
-    models: Mapping[str, Asked]
-    post: Callable[[Mapping[str, Reply]], Any]
+    models: Mapping[str, NodeModel]
+    post: Callable[[Mapping[str, ModelReply]], Any]
 
     def ask(self, state: State, walk: Walk) -> Steps:
         if self.pre is not None:
@@ -421,7 +421,7 @@ class MultiLlmNode(AskingNode):
         attempts = [model.ask(messages, walk.at(label)) for label, model in self.models.items()]
         responses = (yield from answers(attempts, walk))[""]
         replies = {
-            label: Reply(response.text, response.reasoning)
+            label: ModelReply(response.text, response.reasoning)
             for label, response in zip(self.models, responses, strict=True)
         }
         updates: Updates = self.post(replies)

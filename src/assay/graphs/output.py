@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from assay.errors import ConfigError, Problem, did_you_mean
-from assay.graphs.collate import Counts, Found, MetricCollatorPostProcessor
+from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import SchemaField, SinkConfig
 from assay.graphs.walk import NodeFailed, State
@@ -120,11 +120,11 @@ def _schema(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Call
         return []
     made: list[Callable[[State], None]] = []
     for number, entry in enumerate(config.fields):
-        outer = field.type.partition("[")[0].strip().lower()
+        outer = entry.type.partition("[")[0].strip().lower()
         if outer not in CLASSES:
             place = graph.place("schema_config", "fields", number, "type")
-            raise ConfigError([Problem(place, f"no type is called {field.type!r}", did_you_mean(outer, CLASSES))])
-        made.append(_check(field, CLASSES[outer]))
+            raise ConfigError([Problem(place, f"no type named {entry.type!r}", did_you_mean(outer, CLASSES))])
+        made.append(_check(entry, CLASSES[outer]))
     if config.schema is not None:
         place = graph.place("schema_config", "schema")
         kind = helpers.dotted(config.schema, folder, place)
@@ -265,7 +265,7 @@ class GraphFiles:
         self, processor: Processor, name: str, data: Any, estimated: Estimated, rows: dict[ScoreKey, Estimate]
     ) -> Any:
         """The report of one post-processor; the numbers in it are added to the rows."""
-        counts = Counts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
+        counts = RecordCounts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
         options = {"output_file": self.name, "params": dict(processor.params), "counts": counts, "compat": self.compat}
         report = self.reports[name] = processor.made.process(data, options)
         if isinstance(processor.made, MetricCollatorPostProcessor):
@@ -286,7 +286,7 @@ class GraphFiles:
     def _with_errors(
         self,
         rows: Mapping[ScoreKey, tuple[Estimate, str, str]],
-        evidence: Mapping[str, Mapping[str, Found]],
+        evidence: Mapping[str, Mapping[str, CollatedValues]],
         estimated: Estimated,
     ) -> dict[ScoreKey, Estimate]:
         """The rows whose numbers follow from the records in a known way, with their errors."""

@@ -13,23 +13,23 @@ from assay.graphs.spec import (
     END,
     NODE_TYPES,
     START,
-    AgentNode,
+    AgentSpec,
     AnyNode,
-    Asking,
     Attribute,
-    ChoiceNode,
+    ChoiceSpec,
     EdgeConfig,
+    GenerationSpec,
     GraphConfig,
-    LambdaNode,
-    LikelihoodNode,
-    LlmNode,
+    LambdaSpec,
+    LikelihoodSpec,
+    LlmSpec,
+    LoglikelihoodSpec,
     ModelConfig,
-    MultiLlmNode,
+    MultiLlmSpec,
     OutputField,
     SampledColumn,
-    SamplerNode,
-    SubgraphNode,
-    Weighing,
+    SamplerSpec,
+    SubgraphSpec,
 )
 
 if TYPE_CHECKING:
@@ -134,13 +134,13 @@ def _node(name: str, written: object, fields: Fields, problems: list[Problem]) -
         fix = did_you_mean(str(kind), NODE_TYPES)
         problems.append(Problem(fields.place(*path, "node_type"), f"no type of node is called {kind!r}", fix))
         return None
-    return _part(NODE_TYPES.get(str(kind), LambdaNode), written, fields, problems, *path)
+    return _part(NODE_TYPES.get(str(kind), LambdaSpec), written, fields, problems, *path)
 
 
 def _models(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -> dict[str, ModelConfig]:
-    if isinstance(node, LlmNode | Weighing):
+    if isinstance(node, LlmSpec | LikelihoodSpec):
         return {"": node.model}
-    if not isinstance(node, MultiLlmNode):
+    if not isinstance(node, MultiLlmSpec):
         return {}
     path = ("graph_config", "nodes", name, "models")
     made = {
@@ -151,7 +151,7 @@ def _models(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -
 
 
 def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -> dict[str, Attribute]:
-    if not isinstance(node, SamplerNode):
+    if not isinstance(node, SamplerSpec):
         return {}
     path = ("graph_config", "nodes", name, "attributes")
     made: dict[str, Attribute] = {}
@@ -173,7 +173,7 @@ def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem
 def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
     written: dict[str, str] = {}
     for name, node in graph.nodes.items():
-        if isinstance(node, LlmNode) and isinstance(node.output_keys, tuple) and node.post_process is None:
+        if isinstance(node, LlmSpec) and isinstance(node.output_keys, tuple) and node.post_process is None:
             what = "a list of output_keys needs a post_process that fills them"
             yield Problem(graph.node_place(name, "output_keys"), what, "give one key without a list, or a post_process")
         for key in node.output_keys if isinstance(getattr(node, "output_keys", None), tuple) else ():
@@ -181,15 +181,15 @@ def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
                 what = f"the nodes {written[key]!r} and {name!r} both write {key!r}"
                 yield Problem(graph.node_place(name, "output_keys"), what, "give one of them another name")
             written.setdefault(key, name)
-        if isinstance(node, MultiLlmNode) and node.tools:
+        if isinstance(node, MultiLlmSpec) and node.tools:
             place = graph.node_place(name, "tools")
             yield Problem(place, "a node that asks several models has no tools", "use an llm or agent node for each")
-        if isinstance(node, AgentNode) and not node.tools:
+        if isinstance(node, AgentSpec) and not node.tools:
             yield Problem(graph.node_place(name), "an agent needs tools", "add tools:, or make it an llm node")
         yield from _check_texts(graph, name)
-        if isinstance(node, Weighing):
+        if isinstance(node, LikelihoodSpec):
             yield from _check_weighing(graph, name, node)
-        if isinstance(node, Asking):
+        if isinstance(node, GenerationSpec):
             conversation = graph.config.graph_config.graph_properties.chat_conversation
             if node.chat_history and conversation is None:
                 fix = "add graph_properties: {chat_conversation: multiturn}"
@@ -204,13 +204,13 @@ def _check_texts(graph: GraphFile, name: str) -> Iterator[Problem]:
             yield Problem(graph.node_place(name, *path), f"the {path[0]} {wrong}", fix)
 
 
-def _check_weighing(graph: GraphFile, name: str, node: Weighing) -> Iterator[Problem]:
+def _check_weighing(graph: GraphFile, name: str, node: LikelihoodSpec) -> Iterator[Problem]:
     """Log-likelihoods are not generated, so there is nothing to say about how."""
     for key in ("parameters", "structured_output"):
         if getattr(node.model, key):
             what = f"{key} has no meaning for log-likelihoods"
             yield Problem(graph.node_place(name, "model", key), what, f"take {key} out")
-    choices = node.choices if isinstance(node, ChoiceNode) else None
+    choices = node.choices if isinstance(node, ChoiceSpec) else None
     if isinstance(choices, tuple) and (len(choices) < 2 or "" in choices or len(set(choices)) < len(choices)):
         what = "choices must be two or more texts, all different and none empty"
         yield Problem(graph.node_place(name, "choices"), what, "correct the list, or name a key of the state")
@@ -231,7 +231,7 @@ def written_texts(node: AnyNode) -> Iterator[tuple[Path, str]]:
     for key in ("continuation", "text"):
         if isinstance(getattr(node, key, None), str):
             yield (key,), getattr(node, key)
-    if isinstance(node, ChoiceNode) and not isinstance(node.choices, str):
+    if isinstance(node, ChoiceSpec) and not isinstance(node.choices, str):
         yield from ((("choices", number), str(text)) for number, text in enumerate(node.choices))
 
 
@@ -321,13 +321,15 @@ def output_keys(keys: str | tuple[str, ...]) -> tuple[str, ...]:
     return (keys,) if isinstance(keys, str) else keys
 
 
-def weighed_keys(node: Weighing) -> tuple[str, ...]:
+def likelihood_keys(node: LikelihoodSpec) -> tuple[str, ...]:
     """The keys that a node writes which asks for log-likelihoods: that of its result, and those that belong to it."""
     key = node.output_keys
-    if isinstance(node, ChoiceNode):
+    if isinstance(node, ChoiceSpec):
         return key, f"{key}_choices"
     return (
-        (key, f"{key}_is_greedy") if isinstance(node, LikelihoodNode) else (key, f"{key}_per_word", f"{key}_per_byte")
+        (key, f"{key}_is_greedy")
+        if isinstance(node, LoglikelihoodSpec)
+        else (key, f"{key}_per_word", f"{key}_per_byte")
     )
 
 
@@ -336,17 +338,17 @@ def produced(graph: GraphFile) -> set[str]:
     found: set[str] = set()
     for name, node in graph.nodes.items():
         found.update(graph.attributes.get(name, ()))
-        if isinstance(node, Asking | LambdaNode):
+        if isinstance(node, GenerationSpec | LambdaSpec):
             found.update(output_keys(node.output_keys))
-        if isinstance(node, Weighing):
-            found.update(weighed_keys(node))
+        if isinstance(node, LikelihoodSpec):
+            found.update(likelihood_keys(node))
     return found
 
 
 def has_hidden_keys(graph: GraphFile) -> bool:
     """Whether code may write keys that are declared nowhere: what it does is not looked at."""
     return any(
-        isinstance(node, SubgraphNode) or (isinstance(node, Asking) and node.pre_process is not None)
+        isinstance(node, SubgraphSpec) or (isinstance(node, GenerationSpec) and node.pre_process is not None)
         for node in graph.nodes.values()
     )
 
@@ -369,7 +371,7 @@ def _of_node(graph: GraphFile, name: str, known: set[str]) -> Iterator[Problem]:
         for key in Braces.of(text).names:
             if key not in known:
                 yield _problem(key, known, graph.node_place(name, *path))
-    if isinstance(node, ChoiceNode) and isinstance(node.choices, str) and node.choices not in known:
+    if isinstance(node, ChoiceSpec) and isinstance(node.choices, str) and node.choices not in known:
         yield _problem(node.choices, known, graph.node_place(name, "choices"))
 
 

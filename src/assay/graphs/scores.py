@@ -10,7 +10,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
 from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
-from assay.graphs.spec import LambdaNode
+from assay.graphs.spec import LambdaSpec
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.graphs.unit_node import SUFFIX, unit_metric_fields
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
@@ -35,7 +35,7 @@ def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems:
     """The columns of unit results that its nodes write, checked."""
     found: list[str] = []
     for name, node in file.nodes.items():
-        if not isinstance(node, LambdaNode) or node.node_state == "idle":
+        if not isinstance(node, LambdaSpec) or node.node_state == "idle":
             continue
         place = file.node_place(name, "lambda")
         try:
@@ -78,7 +78,7 @@ def row_problems(
     writers = {
         field: file.node_place(name)
         for name, node in file.nodes.items()
-        if isinstance(node, LambdaNode)
+        if isinstance(node, LambdaSpec)
         for field in unit_metric_fields(node.settings)
     }
     place = file.place("graph_config")

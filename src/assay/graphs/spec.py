@@ -126,7 +126,7 @@ class NodeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking(NodeConfig):
+class GenerationSpec(NodeConfig):
     """What nodes that ask a model share."""
 
     prompt: tuple[Mapping[str, object], ...] = option("Messages: `- user: text with {key}`.", check=_one_role)
@@ -140,7 +140,7 @@ class Asking(NodeConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlmNode(Asking):
+class LlmSpec(GenerationSpec):
     """A node that asks one model."""
 
     model: ModelConfig = option("The model.")
@@ -148,7 +148,7 @@ class LlmNode(Asking):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentNode(LlmNode):
+class AgentSpec(LlmSpec):
     """A node that asks one model, calls the tools that it wants, and asks again, until it wants none."""
 
     inject_system_messages: tuple[Mapping[object, str], ...] = option(
@@ -158,7 +158,7 @@ class AgentNode(LlmNode):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultiLlmNode(Asking):
+class MultiLlmSpec(GenerationSpec):
     """A node that asks several models the same."""
 
     models: Mapping[str, object] = option("Models by label.")
@@ -166,7 +166,7 @@ class MultiLlmNode(Asking):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weighing(NodeConfig):
+class LikelihoodSpec(NodeConfig):
     """What nodes that ask for log-likelihoods share. Their names are those of `output_type`."""
 
     model: ModelConfig = option("The model; it is told no parameters.")
@@ -174,7 +174,7 @@ class Weighing(NodeConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceNode(Weighing):
+class ChoiceSpec(LikelihoodSpec):
     """A node that asks how likely each of some choices is: the most likely one is put into `output_keys`, and into
     `<output_keys>_choices` for each its `loglikelihood`, `is_greedy`, `per_character`, `per_byte`, `probability`."""
 
@@ -189,7 +189,7 @@ class ChoiceNode(Weighing):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LikelihoodNode(Weighing):
+class LoglikelihoodSpec(LikelihoodSpec):
     """A node that asks how likely a continuation is. Into `<output_keys>_is_greedy`: whether the model would say it."""
 
     prompt: str | tuple[Mapping[str, object], ...] = option(
@@ -199,14 +199,14 @@ class LikelihoodNode(Weighing):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RollingNode(Weighing):
+class RollingSpec(LikelihoodSpec):
     """A node that asks how likely a whole text is; also into `<output_keys>_per_word` and `<output_keys>_per_byte`."""
 
     text: str = option("A text with {key}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LambdaNode(NodeConfig):
+class LambdaSpec(NodeConfig):
     """A node that calls a function. Keys beyond these are for the function."""
 
     function: str = option("A function of node and state, or a LambdaFunction.", key="lambda")
@@ -233,14 +233,14 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplerNode(NodeConfig):
+class SamplerSpec(NodeConfig):
     """A node that draws values, the same ones for a record every time."""
 
     attributes: Mapping[str, object] = option("By key of the state: `{values:, weights:}`.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubgraphNode(NodeConfig):
+class SubgraphSpec(NodeConfig):
     """A node that is the graph of another file."""
 
     subgraph: str = option("The graph: a dotted name, a folder or a file.")
@@ -248,15 +248,15 @@ class SubgraphNode(NodeConfig):
 
 
 NODE_TYPES: dict[str, type[NodeConfig]] = {
-    "llm": LlmNode,
-    "agent": AgentNode,
-    "multi_llm": MultiLlmNode,
-    "multiple_choice": ChoiceNode,
-    "loglikelihood": LikelihoodNode,
-    "loglikelihood_rolling": RollingNode,
-    "lambda": LambdaNode,
-    "weighted_sampler": SamplerNode,
-    "subgraph": SubgraphNode,
+    "llm": LlmSpec,
+    "agent": AgentSpec,
+    "multi_llm": MultiLlmSpec,
+    "multiple_choice": ChoiceSpec,
+    "loglikelihood": LoglikelihoodSpec,
+    "loglikelihood_rolling": RollingSpec,
+    "lambda": LambdaSpec,
+    "weighted_sampler": SamplerSpec,
+    "subgraph": SubgraphSpec,
 }
 
 

@@ -11,15 +11,6 @@ class SygraState(dict[str, Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """A model's message, as post-processors look at it."""
-
-    content: str
-    tool_calls: Sequence[Mapping[str, Any]] = ()
-    role: str = "assistant"
-
-
-@dataclass(frozen=True, slots=True)
 class SygraMessage:
     """What a post-processor is given: it holds the message."""
 

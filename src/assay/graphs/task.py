@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.binding import Binder
+from assay.graphs.binding import GraphBinder
 from assay.graphs.models import UNDER_TEST, GraphModels
 from assay.graphs.output import Estimated, Processor, make_finish, make_processors
 from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, undeclared
@@ -20,7 +20,7 @@ from assay.graphs.scores import (
     unit_fields,
 )
 from assay.graphs.sources import GraphSources
-from assay.graphs.spec import LambdaNode
+from assay.graphs.spec import LambdaSpec
 from assay.graphs.walk import Graph
 from assay.records import Asking, Estimate, Sample, ScoreKey
 from assay.samples.data import Split, columns_of
@@ -43,7 +43,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     folder = file.fields.origin("graph_config").folder
     models = GraphModels(file, settings.graphs, helpers, settings.gen_kwargs, folder)
     sources = GraphSources(settings, helpers)
-    binder = Binder(file, models, helpers, folder, read, sources.column)
+    binder = GraphBinder(file, models, helpers, folder, read, sources.column)
     problems: list[Problem] = []
     graph = processors = None
     try:
@@ -95,7 +95,7 @@ def lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
     known = {*columns, *produced(file)}
     for name, node in file.nodes.items():
         for key in (
-            ("golden_key", "predicted_key") if isinstance(node, LambdaNode) and not has_hidden_keys(file) else ()
+            ("golden_key", "predicted_key") if isinstance(node, LambdaSpec) and not has_hidden_keys(file) else ()
         ):
             wanted = node.settings.get(key)
             if isinstance(wanted, str) and "unit_metrics_map" in node.settings and wanted not in known:
@@ -124,7 +124,7 @@ class GraphTask(GraphScores):
     def _golden(self) -> str | None:
         """The column that answers are compared with, where unit metrics say so."""
         nodes = graph_of(self.task).nodes.values()
-        found = (node.settings.get("golden_key") for node in nodes if isinstance(node, LambdaNode))
+        found = (node.settings.get("golden_key") for node in nodes if isinstance(node, LambdaSpec))
         return next((str(key) for key in found if key is not None), None)
 
     @property
@@ -262,7 +262,7 @@ def _has_unseen_functions(
     """Whether a lambda node calls code that is not looked at: it may measure. What is not there at all is a problem."""
     found = False
     for name, node in file.nodes.items():
-        if isinstance(node, LambdaNode):
+        if isinstance(node, LambdaSpec):
             try:
                 found |= find_dotted(node.function, folder, file.node_place(name, "lambda")) is None
             except ConfigError as error:

@@ -131,7 +131,7 @@ class UnitMetric:
 def metric_of(name: str, function: Callable[..., Any]) -> type[UnitMetric]:
     """A function of golden and predicted values as a class. It gives a verdict, a score, or a whole result."""
 
-    class OfFunction(UnitMetric):
+    class FunctionUnitMetric(UnitMetric):
         def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
             given = function(golden, predicted, **self.config)
             if isinstance(given, UnitMetricResult):
@@ -141,8 +141,8 @@ def metric_of(name: str, function: Callable[..., Any]) -> type[UnitMetric]:
                 correct, as_mapping(golden), as_mapping(predicted), {"validator": name}, float(given)
             )
 
-    dress(OfFunction, function, name)
-    return OfFunction
+    dress(FunctionUnitMetric, function, name)
+    return FunctionUnitMetric
 
 
 def as_mapping(value: Any) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Walk:
                 raise NodeFailed(response.reason)
 
 
-class Node(Protocol):
+class GraphNode(Protocol):
     """What a step of the graph does. One that `asks` is a generator; the others give their updates at once."""
 
     @property
@@ -80,7 +80,7 @@ class Node(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Fork:
+class ConditionalEdge:
     """A condition at the end of a node: what it says of the state leads to a node."""
 
     condition: Callable[[State], object]
@@ -98,11 +98,11 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class OutgoingEdges:
     """Where it goes on after a node: always the same nodes, and those that conditions choose."""
 
     always: tuple[str, ...] = ()
-    forks: tuple[Fork, ...] = ()
+    forks: tuple[ConditionalEdge, ...] = ()
 
     def onward(self, state: State) -> Sequence[str]:
         return (*self.always, *(fork.choose(state) for fork in self.forks)) if self.forks else self.always
@@ -112,9 +112,9 @@ class Way:
 class Graph:
     """Nodes and ways, compiled once for all records. `finish` makes the output of the last state."""
 
-    nodes: Mapping[str, Node]
-    ways: Mapping[str, Way]
-    start: Way
+    nodes: Mapping[str, GraphNode]
+    ways: Mapping[str, OutgoingEdges]
+    start: OutgoingEdges
     max_steps: int = MAX_STEPS
     finish: Callable[[State], Mapping[str, Any]] = dict
 
@@ -139,7 +139,7 @@ class Graph:
 
     def steps(self, state: State, walk: Walk, within: str = "") -> Steps:
         """Go from START to END; `state` is written to on the way. `within` is before the names of nodes in the trace."""
-        active: Sequence[Node] = self._following([self.start], state)
+        active: Sequence[GraphNode] = self._following([self.start], state)
         for _ in range(self.max_steps):
             if not active:
                 return state
@@ -162,7 +162,7 @@ class Graph:
             raise NodeFailed(f"the record was still at {active[0].name!r} after {self.max_steps} steps ({fix})")
         return state
 
-    def _following(self, ways: Sequence[Way], state: State) -> Sequence[Node]:
+    def _following(self, ways: Sequence[OutgoingEdges], state: State) -> Sequence[GraphNode]:
         """The nodes that come next, each once, in the order of the edges."""
         if len(ways) == 1 and not ways[0].forks:
             names: Sequence[str] = ways[0].always
@@ -171,7 +171,7 @@ class Graph:
                 names = [name for way in ways for name in way.onward(state)]
         return [self.nodes[name] for name in dict.fromkeys(names) if name not in ENDS]
 
-    def _together(self, active: Sequence[Node], state: State, walk: Walk, within: str) -> Steps:
+    def _together(self, active: Sequence[GraphNode], state: State, walk: Walk, within: str) -> Steps:
         """Nodes of one step: all see the state as it was, what they ask goes out together, and then all write."""
         made: dict[str, Updates] = {}
         waiting: dict[str, tuple[Steps, Sequence[Request | Call]]] = {}

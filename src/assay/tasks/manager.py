@@ -31,7 +31,7 @@ from assay.user_code import UserCodeError, user_code
 Loadable = Spec | Task | Group[Task]
 
 
-class Loaded(TypedDict):
+class LoadedTasks(TypedDict):
     """What `load` returns: all tasks and groups by key, and for each group the keys of its direct members."""
 
     tasks: dict[str, Task]
@@ -105,7 +105,7 @@ class TaskManager:
         self,
         specs: "Loadable | Iterable[Loadable]",
         overrides: Mapping[str, Mapping[str, object]] | None = None,
-    ) -> Loaded:
+    ) -> LoadedTasks:
         """Load what is asked for, or raise a ConfigError with everything that is wrong with it."""
         single = isinstance(specs, str | Mapping | Entry | Task | Group | os.PathLike)
         several: list[Any] = [specs] if single else list(specs)  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ class TaskManager:
         if empty:
             fix = "add tasks or groups to it with add_child"
             raise ConfigError([Problem(Place(f"group {g.name!r}"), "the group has no members", fix) for g in empty])
-        return Loaded(
+        return LoadedTasks(
             tasks={**loaded["tasks"], **given["tasks"]},
             groups={**loaded["groups"], **given["groups"]},
             group_map={**loaded["group_map"], **given["group_map"]},
@@ -131,7 +131,7 @@ class TaskManager:
         overrides: Mapping[str, Mapping[str, object]] | None = None,
         *,
         thorough: bool = False,
-    ) -> tuple[Loaded, list[Problem]]:
+    ) -> tuple[LoadedTasks, list[Problem]]:
         """What can be loaded, and everything that is wrong; `thorough` looks again at what the index found right."""
         selection = self.catalog.select(specs, overrides, thorough=thorough)
         problems = list(selection.problems)
@@ -258,8 +258,8 @@ def _alias(meaning: Meaning, key: str) -> str | None:
     return aliases.pop() if len(aliases) == 1 else None
 
 
-def _flat(items: Iterable[Task | Group[Task]]) -> Loaded:
-    loaded = Loaded(tasks={}, groups={}, group_map={})
+def _flat(items: Iterable[Task | Group[Task]]) -> LoadedTasks:
+    loaded = LoadedTasks(tasks={}, groups={}, group_map={})
 
     def collect(node: Task | Group[Task]) -> None:
         if isinstance(node, Group):

@@ -22,7 +22,7 @@ OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
 
 
-class Binder:
+class MetricBinder:
     """Binds the metrics of one task. `place(number, key)` says where an entry of its metric_list stands."""
 
     def __init__(

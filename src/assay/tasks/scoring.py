@@ -12,7 +12,7 @@ from assay.scoring.loop import Scoring
 from assay.scoring.named import make_scorer
 from assay.scoring.results import GENERATE, Reading
 from assay.scoring.scorer import ProcessResultsScorer, Scorer
-from assay.tasks.metrics import Binder
+from assay.tasks.metrics import MetricBinder
 from assay.tasks.row_names import Bound, check_rows, last_of_each
 from assay.tasks.scorers import ScorerFactory
 from assay.tasks.settings import Helpers, Settings
@@ -64,7 +64,7 @@ class _Making:
         pipeline = self._tried(lambda: build_pipeline(entry, at, self.helpers.filters()))
         scorer = self.whole if processes else self._tried(lambda: self._scorer(number, entry))
         places = _metric_placer(self.task, entry, number)
-        binder = Binder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
+        binder = MetricBinder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
         declared = (entry.metric_list, config.metric_list, scorer.default_metrics() if scorer is not None else None)
         own = next((each for each in declared if each is not None), None)
         if self.settings.predict_only:
