@@ -68,7 +68,7 @@ _HOME = {
     "GenResult": "assay.scoring.results",
     "MCResult": "assay.scoring.results",
     "Results": "assay.scoring.results",
-    "ScorerFactory": "assay.tasks.scorers",
+    "ScorerFactory": "assay.tasks.scoring",
     "GenerateTask": "assay.tasks.instances",
     "MultipleChoiceTask": "assay.tasks.instances",
     "FilterConfig": "assay.config.task",
@@ -202,7 +202,7 @@ if TYPE_CHECKING:
     from assay.tasks import TaskManager as TaskManager
     from assay.tasks.instances import GenerateTask as GenerateTask
     from assay.tasks.instances import MultipleChoiceTask as MultipleChoiceTask
-    from assay.tasks.scorers import ScorerFactory as ScorerFactory
+    from assay.tasks.scoring import ScorerFactory as ScorerFactory
 
 
 def __getattr__(name: str) -> object:

@@ -15,7 +15,7 @@ from assay.groups import Group
 from assay.records import Failed
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
-from assay.tasks.unchecked import unchecked_parameters
+from assay.tasks.validate import unchecked_parameters
 from assay.user_code import UserCodeError, call_user_code, user_code
 
 WIDTH = 72

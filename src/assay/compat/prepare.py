@@ -15,12 +15,11 @@ from assay.samples.rows import DataError
 from assay.samples.templates import RenderError, TemplateSlip
 from assay.tasks import Task
 from assay.tasks.kinds import FindDefinition, kind_of
-from assay.tasks.prepare import prepare
-from assay.tasks.randomness import preserved_random, seed_random
+from assay.tasks.prepare import prepare, preserved_random, seed_random
+from assay.tasks.prompt_checks import placed
 from assay.tasks.rescore import TaskFacts, prepare_scoring
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Settings
-from assay.tasks.template_checks import placed
 
 
 def find_nothing(name: str, place: Place) -> Definition:

@@ -13,8 +13,8 @@ from assay.samples.data import data_set
 from assay.samples.fewshot import Leaks, Sampler, default_sampler
 from assay.samples.rows import DataError, plain_rows
 from assay.scoring.loop import Scoring
-from assay.tasks.ask import generation_params
-from assay.tasks.earlier_runs import read_run
+from assay.tasks.documents import read_run
+from assay.tasks.plans import generation_params
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task as OurTask

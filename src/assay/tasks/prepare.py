@@ -1,12 +1,15 @@
 """A task bound to its data, its prompts, its filters and its metrics: all that can fail before the first request does so here."""
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem, did_you_mean
@@ -36,7 +39,8 @@ from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
 from assay.scoring.scorer import Scorer, models_of
 from assay.scoring.values import Rules
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
-from assay.tasks.ask import (
+from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
+from assay.tasks.plans import (
     ask,
     ask_about,
     choice_requests,
@@ -46,15 +50,10 @@ from assay.tasks.ask import (
     likelihood_requests,
     rolling_requests,
 )  # fmt: skip
-from assay.tasks.documents import Splits, count, evaluated_split, examples, walked
-from assay.tasks.earlier_runs import read_run
-from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets
-from assay.tasks.randomness import preserved_random
-from assay.tasks.resolve import resolved
+from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.scoring import placer, scoring
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
-from assay.tasks.template_checks import check_templates
 
 LOOKED_AT = 3
 """Samples that are built before the run: a task of which none of them can be asked is broken."""
@@ -423,3 +422,22 @@ def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> Aggregation | Cal
     """The aggregation that the metrics of a filter have for one of them."""
     found = next((each.aggregation for each in metrics if each.name == metric), None)
     return AGGREGATIONS[found] if isinstance(found, str) else found
+
+
+@contextmanager
+def preserved_random() -> Iterator[None]:
+    """Whatever is drawn inside, the stream outside goes on as if nothing had been."""
+    state, array = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(array)
+
+
+def seed_random(seed: int | None, array_seed: int | None) -> None:
+    """Begin the global streams at these seeds; None leaves one as it is."""
+    if seed is not None:
+        random.seed(seed)
+    if array_seed is not None:
+        np.random.seed(array_seed)

@@ -10,9 +10,8 @@ from assay.samples.prompt import Prompter
 from assay.samples.templates import RenderError
 from assay.scoring.results import GENERATE, ROLLING
 from assay.tasks.prepare import PreparedTask, has_multiple_inputs, with_settings
-from assay.tasks.resolve import resolved
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
 
 

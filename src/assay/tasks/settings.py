@@ -1,8 +1,9 @@
 """What a run says to all of its tasks."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Function, Message, Prompt
@@ -91,3 +92,30 @@ class Settings:
     graphs: "GraphSettings" = field(default_factory=lambda: GraphSettings())
     fits: Callable[[Sequence[str], int], bool] | None = None
     """Whether prompts fit the model, with so many tokens to come; where it is given, examples are dropped until they do."""
+
+
+T = TypeVar("T")
+
+
+def resolved(value: T, resolve: Callable[[Function], Any]) -> T:
+    """The same value, with every function it names in place of the name. This runs helper code."""
+    made: Any = value
+    if isinstance(value, Function):
+        made = resolve(value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changed = {
+            field.name: new
+            for field in dataclasses.fields(value)
+            if (new := resolved(old := getattr(value, field.name), resolve)) is not old
+        }
+        made = dataclasses.replace(value, **changed) if changed else value
+    elif isinstance(value, tuple):
+        parts = tuple(resolved(part, resolve) for part in value)
+        made = parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
+    elif isinstance(value, list):
+        listed = [resolved(part, resolve) for part in value]
+        made = listed if any(new is not old for new, old in zip(listed, value, strict=True)) else value
+    elif isinstance(value, Mapping):
+        mapped = {key: resolved(part, resolve) for key, part in value.items()}
+        made = mapped if any(mapped[key] is not value[key] for key in value) else value
+    return made  # type: ignore[no-any-return]

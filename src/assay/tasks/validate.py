@@ -13,24 +13,28 @@ from assay.catalog.functions import check_function, functions_in, module_file, w
 from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
+from assay.config.task import FilterConfig, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group
 from assay.groups.factory import AggregatorFactory
 from assay.groups.results import is_lenient
 from assay.records import Function
+from assay.registry import Accepted, accepted
 from assay.samples.data import READERS, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
+from assay.scoring.filters import FILTERS
+from assay.scoring.metrics.table import METRICS
+from assay.scoring.named import SCORERS
 from assay.scoring.scorer import Scorer
-from assay.tasks.aggregates import doubled, place_in
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
-from assay.tasks.resolve import resolved
+from assay.tasks.preflight import doubled, place_in
+from assay.tasks.prompt_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
-from assay.tasks.template_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
 from assay.user_code import UserCodeError, user_code
 
 FindMetric = Callable[[str], Callable[..., Any] | None]
@@ -217,3 +221,58 @@ def _left_over(catalog: Catalog) -> Iterator[Problem]:
             yield Problem(Place(entry.path), "is neither task nor group, and nothing includes it", "", serious=False)
     for clash in index.clashes:
         yield from catalog.read(clash.second, thorough=True)[1]
+
+
+def unchecked_parameters(config: TaskConfig) -> list[str]:
+    """A sentence for each metric, filter and scorer whose signature has `**kwargs`. No helper code is run."""
+    named = list(dict.fromkeys(_named(config)))
+    return [
+        f"{kind} {getattr(name, 'name', name)!r} takes any parameter (**kwargs): names are not checked"
+        for kind, name in named
+        if any(each.takes_any for each in _accepts(kind, name))
+    ]
+
+
+def _named(config: TaskConfig) -> Iterator[tuple[str, str | Function]]:
+    yield from _scorer(config.scorer)
+    yield from _metrics(config.metric_list)
+    for each in config.filter_list or ():
+        yield from _filter(each)
+
+
+def _filter(config: FilterConfig) -> Iterator[tuple[str, str | Function]]:
+    for step in config.filter:
+        yield "filter", step.function
+    yield from _metrics(config.metric_list)
+    yield from _scorer(config.scorer)
+
+
+def _metrics(configs: tuple[MetricConfig, ...] | None) -> Iterator[tuple[str, str | Function]]:
+    for each in configs or ():
+        yield "metric", each.name
+        if isinstance(each.aggregation, Function):
+            yield "aggregation", each.aggregation
+
+
+def _scorer(written: str | Function | ScorerConfig | None) -> Iterator[tuple[str, str | Function]]:
+    if written is not None:
+        yield "scorer", written.type if isinstance(written, ScorerConfig) else written
+
+
+def _accepts(kind: str, name: str | Function) -> list[Accepted]:
+    if isinstance(name, Function):
+        written = written_signature(name)
+        return [] if written is None else [accepted(_With(written.signature))]
+    if kind == "metric":
+        return [accepted(function) for function in METRICS[name].functions.values()] if name in METRICS else []
+    table = FILTERS if kind == "filter" else SCORERS
+    return [table.accepts(table[name])] if name in table else []
+
+
+class _With:
+    """A callable with a given signature."""
+
+    def __init__(self, signature: object) -> None:
+        self.__signature__ = signature
+
+    def __call__(self) -> None: ...
