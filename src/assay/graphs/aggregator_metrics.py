@@ -26,7 +26,7 @@ class Tally(Protocol):
 
 
 class NumberEvidence(NamedTuple):
-    """What a number was made of: an aggregation, and its values, one of every unit result. Its error follows from them."""
+    """The aggregation behind a number and its values, one per unit result, from which its standard error follows."""
 
     aggregation: Aggregation
     values: Sequence[Any]
@@ -60,7 +60,7 @@ class AggregatorMetric:
         return ()
 
     def lacks(self, columns: Collection[str]) -> tuple[str, str] | None:  # noqa: ARG002  # most need none
-        """What it cannot work without, and what to do, where the metadata will have these columns."""
+        """Return what is missing and the fix, where the metadata will have these columns; None if it can work."""
         return None
 
     def numbers(self) -> Sequence[str] | None:
@@ -71,11 +71,11 @@ class AggregatorMetric:
         return AllResults(self)
 
     def evidence(self, tally: Tally) -> Mapping[str, NumberEvidence]:  # noqa: ARG002  # most have none
-        """By name of a number what it was made of, where its error can be told from that."""
+        """Return the evidence of each number, by name, where its standard error follows from it."""
         return {}
 
     def calculate(self, results: Sequence[UnitMetricResult]) -> dict[str, Any]:
-        """What there is to say of these unit results."""
+        """Return the numbers of these unit results."""
         if type(self).tally is AggregatorMetric.tally:
             raise NotImplementedError(f"{type(self).__name__} has neither `tally` nor `calculate`")
         return tallied(self, results)
@@ -97,7 +97,7 @@ class AggregatorMetric:
 
 
 class NoResults(ValueError):
-    """There is nothing to aggregate: that is no number."""
+    """There is nothing to aggregate, hence no number."""
 
     def __init__(self) -> None:
         super().__init__("there are no unit results")
@@ -242,7 +242,7 @@ class _Tries:
         raise NotImplementedError
 
     def means(self, name: str, chance: Any) -> dict[str, Any]:
-        """By number of attempts the mean over problems; null where a problem has fewer, which is told."""
+        """By number of attempts the mean over problems; null, with a reason, where a problem has fewer."""
         if not self._counts:
             raise NoResults
         found: dict[str, Any] = {}
@@ -344,9 +344,9 @@ class StepTally:
     def value(self) -> dict[str, Any]:
         if not self._attempts:
             raise NoResults
-        return self.told()
+        return self.summary()
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         retries, steps = list(self._first.values()), len(self._attempts)
         scores = [max(0.0, 1 - retry * self._penalty) for retry in retries]
         return {
@@ -444,7 +444,7 @@ class ClassTally:
 
 
 def _sums(values: Sequence[Any], score: str, classes: int) -> tuple[Any, Any]:
-    """What stands above and below the line, by class."""
+    """Return numerators and denominators by class."""
     import numpy as np
 
     right, given, correct = np.asarray(values, dtype=np.int64).T
@@ -487,7 +487,7 @@ def moves(values: Sequence[Any], *, score: str, classes: int) -> Any:
 
 
 class _OfClasses(AggregatorMetric):
-    """What the three share."""
+    """The base of precision, recall and F1."""
 
     @property
     def of(self) -> str:

@@ -54,7 +54,7 @@ def of_pairs(result: UnitMetricResult, *, golden_key: str = "text", predicted_ke
 
 
 def values_of(name: str) -> Callable[..., Any]:
-    """What an aggregation of assay takes of a unit result."""
+    """Return the function that reads the value for an aggregation from a unit result."""
     kinds = ((OF_SCORES, of_scores), (OF_WEIGHTED_SCORES, of_weighted_scores), (OF_ONE_CLASS, of_one_class))
     known: dict[str, Callable[..., Any]] = {each: function for names, function in kinds for each in names}
     return known.get(name, of_documents if name == "acc_all" else of_pairs)
@@ -97,7 +97,7 @@ def _keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 class _Values:
-    """What an aggregation needs of every unit result."""
+    """Collects the value that an aggregation needs of every unit result."""
 
     def __init__(self, aggregation: Aggregation, reading: Mapping[str, Any], rest: Mapping[str, Any]) -> None:
         self._aggregation, self._reading, self._rest = aggregation, reading, rest

@@ -9,8 +9,7 @@ from typing import Any
 
 from assay.config.braces import Braces
 from assay.errors import ConfigError, Place, Problem
-from assay.graphs import likelihood_nodes as weighing
-from assay.graphs import nodes as plans
+from assay.graphs import likelihood_nodes, nodes
 from assay.graphs.models import GraphModels
 from assay.graphs.reading import GraphFile, output_keys
 from assay.graphs.spec import (
@@ -88,7 +87,7 @@ class GraphBinder:
         return OutgoingEdges(tuple(always), tuple(forks))
 
     def function(self, name: str, place: Place, *counts: int) -> Callable[..., Any]:
-        """What a dotted name calls: a function, or `apply` of a class; it must take one of so many arguments."""
+        """Return the callable of a dotted name: a function, or `apply` of a class; it must take one of `counts` arguments."""
         found = self.helpers.dotted(name, self.folder, place)
         made = _callable(found, name, place)
         taken = _arguments(made)
@@ -105,13 +104,15 @@ class GraphBinder:
         if isinstance(node, LambdaSpec):
             place = self.file.node_place(name, "lambda")
             function = self.function(node.function, place, 2)
-            told = self.told(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
-            return plans.LambdaNode(name, function, told, inspect.iscoroutinefunction(function))
+            settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
+            return nodes.LambdaNode(name, function, settings, inspect.iscoroutinefunction(function))
         if isinstance(node, SamplerSpec):
             return self._sampler(name)
         if isinstance(node, SubgraphSpec):
             return self._subgraph(name, node)
-        return self._weighing(name, node) if isinstance(node, LikelihoodSpec) else self._asking(name, node)
+        return (
+            self._likelihood_node(name, node) if isinstance(node, LikelihoodSpec) else self._generation_node(name, node)
+        )
 
     def _sampler(self, name: str) -> GraphNode:
         drawn: dict[str, tuple[Sequence[Any], Sequence[float] | None]] = {}
@@ -122,37 +123,39 @@ class GraphBinder:
                 in_turn[key] = self.column(self.file, each.values, ("graph_config", "nodes", name, *at), self.folder)
             else:
                 drawn[key] = (each.values, each.weights)
-        return plans.SamplerNode(name, drawn, in_turn)
+        return nodes.SamplerNode(name, drawn, in_turn)
 
-    def _weighing(self, name: str, node: LikelihoodSpec) -> GraphNode:
+    def _likelihood_node(self, name: str, node: LikelihoodSpec) -> GraphNode:
         place = self.file.node_place(name, "model")
         if isinstance(node, RollingSpec):
-            role, _ = self.models.weighed(node.model, place, "rolling")
-            return weighing.RollingNode(name=name, role=role, key=node.output_keys, text=Braces.of(node.text))
+            role, _ = self.models.likelihood_model(node.model, place, "rolling")
+            return likelihood_nodes.RollingNode(name=name, role=role, key=node.output_keys, text=Braces.of(node.text))
         assert isinstance(node, ChoiceSpec | LoglikelihoodSpec)
         chat = () if isinstance(node.prompt, str) else ("chat",)
-        role, write = self.models.weighed(node.model, place, "loglikelihood", *chat)
-        prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else plans.PromptTemplate.of(node.prompt)
+        role, write = self.models.likelihood_model(node.model, place, "loglikelihood", *chat)
+        prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else nodes.PromptTemplate.of(node.prompt)
         shared: dict[str, Any] = {
-            "name": name, "role": role, "key": node.output_keys, "context": weighing.Context(prompt, write),
+            "name": name, "role": role, "key": node.output_keys, "context": likelihood_nodes.Context(prompt, write),
         }  # fmt: skip
         if isinstance(node, LoglikelihoodSpec):
-            return weighing.LoglikelihoodNode(**shared, continuation=Braces.of(node.continuation))
+            return likelihood_nodes.LoglikelihoodNode(**shared, continuation=Braces.of(node.continuation))
         choices = node.choices if isinstance(node.choices, str) else [Braces.of(choice) for choice in node.choices]
-        return weighing.ChoiceNode(**shared, choices=choices, delimiter=node.target_delimiter, choose_by=node.choose_by)
+        return likelihood_nodes.ChoiceNode(
+            **shared, choices=choices, delimiter=node.target_delimiter, choose_by=node.choose_by
+        )
 
-    def told(self, name: str) -> dict[str, Any]:
-        """A node as its file writes it, for the functions that are told all of it."""
+    def written(self, name: str) -> dict[str, Any]:
+        """Return a node as the file has it, for functions that take all of its keys."""
         raw = self.file.config.graph_config.nodes[name]
         return dict(raw) if isinstance(raw, Mapping) else {}
 
-    def _asking(self, name: str, node: LlmSpec | MultiLlmSpec) -> GraphNode:
+    def _generation_node(self, name: str, node: LlmSpec | MultiLlmSpec) -> GraphNode:
         pre = node.pre_process
         properties = self.file.config.graph_config.graph_properties
         multiturn = properties.chat_conversation == "multiturn"
         shared: dict[str, Any] = {
             "name": name,
-            "prompt": plans.PromptTemplate.of(node.prompt),
+            "prompt": nodes.PromptTemplate.of(node.prompt),
             "input_key": node.input_key,
             "pre": self.function(pre, self.file.node_place(name, "pre_process"), 1) if pre is not None else None,
             "history": (properties.chat_history_window_size if multiturn else 0) if node.chat_history else None,
@@ -163,20 +166,21 @@ class GraphBinder:
         tools = (
             find_tools(node.tools, self.helpers, self.folder, self.file.node_place(name, "tools")) if node.tools else {}
         )
-        told = parameters(tools, node.tool_choice) if tools else None
+        tool_params = parameters(tools, node.tool_choice) if tools else None
         models = {
-            label: self.models.asked(model, places[label], told) for label, model in self.file.models[name].items()
+            label: self.models.generation_model(model, places[label], tool_params)
+            for label, model in self.file.models[name].items()
         }
         if isinstance(node, LlmSpec):
             functions = {key: tool.function for key, tool in tools.items()}
             shared |= {"model": models[""], "post": self._post(name, node), "tools": functions}
             if not isinstance(node, AgentSpec):
-                return plans.LlmNode(**shared)
+                return nodes.LlmNode(**shared)
             injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
-            return plans.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
-        return plans.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
+            return nodes.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
+        return nodes.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
 
-    def _post(self, name: str, node: LlmSpec) -> Callable[[plans.ModelReply, dict[str, Any]], Any]:
+    def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, dict[str, Any]], Any]:
         if node.post_process is None:
             return _into(node)
         place = self.file.node_place(name, "post_process")
@@ -192,7 +196,7 @@ class GraphBinder:
             return lambda reply, state: function(wrap(reply), state)
         return lambda reply, state: function(wrap(reply))  # noqa: ARG005  # the shape of a post-processor
 
-    def _multi_post(self, name: str, node: MultiLlmSpec) -> Callable[[Mapping[str, plans.ModelReply]], Any]:
+    def _multi_post(self, name: str, node: MultiLlmSpec) -> Callable[[Mapping[str, nodes.ModelReply]], Any]:
         if node.multi_llm_post_process is not None:
             return self.function(node.multi_llm_post_process, self.file.node_place(name, "multi_llm_post_process"), 1)
         [key] = output_keys(node.output_keys)[:1] or ("messages",)
@@ -218,7 +222,7 @@ class GraphBinder:
         below = GraphBinder(
             changed, models, self.helpers, folder, self.inner, self.column, (*self.trail, node.subgraph)
         )
-        return plans.SubgraphNode(name, below.bind())
+        return nodes.SubgraphNode(name, below.bind())
 
 
 def changed_nodes(graph: GraphFile, changes: Mapping[str, object], place: Place) -> GraphFile:
@@ -268,7 +272,7 @@ def _spelt(paths: Mapping[object, str]) -> dict[object, str]:
     return {word: paths[truth] for truth in truths for word in (*words[truth], *map(str.capitalize, words[truth]))}
 
 
-def _into(node: GenerationSpec) -> Callable[[plans.ModelReply, dict[str, Any]], Any]:
+def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, dict[str, Any]], Any]:
     """Puts the text of a reply where the node says; a list has one key there, which was checked."""
     [key] = output_keys(node.output_keys)[:1]
     if key == "messages":
@@ -286,7 +290,9 @@ def _callable(found: Any, name: str, place: Place) -> Callable[..., Any]:
         if callable(found):
             function: Callable[..., Any] = found
             return function
-        raise ConfigError([Problem(place, f"{name} is no function and no class", "name one of them")])
+        raise ConfigError(
+            [Problem(place, f"{name} must be a function or a class, got {found!r:.60}", "name one of them")]
+        )
     if not hasattr(found, "apply"):
         raise ConfigError([Problem(place, f"the class {name} has no `apply`", "give it one")])
     made: Callable[..., Any] = found.apply
@@ -297,7 +303,7 @@ def _callable(found: Any, name: str, place: Place) -> Callable[..., Any]:
 
 
 def _arguments(function: Callable[..., Any]) -> tuple[int, int] | None:
-    """How many arguments a function takes at least and at most; None where it cannot be told."""
+    """Return the least and the greatest number of arguments of a function; None without a readable signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -311,7 +317,7 @@ TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: 
 
 
 class Tool(typing.NamedTuple):
-    """A function with what a model is told of it."""
+    """A function with its description for the model."""
 
     name: str
     function: Callable[..., Any]
@@ -333,9 +339,9 @@ def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place
 
 
 def parameters(tools: Mapping[str, Tool], choice: str | Mapping[str, object] | None) -> dict[str, object]:
-    """What a request says of tools."""
-    told = [{"type": "function", "function": dict(tool.schema)} for tool in tools.values()]
-    return {"tools": told, "tool_choice": choice or "auto"}
+    """Return the request parameters that describe tools."""
+    described = [{"type": "function", "function": dict(tool.schema)} for tool in tools.values()]
+    return {"tools": described, "tool_choice": choice or "auto"}
 
 
 def _tools(found: Any) -> Iterator[Tool]:
@@ -362,15 +368,15 @@ def _is_made(found: Any) -> bool:
 def _tool(found: Any) -> Tool:
     if _is_made(found):
         function: Callable[..., Any] = getattr(found, "coroutine", None) or found.func
-        told = {"type": "object", "properties": dict(found.args)}
-        return Tool(found.name, function, {"name": found.name, "description": found.description, "parameters": told})
+        schema = {"type": "object", "properties": dict(found.args)}
+        return Tool(found.name, function, {"name": found.name, "description": found.description, "parameters": schema})
     name = found.__name__
     hints = typing.get_type_hints(found)
     known = [each for each in inspect.signature(found).parameters.values() if each.kind is not each.VAR_KEYWORD]
     properties = {each.name: {"type": _type(hints.get(each.name, str))} for each in known}
     required = [each.name for each in known if each.default is each.empty]
-    told = {"type": "object", "properties": properties, "required": required}
-    return Tool(name, found, {"name": name, "description": inspect.getdoc(found) or "", "parameters": told})
+    schema = {"type": "object", "properties": properties, "required": required}
+    return Tool(name, found, {"name": name, "description": inspect.getdoc(found) or "", "parameters": schema})
 
 
 def _type(hint: Any) -> str:

@@ -1,7 +1,7 @@
 """The report of a graph evaluation: aggregator metrics over the unit results of all records, read once.
 
-A record without a unit result is not counted as wrong: it is counted, told, and makes the report incomplete. An aggregator
-that fails is told where its number would stand; the others are not lost.
+A record without a unit result is not counted as wrong: it is reported, and makes the report incomplete. An aggregator that
+fails has an error in place of its number; the others keep theirs.
 """
 
 from array import array
@@ -28,7 +28,7 @@ ENTRY_KEYS = ("name", "params", "unit_metrics_results", "metadata", "as")
 
 @dataclass(frozen=True, slots=True)
 class RecordCounts:
-    """What became of the records that were asked for."""
+    """Outcomes of the requested records."""
 
     requested: int
     ok: int
@@ -69,7 +69,7 @@ def read_entries(
 
 
 class CollatedValues(NamedTuple):
-    """What a number was made of, and the records, counted from 0, that its values are of."""
+    """The values behind a number, and the indices of the records that they come from."""
 
     aggregation: Aggregation
     values: Sequence[Any]
@@ -114,7 +114,7 @@ class EntryTally:
         tally.add(_with_columns(_result(cell, self.entry.column), record, self._columns))
 
     def value(self, columns: Sequence[str]) -> dict[str, Any]:
-        """What the report says; where that cannot be said, why."""
+        """Return the numbers for the report, or the error instead of them."""
         if not self._seen and not self.error:
             known = ", ".join(map(str, columns))
             self.error = f"Missing unit metric results field {self.entry.column!r} in data. Available columns: {known}"
@@ -232,8 +232,8 @@ def _sygra_report(total: int, collected: Sequence[EntryTally], results: Mapping[
 
 
 def _summary(total: int, status: str, counts: RecordCounts | None, *, like_sygra: bool) -> dict[str, Any]:
-    told = {} if like_sygra else asdict(counts or RecordCounts(total, total))
-    return {"total_records": total, "status": status, **told}
+    more = {} if like_sygra else asdict(counts or RecordCounts(total, total))
+    return {"total_records": total, "status": status, **more}
 
 
 class MetricCollatorPostProcessor(GraphPostProcessor):
@@ -316,8 +316,8 @@ def check_aggregators(
 ) -> list[Problem]:
     """All that is wrong with an `aggregator_metrics_map`: unknown metrics, parameters and columns, and names that clash.
 
-    `produced_columns` are the columns of the records; None where they are only known from the data. `at` says where an
-    entry stands, by its number.
+    `produced_columns` are the columns of the records; None where they are only known from the data. `at` returns the
+    place of an entry, by its number.
     """
     at = at or (lambda *_: place)
     problems = [problem for number, each in enumerate(entries) for problem in _shape_problems(each, number, at(number))]
@@ -371,7 +371,7 @@ def _entry_problems(
     wanted = {**dict.fromkeys(_metadata_columns(entry, metric).values(), "looks at"), entry.column: "aggregates"}
     for column, does in wanted.items():
         if produced is not None and column not in produced:
-            fix = f"{did_you_mean(column, produced)}; a value of the state must stand in output_map"
+            fix = f"{did_you_mean(column, produced)}; add a value of the state to output_map"
             found.append(Problem(place, f"{named} {does} {column!r}, which the records do not have", fix))
     lacking = metric.lacks(entry.metadata)
     if lacking is not None:

@@ -107,7 +107,7 @@ class _Steps(StepTally):
         return super().number(metadata, 0)
 
     def value(self) -> dict[str, Any]:
-        return self.told()
+        return self.summary()
 
 
 @dataclass(kw_only=True)

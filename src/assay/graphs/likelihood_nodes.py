@@ -14,7 +14,7 @@ from assay.records import Likelihood, Loglikelihood, Message, Prompt, Request, R
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What continuations follow: a text as it is, or a conversation as the model's template writes it."""
+    """The prompt before a continuation: text as it is, or a conversation in the model's chat template."""
 
     written: Braces | PromptTemplate
     write: Callable[[tuple[Message, ...]], Prompt]
@@ -27,7 +27,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LikelihoodNode:
-    """What these nodes share: whom they ask, and the key of the result."""
+    """The base of these nodes: the role of the model, and the key of the result."""
 
     name: str
     role: str
@@ -53,7 +53,7 @@ class ChoiceNode(LikelihoodNode):
         asked = [Loglikelihood(context, f"{self.delimiter}{choice}", self.role) for choice in choices]
         found = yield from _likelihoods(asked, walk)
         shares = _shares([each.value for each in found])
-        weighed = [
+        scored = [
             {
                 "choice": choice,
                 "loglikelihood": each.value,
@@ -64,8 +64,8 @@ class ChoiceNode(LikelihoodNode):
             }
             for choice, each, share in zip(choices, found, shares, strict=True)
         ]
-        best = max(weighed, key=lambda each: each[self.choose_by])
-        return {self.key: best["choice"], f"{self.key}_choices": weighed}
+        best = max(scored, key=lambda each: each[self.choose_by])
+        return {self.key: best["choice"], f"{self.key}_choices": scored}
 
     def _choices(self, state: State) -> list[str]:
         if not isinstance(self.choices, str):

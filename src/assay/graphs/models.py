@@ -46,7 +46,7 @@ REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model of the file: its keys, and where it stands."""
+    """A model of models.yaml: its keys, and their place."""
 
     name: str
     keys: Mapping[str, Any]
@@ -65,7 +65,7 @@ class ModelEntry:
             merged[key] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
         return ModelEntry(self.name, merged, self.place)
 
-    def told(self) -> dict[str, Any]:
+    def backend(self) -> dict[str, Any]:
         """The backend and its arguments, as a role of a run names them. What is wrong with the entry is raised."""
         self._check()
         kind = str(self.keys["model_type"])
@@ -145,7 +145,7 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
             ) from None
         if source.problems or not isinstance(source.value, Mapping):
             raise ConfigError(
-                source.problems or [Problem(source.place(), "is no mapping of models", "write name: {…}")]
+                source.problems or [Problem(source.place(), "must be a mapping of models", "write name: {…}")]
             )
         for name, keys in source.value.items():
             if not isinstance(keys, Mapping):
@@ -155,15 +155,15 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
 
 
 def _of_environment(name: str) -> dict[str, Any]:
-    """What the environment says of a model; `|` stands between several values."""
-    told: dict[str, Any] = {}
+    """Return a model's keys from the environment; `|` separates values of a list."""
+    keys: dict[str, Any] = {}
     exact = "SYGRA_" + re.sub(r"\s+", "_", name.upper()) + "_"
     for start in (variable(name, ""), exact):
         for key, value in os.environ.items():
             if key.startswith(start):
                 wanted = {"TOKEN": "auth_token"}.get(key[len(start) :], key[len(start) :].lower())
-                told[wanted] = value.split("|") if "|" in value else value
-    return told
+                keys[wanted] = value.split("|") if "|" in value else value
+    return keys
 
 
 UNDER_TEST = "model"
@@ -188,7 +188,9 @@ class GraphModels:
     def _entries(self) -> dict[str, ModelEntry]:
         return read_models(find_models_file(self.settings.models_file, self.folder))
 
-    def asked(self, model: ModelConfig, place: Place, tools: Mapping[str, object] | None = None) -> NodeModel:
+    def generation_model(
+        self, model: ModelConfig, place: Place, tools: Mapping[str, object] | None = None
+    ) -> NodeModel:
         """Whom a node asks, and how; `tools` are the parameters that tell of them."""
         role, parameters = self._role(model, place)
         self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
@@ -201,7 +203,9 @@ class GraphModels:
         write, takes = self.settings.write, self.settings.takes_schema
         return NodeModel(role, native, params, lambda messages: write(role, messages), structure, lambda: takes(role))
 
-    def weighed(self, model: ModelConfig, place: Place, *needs: str) -> tuple[str, Callable[[Messages], Prompt]]:
+    def likelihood_model(
+        self, model: ModelConfig, place: Place, *needs: str
+    ) -> tuple[str, Callable[[Messages], Prompt]]:
         """The role of a model that is asked for log-likelihoods, and what writes a conversation for it."""
         role, _ = self._role(model, place)
         self.needs.setdefault(role, set()).update(needs)
@@ -223,13 +227,13 @@ class GraphModels:
             entry = ModelEntry(name, {}, place)
         if entry is None:
             return self._under_test(model, place)
-        told = entry.but(model.entry).told()
-        role = f"{name}-{digest(repr(told).encode())[:6]}" if model.entry else name
-        self.wanted[role] = told
+        backend = entry.but(model.entry).backend()
+        role = f"{name}-{digest(repr(backend).encode())[:6]}" if model.entry else name
+        self.wanted[role] = backend
         return role, entry.parameters
 
     def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, dict[str, Any]]:
-        """The model of the run, for the one model of a graph that nobody says more about."""
+        """The model of the run, for the one model of a graph without settings in models.yaml."""
         if model.entry:
             key = next(iter(model.entry))
             fix = f"add model_type:, or an entry {model.name!r} to models.yaml"
@@ -244,17 +248,17 @@ class GraphModels:
     def _all(self) -> Iterator[ModelConfig]:
         return (model for models in self.graph.models.values() for model in models.values())
 
-    def _structure(self, told: StructuredOutput | None, place: Place) -> Structure | None:
-        if told is None or not told.enabled:
+    def _structure(self, written: StructuredOutput | None, place: Place) -> Structure | None:
+        if written is None or not written.enabled:
             return None
-        if isinstance(told.schema, str):
-            kind = self.helpers.dotted(told.schema, self.folder, place)
+        if isinstance(written.schema, str):
+            kind = self.helpers.dotted(written.schema, self.folder, place)
             if not hasattr(kind, "model_json_schema"):
                 fix = "name a class derived from pydantic.BaseModel, or write fields"
-                raise ConfigError([Problem(place, f"{told.schema} is no pydantic class", fix)])
+                raise ConfigError([Problem(place, f"{written.schema} must be a pydantic class", fix)])
             return Structure.of_schema(kind.__name__, kind.model_json_schema())
-        fields = told.schema.get("fields")
-        unknown = [str(key) for key in told.schema if key not in ("name", "fields")]
+        fields = written.schema.get("fields")
+        unknown = [str(key) for key in written.schema if key not in ("name", "fields")]
         if unknown or not isinstance(fields, Mapping) or not fields:
             what = f"unknown key {unknown[0]!r} of a schema" if unknown else "a schema needs fields"
             fix = did_you_mean(unknown[0], ["name", "fields"]) if unknown else "write fields: {name: {type: str}}"
@@ -264,4 +268,4 @@ class GraphModels:
             if kind not in TYPES:
                 what = f"the field {name!r} has no type that is known: {kind!r}"
                 raise ConfigError([Problem(place, what, did_you_mean(str(kind), TYPES))])
-        return Structure.of_fields(str(told.schema.get("name", "answer")), fields)
+        return Structure.of_fields(str(written.schema.get("name", "answer")), fields)

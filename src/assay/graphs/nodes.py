@@ -53,17 +53,17 @@ class Structure:
     def of_fields(cls, name: str, fields: Mapping[str, Mapping[str, Any]]) -> "Structure":
         properties = {
             key: {
-                "type": TYPES[str(told.get("type", "str"))][0],
-                **({"description": told["description"]} if told.get("description") else {}),
+                "type": TYPES[str(written.get("type", "str"))][0],
+                **({"description": written["description"]} if written.get("description") else {}),
             }
-            for key, told in fields.items()
+            for key, written in fields.items()
         }
-        required = [key for key, told in fields.items() if "default" not in told]
+        required = [key for key, written in fields.items() if "default" not in written]
         schema = {
             "type": "object", "properties": properties, "required": required, "additionalProperties": False,
         }  # fmt: skip
         return cls(
-            name, schema, {key: str(told.get("type", "str")) for key, told in fields.items()}, frozenset(required)
+            name, schema, {key: str(written.get("type", "str")) for key, written in fields.items()}, frozenset(required)
         )
 
     @classmethod
@@ -71,7 +71,7 @@ class Structure:
         """That of a pydantic class, by its JSON Schema."""
         names = {shown: name for name, (shown, _) in TYPES.items()}
         properties = schema.get("properties", {})
-        types = {key: names[told["type"]] for key, told in properties.items() if told.get("type") in names}
+        types = {key: names[written["type"]] for key, written in properties.items() if written.get("type") in names}
         return cls(name, schema, types, frozenset(schema.get("required", ())))
 
     @property
@@ -81,8 +81,8 @@ class Structure:
 
     def asked_in(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """A conversation whose last message says in words what the answer must be."""
-        told = "\n\nAnswer with one JSON object and nothing else. It must fit this JSON Schema:\n"
-        words = told + json.dumps(self.schema, ensure_ascii=False)
+        instruction = "\n\nAnswer with one JSON object and nothing else. It must fit this JSON Schema:\n"
+        words = instruction + json.dumps(self.schema, ensure_ascii=False)
         last = messages[-1]
         content = last.content
         added = content + words if isinstance(content, str) else (*content, TextPart(words))
@@ -109,7 +109,7 @@ AGAIN, UNREADABLE = "asked again for structured output", "without the structured
 
 
 class ModelReply(NamedTuple):
-    """What a model said, as post-processors see it."""
+    """A model's response, as post-processors see it."""
 
     content: str
     reasoning: str | None = None
@@ -212,8 +212,8 @@ def _filled(parts: Sequence[Mapping[str, Any]], state: State) -> str | tuple[Par
 class NodeModel:
     """A model of a node: whom to ask, and how messages become a prompt for it.
 
-    `params` ask a server for the structure, where it `takes` a JSON Schema; `plain` are those without, for a model that is
-    told in words.
+    `params` ask a server for the structure, where it `takes` a JSON Schema; `plain` are those without, for a model that gets
+    the schema in words.
     """
 
     role: str
@@ -239,7 +239,7 @@ class Attempt(NamedTuple):
     walk: Walk
 
     def again(self, response: Response) -> Request | None:
-        """What to ask once more, where the answer is not of the structure asked for: in words, as SyGra does."""
+        """Return a second request, with the schema in words as SyGra does, where the answer does not fit the structure."""
         structure = self.asked.structure
         if structure is None or not isinstance(response, Text) or response.calls or structure.fits(response.text):
             return None
@@ -268,7 +268,7 @@ def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationNode:
-    """What nodes that ask models share: the prompt, what is done before, what follows it."""
+    """The base of nodes that ask models: the prompt, its pre-processor, and the messages after it."""
 
     name: str
     prompt: PromptTemplate
@@ -316,15 +316,15 @@ class LlmNode(GenerationNode):
         return self.updates(response, state, messages)
 
     def updates(self, response: Text, state: State, messages: tuple[Message, ...]) -> Updates:
-        """What the state gets of an answer."""
-        calls = [_told(tool_call_of(call)) for call in response.calls]
+        """Return the updates of the state for an answer."""
+        calls = [_as_mapping(tool_call_of(call)) for call in response.calls]
         if self.tools:
             state["tool_calls"] = calls
         updates = self.post(ModelReply(response.text, response.reasoning, calls), state)
         if not isinstance(updates, Mapping):
             raise NodeFailed(f"post_process of {self.name!r} gave {type(updates).__name__}, and must give a mapping")
-        told = {"tool_calls": calls} if self.tools else {}
-        return {**updates, **told, **self.remembered(state, messages, response.text)}
+        more = {"tool_calls": calls} if self.tools else {}
+        return {**updates, **more, **self.remembered(state, messages, response.text)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +333,7 @@ class AgentNode(LlmNode):
 
     max_turns: int
     injected: Mapping[int, str]
-    """What the model is told before some turns, counted from 1."""
+    """System messages by turn, counted from 1."""
 
     def ask(self, state: State, walk: Walk) -> Steps:
         if self.pre is not None:
@@ -351,14 +351,14 @@ class AgentNode(LlmNode):
         raise NodeFailed(f"the agent {self.name!r} still wanted tools after {self.max_turns} turns")
 
     def _called(self, calls: Sequence[ToolCall], walk: Walk) -> Any:
-        """What the tools gave, as messages; a tool that is not there, or raises, says so to the model."""
-        told = [_told(call) for call in calls]
-        known = [each for each in told if each["name"] in self.tools and isinstance(each["args"], dict)]
+        """Return the tools' results as messages; a tool that is missing or raises gives the model an error message."""
+        read = [_as_mapping(call) for call in calls]
+        known = [each for each in read if each["name"] in self.tools and isinstance(each["args"], dict)]
         given = iter(
             (yield [Call(_with_names(self.tools[each["name"]]), (each["args"],)) for each in known]) if known else ()
         )
         made: list[Message] = []
-        for each in told:
+        for each in read:
             answer = (
                 next(given)
                 if each in known
@@ -399,7 +399,7 @@ def _for_model(error: UserCodeError) -> UserCodeError:
     return UserCodeError(words(error.__cause__ or error))
 
 
-def _told(call: ToolCall) -> dict[str, Any]:
+def _as_mapping(call: ToolCall) -> dict[str, Any]:
     """A call of a tool as post-processors know it: name, args, id."""
     arguments: Any = call.arguments
     with suppress(ValueError):

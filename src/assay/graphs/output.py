@@ -1,4 +1,4 @@
-"""What a graph leaves behind: its output, record by record, and what its post-processors make of all of it."""
+"""The output of a graph: the last state to the record that is written, the files, and post-processors of all records."""
 
 import json
 import math
@@ -38,7 +38,7 @@ _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 def make_finish(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
-    """What makes the output of a state. What cannot work is raised before the first record."""
+    """Return the function from last state to output record; what cannot work is raised before the first record."""
     checks, mapped = _schema(graph, helpers, folder), _output(graph, helpers, folder)
 
     def finish(state: State) -> Mapping[str, Any]:
@@ -129,7 +129,7 @@ def _schema(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Call
         place = graph.place("schema_config", "schema")
         kind = helpers.dotted(config.schema, folder, place)
         if not hasattr(kind, "model_validate"):
-            raise ConfigError([Problem(place, f"{config.schema} is no pydantic class", "derive it from BaseModel")])
+            raise ConfigError([Problem(place, f"{config.schema} must be a pydantic class", "derive it from BaseModel")])
 
         def validate(state: State) -> None:
             try:
@@ -160,7 +160,7 @@ def _check(field: SchemaField, classes: tuple[type, ...]) -> Callable[[State], N
 
 
 MANY = 25_000
-"""Records up to which the output is one JSON list, where nobody says."""
+"""Records up to which the output is one JSON list, where the file does not say."""
 PREVIOUS = "use_previous_output"
 REASON = "a number of all records together, whose error is not known: the rows of its unit metrics have errors"
 Estimated = Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate]
@@ -237,7 +237,7 @@ class GraphFiles:
         return self.folder / f".{self.label}{name}.part"
 
     def add(self, kept: Kept) -> None:
-        """Put a record down, where it came to something."""
+        """Write a record that did not fail."""
         if kept.failed:
             self.failed += 1
             return
@@ -279,7 +279,7 @@ class GraphFiles:
         return report
 
     def _report_name(self, kind: str) -> str:
-        """What the next report of a class is called: the second of them has its number."""
+        """Return the file name of the next report of a class: the second one has its number."""
         several = sum(name.startswith(kind) for name in self.reports)
         return f"{kind}_{several + 1}" if several else kind
 
@@ -387,7 +387,7 @@ def row_labels(numbers: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], st
 
 
 def _of_report(key: ScoreKey, report: str) -> ScoreKey:
-    """A row whose name an earlier report has, with the name of its own report before it."""
+    """Return the key of a row whose name an earlier report has: with the name of its report before it."""
     return key._replace(metric=f"{report}.{key.metric}")
 
 
@@ -396,7 +396,7 @@ def _is_number(value: object) -> bool:
 
 
 def outcome_of(responses: Sequence[Any]) -> Outcome:
-    """What a graph's plan came to: it stands last."""
+    """Return the outcome of a graph's plan, its last response."""
     found = responses[-1]
-    assert isinstance(found, Outcome), "a record that failed is told apart before"
+    assert isinstance(found, Outcome), "failed records are handled before"
     return found

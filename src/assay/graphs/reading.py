@@ -127,7 +127,9 @@ def _part(record: type, written: object, fields: Fields, problems: list[Problem]
 def _node(name: str, written: object, fields: Fields, problems: list[Problem]) -> AnyNode | None:
     path = ("graph_config", "nodes", name)
     if name in ENDS:
-        problems.append(Problem(fields.place(*path, key=True), f"{name} is no name for a node", "call it otherwise"))
+        problems.append(
+            Problem(fields.place(*path, key=True), f"invalid name of a node: {name}", "choose another name")
+        )
         return None
     kind = written.get("node_type") if isinstance(written, Mapping) else None
     if isinstance(written, Mapping) and "node_type" in written and str(kind) not in NODE_TYPES:

@@ -1,4 +1,4 @@
-"""What is made of the records of a graph: scores by its unit metrics, and the numbers of all of them together."""
+"""Scores of a graph's records: by its unit metrics, and the numbers of its reports."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems:
 def aggregator_problems(
     file: GraphFile, processors: Sequence[Processor], columns: Collection[str] | None, settings: Settings
 ) -> list[Problem]:
-    """What is wrong with what the report is to say: metrics, parameters, columns that no record has.
+    """List the problems of the aggregators: metrics, parameters, columns that no record has.
 
     `columns` are those of the records; None where only the code that writes them knows.
     """
@@ -130,11 +130,11 @@ def result_columns(file: GraphFile) -> list[str]:
 
 def unit_value(cell: object) -> float | None:
     """The score in a unit result; None where a value is none."""
-    told = cell.to_dict() if isinstance(cell, UnitMetricResult) else cell
-    if not isinstance(told, Mapping) or "correct" not in told:
+    result = cell.to_dict() if isinstance(cell, UnitMetricResult) else cell
+    if not isinstance(result, Mapping) or "correct" not in result:
         return None
-    correct, score = (number(told.get(key)) for key in ("correct", "score"))
-    if told.get("score") is not None:
+    correct, score = (number(result.get(key)) for key in ("correct", "score"))
+    if result.get("score") is not None:
         return None if score is None else float(score)
     return float(correct) if correct is not None and 0 <= correct <= 1 else None
 
@@ -145,7 +145,7 @@ def is_unit_result(cell: object) -> bool:
 
 
 def _without_secrets(value: Any, name: str) -> Any:
-    """A value of the file; `golden_key` and its like are no secrets, and prompts stay as they are."""
+    """Return a value of the file without secrets; `golden_key` and its like are kept, and prompts stay as they are."""
     if name in SECRETS:
         return HIDDEN
     if is_header(name):
@@ -258,7 +258,7 @@ class GraphScores:
         return {key: _without_secrets(value, key) for key, value in self.task.fields.items()}
 
     def files(self, folder: Path | None, created: float, label: str) -> GraphFiles:
-        """What takes its records."""
+        """Return the writer of its records."""
         form = graph_of(self.task).config.output_config.format
         compat = "sygra" if self.settings.graphs.like_sygra else None
         sinks = graph_of(self.task).config.data_config.sink

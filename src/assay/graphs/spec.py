@@ -1,4 +1,4 @@
-"""What a graph_config.yaml may say. Names and defaults are SyGra's; what assay adds is at the end of each record."""
+"""Keys of a graph_config.yaml. Names and defaults are SyGra's; what assay adds is at the end of each record."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Transformation:
     """A change of all records before the first is asked about."""
 
     transform: str = option("The dotted name of a DataTransform class.")
-    params: Mapping[str, object] = option("What it is told.", NOTHING)
+    params: Mapping[str, object] = option("Its parameters.", NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """What every node may say."""
+    """Keys of every node."""
 
     node_type: str = option(
         "llm, agent, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
@@ -127,7 +127,7 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSpec(NodeConfig):
-    """What nodes that ask a model share."""
+    """Keys of nodes that ask a model for text."""
 
     prompt: tuple[Mapping[str, object], ...] = option("Messages: `- user: text with {key}`.", check=_one_role)
     output_keys: str | tuple[str, ...] = option("Where the answer is put.", "messages")
@@ -167,9 +167,9 @@ class MultiLlmSpec(GenerationSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LikelihoodSpec(NodeConfig):
-    """What nodes that ask for log-likelihoods share. Their names are those of `output_type`."""
+    """Keys of nodes that ask for log-likelihoods. Their types are named as `output_type` is."""
 
-    model: ModelConfig = option("The model; it is told no parameters.")
+    model: ModelConfig = option("The model; it takes no parameters.")
     output_keys: str = option("The key of the result; what belongs to it has keys that begin so.")
 
 
@@ -182,7 +182,7 @@ class ChoiceSpec(LikelihoodSpec):
         "What they follow: a text with {key}, or messages.", check=_one_role
     )
     choices: str | tuple[str, ...] = option("Texts with {key}; or the key of the state that has a list of them.")
-    target_delimiter: str = option("What stands between prompt and choice.", " ")
+    target_delimiter: str = option("The text between prompt and choice.", " ")
     choose_by: Literal["loglikelihood", "per_character", "per_byte"] = option(
         "What is compared: as `acc`, `acc_norm` and `acc_bytes` do.", "loglikelihood"
     )
@@ -211,7 +211,7 @@ class LambdaSpec(NodeConfig):
 
     function: str = option("A function of node and state, or a LambdaFunction.", key="lambda")
     output_keys: str | tuple[str, ...] = option("What it puts into the state.", ())
-    settings: Mapping[str, object] = option("What the function is told.", NOTHING, rest=True)
+    settings: Mapping[str, object] = option("Keys for the function.", NOTHING, rest=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +224,7 @@ class SampledColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """What a sampler draws from."""
+    """The values of a sampler."""
 
     values: tuple[object, ...] | list[object] | SampledColumn = option(
         "The values; or `{column:, source:}`, of which the n-th record gets the n-th."
@@ -272,7 +272,7 @@ class EdgeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphProperties:
-    """What holds for all nodes. Keys beyond these are for the nodes' own code."""
+    """Properties for all nodes. Further keys are for the nodes' code."""
 
     chat_conversation: Literal["multiturn", "singleturn"] | None = option("What `chat_history` does.", None)
     chat_history_window_size: int = option("How many turns are asked along.", 5, check=_positive)
@@ -301,7 +301,7 @@ class OutputField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputConfig:
-    """What is written of each record."""
+    """The output record."""
 
     output_map: Mapping[str, object] | None = option("The fields; the whole state when absent.", None)
     generator: str | None = option("A BaseOutputGenerator.", None)
@@ -312,7 +312,7 @@ class OutputConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaField:
-    """What must hold for one key of the final state."""
+    """A constraint on one key of the final state."""
 
     name: str = option("The key.")
     type: str = option("Its type, as `str` or `list[dict[str,any]]`.")
@@ -323,7 +323,7 @@ class SchemaField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaConfig:
-    """What must hold for the final state: a record that does not fit has failed."""
+    """Constraints on the final state: a record that does not fit has failed."""
 
     schema: str | None = option("The dotted name of a pydantic class.", None)
     fields: tuple[SchemaField, ...] = option("Keys with their types.", ())
@@ -331,7 +331,7 @@ class SchemaConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostProcess:
-    """What is done with all records together."""
+    """A post-processor of all records."""
 
     processor: str = option("The dotted name of a GraphPostProcessor.")
     params: Mapping[str, object] = option("What it is made with.", NOTHING)
@@ -343,9 +343,9 @@ class GraphConfig:
 
     graph_config: GraphShape = option("Nodes and edges.")
     data_config: DataConfig = option("The records.", DataConfig())
-    output_config: OutputConfig = option("What is written of each record.", OutputConfig())
+    output_config: OutputConfig = option("The output record.", OutputConfig())
     schema_config: SchemaConfig | None = option("What must hold for it.", None)
-    graph_post_process: tuple[str | PostProcess, ...] = option("What is done with all records together.", ())
+    graph_post_process: tuple[str | PostProcess, ...] = option("A post-processor of all records.", ())
     task_name: str | None = option("No effect: the folder, or `task`, is its name.", None)
     task: str | None = option("A name by which it can be selected; the folder's when absent.", None)
     task_alias: str | None = option("The name shown in tables.", None)

@@ -1,4 +1,4 @@
-"""What the helper code of a graph derives its classes from, by the names that SyGra gives them."""
+"""Base classes for the helper code of a graph, by SyGra's names."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ class SygraState(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class SygraMessage:
-    """What a post-processor is given: it holds the message."""
+    """The argument of a post-processor: it holds the message."""
 
     message: Any
 
@@ -39,7 +39,7 @@ class NodePostProcessorWithState:
 
 
 class LambdaFunction:
-    """A node that is a function of its own configuration and the state."""
+    """A node that is a function of its configuration and the state."""
 
     @staticmethod
     def apply(lambda_node_dict: dict[str, Any], state: Any) -> Any:

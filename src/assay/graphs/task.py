@@ -136,7 +136,7 @@ class GraphTask(GraphScores):
         return self.needs_of(UNDER_TEST)
 
     def needs_of(self, role: str) -> frozenset[str]:
-        """What the model of a role must be able to do."""
+        """Return the kinds of request that a role's model must support."""
         return frozenset(self.graph_models.needs.get(role, ()))
 
     def samples(self) -> Iterator[Sample]:
@@ -218,7 +218,7 @@ def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, fact
 
 
 class _Unseen:
-    """Stands for somebody's class, of which nothing is known: it may be and take anything."""
+    """A stand-in for a user's class that is not imported: it may be and take anything."""
 
     def __init__(self, **_: Any) -> None:
         pass
@@ -273,7 +273,7 @@ def _has_unseen_functions(
 def _columns(
     task: Task, sources: GraphSources, folder: str | None, find_dotted: FindDotted, problems: list[Problem]
 ) -> tuple[str, ...]:
-    """The columns of the records; none where they come over a network, or code of somebody's would have to be run."""
+    """The columns of the records; none where they come over a network, or user code would have to run."""
     file = graph_of(task)
     wrong: list[Problem] = []
     sources.transforms(file, folder, wrong)

@@ -28,7 +28,7 @@ class DataTransform:
         raise NotImplementedError(f"{type(self).__name__} has no `transform`")
 
     def problems(self, params: Mapping[str, Any], place: Place) -> list[Problem]:  # noqa: ARG002  # nothing is known
-        """What is wrong with parameters, as far as that can be told beforehand."""
+        """List the problems of parameters that show before the transform runs."""
         return []
 
 
@@ -75,7 +75,7 @@ class AddNewFieldTransform(_Checked):
 
 
 class AddRetryFieldsTransform(_Checked):
-    """What a graph that tries again keeps count with."""
+    """Adds the fields in which a graph counts its retries."""
 
     name = "add_retry_fields"
 
@@ -121,7 +121,7 @@ def _slices(written: str) -> list[slice]:
         bounds = re.fullmatch(r"\[\s*(-?\d*)\s*:\s*(-?\d*)\s*\]", part)
         if bounds is None:
             fix = "write [start:end], as in [:10],[-10:]"
-            raise ConfigError([Problem(Place("transform 'skip_records'"), f"{part!r} is no range", fix)])
+            raise ConfigError([Problem(Place("transform 'skip_records'"), f"invalid range {part!r}", fix)])
         start, end = (int(each) if each else None for each in bounds.groups())
         found.append(slice(start, end))
     return found
@@ -163,7 +163,7 @@ def _joined(records: Sequence[Record], columns: Mapping[str, Any]) -> Record:
 
 
 def _filled(rule: str, values: Sequence[Any]) -> str:
-    """A rule with its values in place of their numbers; a number that there is no record for stays.
+    """A rule with its values in place of their numbers; a number without a record stays.
 
     >>> _filled("$1-$2 $3", ["a", "b"])
     'a-b $3'
@@ -188,4 +188,4 @@ TRANSFORMS: Table[type, DataTransform] = Table(
     group="assay.transforms",
     adopt=_adopted,
 )
-"""What `transform:` of a source may name; SyGra's are known by their dotted names, too."""
+"""Names for `transform:` of a source; SyGra's dotted names work, too."""

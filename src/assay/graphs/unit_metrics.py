@@ -19,7 +19,7 @@ from assay.scoring.metrics.text import ALONE
 from assay.scoring.results import GENERATE
 
 NOT_GIVEN = float("nan")
-"""The score, where none is given: then it follows from the verdict. It is this object and no other one that is no number."""
+"""A missing score, which then follows from the verdict. Compared by identity: another nan is a score that is not a number."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def finite(value: Any) -> Any:
 
 
 class MetricMetadata:
-    """What a metric says about itself; anything more may be given, too."""
+    """A metric's description of itself; further keys are accepted."""
 
     def __init__(self, **said: Any) -> None:
         self.name = said.get("name", "")
@@ -169,7 +169,7 @@ def difference(golden: str, predicted: str, *, like_sygra: bool = False) -> Sequ
 
 
 class _Comparing(UnitMetric):
-    """What the metrics have in common: how they read a value of one side."""
+    """The base of these metrics: it reads the golden and the predicted value."""
 
     def golden(self, value: Any, key: str | None) -> Any:
         """The right value; that there is none is an error of the data."""
@@ -196,14 +196,14 @@ class _Comparing(UnitMetric):
         return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), said, number)
 
     validator = ""
-    """What its results call it."""
+    """The name in the metadata of its results."""
 
 
 @dataclass(kw_only=True)
 class ExactMatchMetric(_Comparing):
     """Whether two texts are equal, apart from case and the amount of white space unless these shall count.
 
-    `key` is where the text stands in a mapping; without it, the whole value is taken as text.
+    `key` is the key of the text in a mapping; without it, the whole value is taken as text.
     """
 
     key: str | None = None
@@ -313,7 +313,9 @@ class ActionWithinBboxMetric(_Comparing):
         }
         left, top, width, height = sides.values()
         if left is None or top is None or width is None or height is None:
-            raise ValueError(f"the golden {self.golden_bbox_key!r} is no box of x, y, width and height: {box!r:.80}")
+            raise ValueError(
+                f"the golden {self.golden_bbox_key!r} must be a box of x, y, width and height, got {box!r:.80}"
+            )
         x = _number(self.predicted(predicted, self.predicted_x_key))
         y = _number(self.predicted(predicted, self.predicted_y_key))
         within = (
@@ -360,7 +362,7 @@ class ScrollAmountMetric(_Comparing):
         written = self.golden(golden, self.golden_amount_key)
         right, given = _number(written), _number(self.predicted(predicted, self.predicted_amount_key))
         if right is None:
-            raise ValueError(f"the golden {self.golden_amount_key!r} is no number: {written!r:.60}")
+            raise ValueError(f"the golden {self.golden_amount_key!r} must be a number, got {written!r:.60}")
         apart = None if given is None else abs(right - given)
         percent = None if apart is None or right == 0 else apart / abs(right) * 100
         if apart is None:
@@ -405,7 +407,7 @@ OWN_UNIT_METRICS: dict[str, type[UnitMetric]] = {
 
 
 TOLERANCE = 1e-9
-"""What a score may lack of the best one: sums of fractions are not exact."""
+"""Distance from the best score that still counts as correct: sums of fractions are not exact."""
 
 
 def gives_a_number(declared: Declared) -> bool:

@@ -17,7 +17,7 @@ NODE_KEYS = ("golden_key", "predicted_key", "unit_metrics_map")
 """The keys of the node that are its own, beside those that every lambda node has."""
 ALL_KEYS = (*NODE_KEYS, "node_type", "node_state", "lambda", "output_keys", "compat")
 Places = Callable[..., Place]
-"""Says where something stands, by the way to it."""
+"""Returns the place of a key, by its path."""
 
 
 class UnitMetrics(LambdaFunction):
@@ -122,7 +122,7 @@ def runs_code(node: Mapping[str, Any]) -> bool:
 def check_unit_metrics(node_config: Mapping[str, Any], place: Place, at: Places | None = None) -> list[Problem]:
     """All that is wrong with the node: what it lacks, unknown metrics and parameters, fields that clash.
 
-    `place` is that of the node, `at` says where something stands in it.
+    `place` is that of the node, `at` returns the place of its keys.
     """
     at = at or (lambda *_: place)
     problems = [

@@ -19,7 +19,7 @@ ENDS = (END, "__end__")
 
 
 class NodeFailed(SelfExplanatory):
-    """Why a record came to no end."""
+    """The reason why a record failed."""
 
 
 class Walk:
@@ -48,13 +48,13 @@ class Walk:
         return made
 
     def enter(self, node: str) -> list[int]:
-        """Note that the record came to a node; what comes back there is noted in the list that is returned."""
+        """Note that the record entered a node; returns the list for the numbers of its responses."""
         numbers: list[int] = []
         self.trace.append((node, numbers))
         return numbers
 
     def generate(self, role: str, prompt: Prompt, params: Mapping[str, object]) -> Generate:
-        """A request; the second of its kind in a record is told apart from the first."""
+        """A request; the second of its kind in a record differs from the first by its visit."""
         visit = self.visits[role, prompt, id(params)]
         self.visits[role, prompt, id(params)] += 1
         return Generate(prompt, params, visit, role, self.node)
@@ -69,7 +69,7 @@ class Walk:
 
 
 class GraphNode(Protocol):
-    """What a step of the graph does. One that `asks` is a generator; the others give their updates at once."""
+    """One node at work. A node that `asks` is a generator; the others return their updates at once."""
 
     @property
     def name(self) -> str: ...
@@ -99,7 +99,7 @@ class ConditionalEdge:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingEdges:
-    """Where it goes on after a node: always the same nodes, and those that conditions choose."""
+    """The edges that leave a node: to the same nodes always, and to those that conditions choose."""
 
     always: tuple[str, ...] = ()
     forks: tuple[ConditionalEdge, ...] = ()
@@ -119,7 +119,7 @@ class Graph:
     finish: Callable[[State], Mapping[str, Any]] = dict
 
     def plan(self, record: Mapping[str, Any], name: str, number: int = 0) -> Asking:
-        """What is asked about a record, and at the end what it came to; or why it came to nothing."""
+        """Yield the requests about a record; return the responses and the Outcome, or the failure, at the end."""
         walk, state = Walk(name, number), dict(record)
         try:
             yield from self.steps(state, walk)

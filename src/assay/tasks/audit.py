@@ -1,4 +1,4 @@
-"""What deserves a look among the samples of a task: answers that may say more about the set-up than about the model."""
+"""Samples that deserve a look: answers that may say more about the set-up than about the model."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ class Audit:
 
 
 def kinds_of(kept: Kept, directions: Directions) -> tuple[str, ...]:
-    """What a sample is, of what deserves a look."""
+    """Return the audit kinds of a sample."""
     return tuple(_kinds(kept, directions))
 
 

@@ -34,7 +34,7 @@ Loadable = Spec | Task | Group[Task]
 
 
 class LoadedTasks(TypedDict):
-    """What `load` returns: all tasks and groups by key, and for each group the keys of its direct members."""
+    """The result of `load`: all tasks and groups by key, and for each group the keys of its direct members."""
 
     tasks: dict[str, Task]
     groups: dict[str, Group[Task]]
@@ -92,7 +92,7 @@ class TaskManager:
 
     @property
     def format_problems(self) -> Sequence[Problem]:
-        """What is wrong with the formats of YAML files. A broken one troubles only who asks for it."""
+        """Problems of the formats in YAML files. A broken one concerns only tasks that ask for it."""
         return self._formats.problems
 
     @property
@@ -134,7 +134,7 @@ class TaskManager:
         *,
         thorough: bool = False,
     ) -> tuple[LoadedTasks, list[Problem]]:
-        """What can be loaded, and everything that is wrong; `thorough` looks again at what the index found right."""
+        """Return the tasks that load and all problems; `thorough` checks again what the index found right."""
         selection = self.catalog.select(specs, overrides, thorough=thorough)
         problems = list(selection.problems)
         builder = _Builder(self, meanings(selection.nodes, selection.ways), problems)

@@ -1,4 +1,4 @@
-"""What is asked about a question, by output type; and the plan that asks it."""
+"""Plans of plain tasks: the requests about a question by output type, and the generators that yield them."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 
@@ -15,7 +15,7 @@ from assay.records import (
 )
 
 Further = Generator[Sequence[Request], Sequence[Response], object]
-"""What is asked after the responses, round by round."""
+"""Requests that follow the responses, round by round."""
 
 
 def ask(requests: Sequence[Request]) -> Asking:

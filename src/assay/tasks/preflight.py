@@ -1,4 +1,4 @@
-"""What can be known to fail before anything is asked: of tasks, and of a model for these tasks."""
+"""Checks before the first request: of tasks, of a model for these tasks, of groups' aggregates."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -148,7 +148,7 @@ def check_samples(samples: Mapping[str, object] | None, tasks: Iterable[str]) ->
 Known = Mapping[str, frozenset[ScoreKey] | None]
 """By task the rows it will have; None where only a function of its own knows."""
 Fault = tuple[str, str]
-"""What is wrong, and the remedy."""
+"""A problem and its fix."""
 SKIP = "add `missing: skip` to leave such members out of this number"
 
 

@@ -116,7 +116,7 @@ class _First(NamedTuple):
 
 
 def _look_at_first(config: TaskConfig, prompter: Prompter, docs: Split) -> _First:
-    """What the first document says of all of them; of the first few, the first that can be rendered.
+    """Return facts that the first document shows for all; of the first few, the first that can be rendered.
 
     Text, target and choices in this order, for what a function may draw: lm-eval looks at them once, too.
     """
@@ -229,7 +229,7 @@ class PreparedTask:
         return self.scoring.reading.multiple_targets
 
     def samples(self) -> Iterator[Sample]:
-        """What is drawn is drawn for all documents, also for those of other shards, and for those that are not asked
+        """Examples are drawn for all documents, also for those of other shards, and for those that are not asked
         about: a part of the documents is asked the same as all of them are. lm-eval draws for the chosen ones alone."""
         return self._samples(whole=self.draws and not self.settings.like_lm_eval)
 
@@ -324,7 +324,7 @@ class PreparedTask:
         )
 
     def _question(self, doc: Mapping[str, Any]) -> str:
-        """What a document asks, for scorers that ask others about the answer."""
+        """Return the question of a document, for scorers that ask a model about the answer."""
         if not self.scoring.asks:
             return ""
         with preserved_random():
@@ -395,7 +395,7 @@ class PreparedTask:
         return {}
 
     def described(self) -> Mapping[str, object]:
-        """What the task says and what the run made of it, without what is absent."""
+        """Return the task's settings as this run uses them, without absent ones."""
         values = dict(self.task.fields) or {"task": self.task.name}
         made = {
             "num_fewshot": self.num_fewshot,
@@ -426,7 +426,7 @@ def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> Aggregation | Cal
 
 @contextmanager
 def preserved_random() -> Iterator[None]:
-    """Whatever is drawn inside, the stream outside goes on as if nothing had been."""
+    """Restore the global random state on exit, whatever is drawn inside."""
     state, array = random.getstate(), np.random.get_state()
     try:
         yield

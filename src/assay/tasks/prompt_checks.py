@@ -20,7 +20,7 @@ from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 
 Slip = tuple[str, str]
-"""What is wrong, and how to fix it."""
+"""A problem and its fix."""
 LEAST = 3
 """Letters of a name in braces: `{a}` and `{x}` are sets and formulas. Braces mean much else, too: LaTeX, JSON, a place for the
 model to fill in. Only a name that is a column's, or nearly, is a slip."""
@@ -93,7 +93,7 @@ def _paths(task: Task, config: TaskConfig, keys: Sequence[str], settings: Settin
 
 
 def _written(task: Task, config: TaskConfig, path: Sequence[str]) -> object:
-    """What the file says, before a format changed it; of a task that is made in Python, what its configuration says."""
+    """Return the value in the file, before a format changed it; of a task made in Python, that of its configuration."""
     if path[0] not in task.fields:
         made: Any = config
         for step in path:
@@ -113,7 +113,7 @@ def _problems(task: Task, path: Sequence[str], text: object, columns: Collection
 
 
 def _slips(key: str, text: object, columns: Collection[str], folder: str | None) -> Iterator[Slip]:
-    """What is wrong with a field: names in single braces in any of them, other slips only where a column is expected."""
+    """Yield the slips of a field: names in single braces in any of them, others only where a column is expected."""
     wrong: Slip | None = None
     if isinstance(text, Mapping | list | tuple):
         wrong = unfilled_items(list(text.values() if isinstance(text, Mapping) else text), columns)
@@ -142,7 +142,7 @@ def _forgotten_function(text: str, columns: Collection[str], folder: str | None)
 
 
 def slip(text: str, columns: Collection[str]) -> Slip | None:
-    """What is wrong with a text that should name a column, and how to fix it; None where it may be meant.
+    """Return the slip in a text that should name a column; None where it may be meant.
 
     >>> slip("questoin", ["question", "answer"])[0]
     "the documents have no column 'questoin'; they have: question, answer"
@@ -191,7 +191,7 @@ def _some(columns: Collection[str]) -> str:
 
 
 def unfilled(text: str, columns: Collection[str], least: int = LEAST) -> Slip | None:
-    """What is wrong with a text that has a column in single braces; None where it has none.
+    """Return the slip in a text that has a column in single braces; None where it has none.
 
     In a template only a column that it does not use otherwise is taken for a slip, and only one that is written rightly.
     Names of less than `LEAST` letters must be at least of `least`, and stand in a text that has nothing of a formula.
@@ -277,7 +277,7 @@ def placed(task: Task, wrong: str) -> RenderError:
 
 
 def written_slips(fields: Fields) -> Iterator[Problem]:
-    """What of a task's own texts, and of those of its examples, is no template."""
+    """Yield the problems of a task's texts, and of its examples', that are invalid templates."""
     yield from _template_slips(fields, (), TEMPLATES, fields)
     yield from _template_slips(fields.get("fewshot_config"), ("fewshot_config",), TEMPLATES, fields)
 
@@ -306,7 +306,7 @@ def _told(what: str, wrong: str) -> str:
 
 @cache
 def template_error(text: str) -> str | None:
-    """What keeps a text from being a template."""
+    """Return why a text is an invalid template; None for a valid one."""
     try:
         template(text)
     except TemplateSlip as error:

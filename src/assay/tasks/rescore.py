@@ -16,7 +16,7 @@ from assay.tasks.task import Task
 
 
 class TaskFacts(NamedTuple):
-    """What is known of a task's run. `first` is a document, where targets must be made again from documents."""
+    """Facts of a task's run. `first` is a document, where targets must be made again from documents."""
 
     size: int
     original: int

@@ -1,4 +1,4 @@
-"""What a task is to a run: documents, samples, scores."""
+"""The protocol of a task during a run: documents, samples, scores."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -66,7 +66,7 @@ class Runnable(Protocol):
         ...
 
     def plan(self, sample: Sample) -> Asking:
-        """What is asked about a sample, step by step."""
+        """Return the plan of a sample, which yields its requests step by step."""
         ...
 
     def models(self) -> Mapping[str, object]:
@@ -78,7 +78,7 @@ class Runnable(Protocol):
         ...
 
     def scorers(self) -> Sequence[Scorer]:
-        """What makes scores of its answers."""
+        """Return the scorers of its answers."""
         ...
 
     def document(self, sample: Sample, responses: Sequence[Response]) -> Document: ...
@@ -101,7 +101,7 @@ class Runnable(Protocol):
     def higher_is_better(self) -> Mapping[str, bool | None]: ...
 
     def files(self, folder: Path | None, created: float, label: str) -> Writer | None:
-        """What takes its samples into files of its own; without a folder, what reads them when all are there."""
+        """Return the writer of the task's further files; without a folder, the reader of all samples at the end."""
         ...
 
     def conclude(

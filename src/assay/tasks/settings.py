@@ -1,4 +1,4 @@
-"""What a run says to all of its tasks."""
+"""Settings of a run for all of its tasks, and how helper code is reached."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ def _as_it_is(role: str, messages: Messages) -> Prompt:  # noqa: ARG001  # the s
 
 @dataclass(frozen=True, slots=True)
 class GraphSettings:
-    """What a run says to graphs.
+    """Settings of a run for graphs.
 
     `write` makes a conversation a prompt for the model of a role, `takes_schema` says whether that model takes a JSON
     Schema; both are for when the models are there. `roles` are those that the run names; `whole` says that the model under

@@ -64,7 +64,7 @@ class Task:
 
     @property
     def unsent(self) -> Problem | None:
-        """What keeps it from being run though it can be read: it would send more than text."""
+        """The reason why a readable task cannot be run: it would send more than text."""
         known = {key: getattr(self.config, key) for key in MEDIA}
         key = unsent_media(known)
         if key is None:

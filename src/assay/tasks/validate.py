@@ -46,7 +46,7 @@ def validate(
     find_metric: FindMetric = lambda name: None,  # noqa: ARG005
     find_dotted: FindDotted = lambda name, folder, place: None,  # noqa: ARG005
 ) -> list[Problem]:
-    """What is wrong with the tasks asked for, or with all there are; serious problems and mere notes, by place.
+    """List the problems of the tasks asked for, or of all; serious ones and mere notes, by place.
 
     `find_metric` finds metrics that are not in our own table, `find_dotted` the objects that graphs name and assay supplies.
     """
@@ -74,7 +74,7 @@ def validate(
 
 
 def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: FindMetric) -> Iterator[Problem]:
-    """What a task shows without being run."""
+    """Yield the problems that a task shows without being run."""
     if task.definition is not None:
         return  # its keys were checked when it was read, the rest is for `TaskKind.check`
     if task.unsent is not None:
@@ -182,7 +182,7 @@ class _UnloadedFunction:
 
 
 def _unloaded(function: Function) -> Any:
-    """What stands for a function or class: with its signature, where the text of its module shows it, else with any."""
+    """Return a stand-in for a function or class: with its signature, where the text of its module shows it, else with any."""
     written = written_signature(function)
     if written is not None and not written.is_class:
         return _UnloadedFunction(function.name, written.signature)
