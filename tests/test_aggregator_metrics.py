@@ -257,7 +257,7 @@ def test_a_class_and_a_function_of_the_user_are_aggregator_metrics() -> None:
         ("f1_score", {**BOTH, "label": ["a"]}, "did you mean 'labels'?"),
         ("pass@k", {"k": 0}, "k must be at least 1"),
         ("pass@k", {"k": "3"}, "'k' cannot be '3'"),
-        ("step_efficiency", {"penalty_per_retry": 2}, "must lie between 0 and 1"),
+        ("step_efficiency", {"penalty_per_retry": 2}, "must be between 0 and 1"),
     ],
 )
 def test_wrong_names_and_parameters_are_refused_with_a_remedy(name: str, params: dict[str, Any], told: str) -> None:

@@ -496,7 +496,7 @@ def test_records_are_skipped_by_ranges_and_by_counts() -> None:
     assert SkipRecords().transform(rows, {"range": "[:2],[-1:]"}) == [{"n": 2}, {"n": 3}, {"n": 4}]
     counted = {"skip_type": "count", "count": {"from_start": 1, "from_end": 2}}
     assert SkipRecords().transform(rows, counted) == [{"n": 1}, {"n": 2}, {"n": 3}]
-    with pytest.raises(ConfigError, match="is no range"):
+    with pytest.raises(ConfigError, match="invalid range"):
         SkipRecords().transform(rows, {"range": "2-3"})
 
 

@@ -78,7 +78,9 @@ def read_inner(manager: TaskManager) -> FindDefinition:
             raise ConfigError([Problem(place, f"the subgraph {name}: {each}") for each in error.problems]) from None
         graphs = [task.definition for task in loaded.values() if isinstance(task.definition, GraphFile)]
         if len(graphs) != 1:
-            raise ConfigError([Problem(place, f"{name} must name one graph", "name a graph_config.yaml, or its folder")])
+            raise ConfigError(
+                [Problem(place, f"{name} must name one graph", "name a graph_config.yaml, or its folder")]
+            )
         return graphs[0]
 
     return read

@@ -203,7 +203,7 @@ class _Attempts(AggregatorMetric):
 
     def __post_init__(self) -> None:
         if self.k < 1:
-            raise ValueError(f"k must be at least 1, and is {self.k}")
+            raise ValueError(f"k must be at least 1, got {self.k}")
 
     @property
     def columns(self) -> Sequence[str]:
@@ -305,7 +305,7 @@ class StepEfficiencyMetric(AggregatorMetric):
 
     def __post_init__(self) -> None:
         if not 0 <= self.penalty_per_retry <= 1:
-            raise ValueError(f"penalty_per_retry must lie between 0 and 1, and is {self.penalty_per_retry}")
+            raise ValueError(f"penalty_per_retry must be between 0 and 1, got {self.penalty_per_retry}")
 
     @property
     def columns(self) -> Sequence[str]:

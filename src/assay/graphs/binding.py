@@ -96,7 +96,7 @@ class GraphBinder:
             and counts
             and not any(least <= count <= most for count in counts for least, most in [taken])
         ):
-            what = f"{name} takes {taken[0]} arguments, and is called with {' or '.join(map(str, counts))}"
+            what = f"{name} takes {taken[0]} arguments, but is called with {' or '.join(map(str, counts))}"
             raise ConfigError([Problem(place, what, "change its parameters")])
         return made
 

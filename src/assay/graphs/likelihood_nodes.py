@@ -72,7 +72,7 @@ class ChoiceNode(LikelihoodNode):
             return [filled(choice, state) for choice in self.choices]
         found = state.get(self.choices)
         if not isinstance(found, list | tuple) or len(found) < 2:
-            raise NodeFailed(f"{self.choices!r} is {found!r:.60}, and must be a list of two choices or more")
+            raise NodeFailed(f"{self.choices!r} must be a list of two choices or more, got {found!r:.60}")
         return [choice if isinstance(choice, str) else str(choice) for choice in found]
 
 
@@ -111,7 +111,7 @@ def filled(text: Braces, state: State) -> str:
     try:
         return text.fill(state)
     except KeyError as missing:
-        raise NodeFailed(f"a text needs {missing}, and nothing has put it into the state") from missing
+        raise NodeFailed(f"a text needs {missing}, which is not in the state") from missing
 
 
 def _likelihoods(requests: Sequence[Request], walk: Walk) -> Any:

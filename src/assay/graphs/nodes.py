@@ -184,7 +184,7 @@ class PromptTemplate:
                 ]
             )
         except KeyError as missing:
-            raise NodeFailed(f"the prompt needs {missing}, and nothing has put it into the state") from missing
+            raise NodeFailed(f"the prompt needs {missing}, which is not in the state") from missing
 
 
 def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[dict[str, Any]]:
@@ -322,7 +322,7 @@ class LlmNode(GenerationNode):
             state["tool_calls"] = calls
         updates = self.post(ModelReply(response.text, response.reasoning, calls), state)
         if not isinstance(updates, Mapping):
-            raise NodeFailed(f"post_process of {self.name!r} gave {type(updates).__name__}, and must give a mapping")
+            raise NodeFailed(f"post_process of {self.name!r} must return a mapping, got {type(updates).__name__}")
         more = {"tool_calls": calls} if self.tools else {}
         return {**updates, **more, **self.remembered(state, messages, response.text)}
 
@@ -448,7 +448,7 @@ def _after(given: Any, state: State) -> State:
     if given is None or given is state:
         return state
     if not isinstance(given, Mapping):
-        raise NodeFailed(f"pre_process gave {type(given).__name__}, and must give the state")
+        raise NodeFailed(f"pre_process must return the state, got {type(given).__name__}")
     return {**state, **given}
 
 

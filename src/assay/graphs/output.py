@@ -86,7 +86,7 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
     def generated(state: State) -> Mapping[str, Any]:
         found = made.generate(state)
         if not isinstance(found, Mapping):
-            raise NodeFailed(f"the generator gave {type(found).__name__} instead of a record")
+            raise NodeFailed(f"the generator must return a record, got {type(found).__name__}")
         return found
 
     return generated
@@ -147,7 +147,9 @@ def _check(field: SchemaField, classes: tuple[type, ...]) -> Callable[[State], N
         if not isinstance(value, classes) or (
             isinstance(value, bool) and bool not in classes and object not in classes
         ):
-            raise NodeFailed(f"the record does not fit the schema: {field.name} is {value!r:.60}, no {field.type}")
+            raise NodeFailed(
+                f"the record does not fit the schema: {field.name} must be {field.type}, got {value!r:.60}"
+            )
         for rule, holds in (
             ("is_greater_than", field.is_greater_than is None or value > field.is_greater_than),  # type: ignore[operator]
             ("is_less_than", field.is_less_than is None or value < field.is_less_than),  # type: ignore[operator]

@@ -131,7 +131,7 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
         for change in changes:
             whole = change(whole)
             if not isinstance(whole, list):
-                raise DataError(f"a transformation gave {type(whole).__name__}, and must give a list of records")
+                raise DataError(f"a transformation must return a list of records, got {type(whole).__name__}")
             whole = [dict(row) for row in as_rows(whole, "a transformation returned")]
         made = whole
     if source.fields is not None:

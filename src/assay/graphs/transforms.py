@@ -108,7 +108,7 @@ class SkipRecords(_Checked):
             start = int(known.get("from_start", known.get("from_begin", 0)))
             return list(data[start : len(data) - int(known.get("from_end", 0))])
         if skip_type != "range":
-            what = f"skip_type cannot be {skip_type!r}"
+            what = f"skip_type must be range or count, got {skip_type!r}"
             raise ConfigError([Problem(Place(f"transform {self.name!r}"), what, "use range or count")])
         skipped = {at for part in _slices(range) for at in _indices(part, len(data))}
         return [record for at, record in enumerate(data) if at not in skipped]
@@ -149,7 +149,7 @@ class CombineRecords(_Checked):
         if combine < 2:
             return list(data)
         if shift < 1:
-            what = f"shift must be at least 1, and is {shift}"
+            what = f"shift must be at least 1, got {shift}"
             raise ConfigError([Problem(Place(f"transform {self.name!r}"), what, "write `shift: 1`")])
         start, left_out = int((skip or {}).get("from_beginning", 0)), int((skip or {}).get("from_end", 0))
         # SyGra's last window is the last but one

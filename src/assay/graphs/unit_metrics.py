@@ -35,10 +35,10 @@ class UnitMetricResult:
     def __post_init__(self) -> None:
         if not (isinstance(self.golden, dict) and isinstance(self.predicted, dict)):
             name = "predicted" if isinstance(self.golden, dict) else "golden"
-            raise ValueError(f"{name} must be a mapping, and is {getattr(self, name)!r:.60}")
+            raise ValueError(f"{name} must be a mapping, got {getattr(self, name)!r:.60}")
         score = float(self.correct) if self.score is NOT_GIVEN else float(self.score)
         if not math.isfinite(score):
-            raise ValueError(f"a score must be a finite number, and is {score}")
+            raise ValueError(f"a score must be a finite number, got {score}")
         object.__setattr__(self, "score", score)
         object.__setattr__(self, "correct", bool(self.correct))
         object.__setattr__(self, "metadata", self.metadata if isinstance(self.metadata, dict) else {})
@@ -393,7 +393,7 @@ def _number(value: Any) -> float | None:
 
 def _check_share(name: str, value: float) -> None:
     if not 0 <= value <= 1:
-        raise ValueError(f"{name} must lie between 0 and 1, and is {value}")
+        raise ValueError(f"{name} must be between 0 and 1, got {value}")
 
 
 OWN_UNIT_METRICS: dict[str, type[UnitMetric]] = {

@@ -45,7 +45,7 @@ def _side(node: Mapping[str, Any], state: Mapping[str, Any], key: str, *, like_s
     """A value of the state as metrics take it."""
     name = node[key]
     if name not in state:
-        raise KeyError(f"{key} is {name!r}, and the state has no such value: it has {', '.join(map(str, state))}")
+        raise KeyError(f"the state has no {name!r}, which {key} names; it has {', '.join(map(str, state))}")
     value = state[name]
     return dict(value) if isinstance(value, Mapping) and not like_sygra else {"text": value}
 

@@ -221,7 +221,7 @@ class Graph:
 def merge(state: State, updates: object, name: str) -> None:
     """Write what a node gave into the state; messages are added to those that are there."""
     if not isinstance(updates, Mapping):
-        raise NodeFailed(f"the node {name!r} gave {type(updates).__name__}, and must give a mapping")
+        raise NodeFailed(f"the node {name!r} must return a mapping, got {type(updates).__name__}")
     if updates is state:
         state.update({key: plain(value) for key, value in state.items() if type(value).__module__ == "numpy"})
         return

@@ -16,7 +16,7 @@ KINDS = {
     EMPTY: "an answer without text",
     UNEXTRACTED: "a filter found nothing in an answer",
     DISAGREEING: "two filters come to different values of one metric",
-    GOLD_IN_ANSWER: "the right answer stands in the raw answer, and no filter's first metric is above 0",
+    GOLD_IN_ANSWER: "the right answer is in the raw answer, and no filter's first metric is above 0",
 }
 """Kinds of samples, as results and `assay samples --reason` call them."""
 NAMED = 20
@@ -40,7 +40,7 @@ class Audit:
             if len(named) < NAMED:
                 named.append(doc_id)
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As results have it."""
         return {
             kind: {"count": count, **({"ids": self.documents[kind]} if count else {})}

@@ -134,7 +134,7 @@ def _wanted(n: int, task: str, settings: Settings) -> Sequence[int]:
     if settings.samples is not None and settings.samples.get(task) is not None:
         numbers = sorted(set(settings.samples[task]))
         if numbers and not 0 <= numbers[0] <= numbers[-1] < n:
-            raise DataError(f"samples names document {numbers[-1]}, and there are {n} (from 0 to {n - 1})")
+            raise DataError(f"samples names document {numbers[-1]}, but there are {n} (from 0 to {n - 1})")
         return numbers
     if settings.sample is not None:
         return sorted(random.Random(f"sample {task}").sample(range(n), min(settings.sample, n)))
@@ -163,7 +163,7 @@ def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings
 def _picked(pool: Pool, indices: Sequence[int]) -> Pool:
     beyond = next((index for index in indices if not -len(pool) <= index < len(pool)), None)
     if beyond is not None:
-        raise DataError(f"fewshot_indices names row {beyond}, and there are {len(pool)} (from 0 to {len(pool) - 1})")
+        raise DataError(f"fewshot_indices names row {beyond}, but there are {len(pool)} (from 0 to {len(pool) - 1})")
     return [pool[index] for index in indices]
 
 
@@ -180,7 +180,7 @@ def _pool(config: TaskConfig, shots: FewshotConfig, splits: Splits) -> tuple[Poo
         return list(listed), None
     fallback = config.training_split or config.validation_split or config.test_split
     if fallback is None:
-        raise DataError("num_fewshot is above 0, and the task has no split that examples could come from")
+        raise DataError("num_fewshot is above 0, but the task has no split for the examples")
     return _listed(splits.split(fallback, _callable(config.process_docs))), None
 
 

@@ -17,7 +17,7 @@ ALIASES = ("task_alias", "group_alias")
 
 @dataclass(slots=True, eq=False)
 class Meaning:
-    """Nodes that are the same thing, wherever they stand, and the group they were first met in."""
+    """Nodes that are the same task or group, wherever they are listed, and the group they were first met in."""
 
     label: str
     nodes: list[Node]

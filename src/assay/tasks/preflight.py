@@ -61,7 +61,7 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
 
 
 def check_over_length(model: AnyModel, wanted: str) -> None:
-    """Examples can only be dropped by a model that counts tokens, and prompts only be cut by one that was told to."""
+    """Examples can only be dropped by a model that counts tokens, and prompts only be cut by one with over_length='truncate'."""
     place = Place("over_length")
     if wanted == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
         what = f"model {model.name!r} does not say how many tokens a prompt has, or may have"
@@ -146,7 +146,7 @@ def check_samples(samples: Mapping[str, object] | None, tasks: Iterable[str]) ->
 
 
 Known = Mapping[str, frozenset[ScoreKey] | None]
-"""By task the rows it will have; None where only a function of its own knows."""
+"""By task the rows it will have; None where only user code knows."""
 Fault = tuple[str, str]
 """A problem and its fix."""
 SKIP = "add `missing: skip` to leave such members out of this number"
@@ -195,7 +195,7 @@ def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
 
 
 def place_in(group: Group[Any], *path: str | int) -> Place:
-    """Where something stands in the file of a group."""
+    """Return the place of a key in the file of a group."""
     if str(path[0]) in group.fields:
         return group.fields.place(*path)
     return Place(f"group {group.name!r}, {path[0]}")
@@ -255,7 +255,7 @@ def _filter_fault(
     for name, found in filters.items():
         absent = next((each for each in wanted[name] if found and "*" not in found and each not in found), None)
         if absent is not None and (entry.missing != "skip" or not any(absent in each for each in filters.values())):
-            anybody = any(absent in each for each in filters.values())
-            who = f"{name}: no" if anybody else "no task of the group has"
+            known_elsewhere = any(absent in each for each in filters.values())
+            who = f"{name}: no" if known_elsewhere else "no task of the group has"
             return f"{who} {entry.metric_name!r} of a filter {absent!r}", f"{did_you_mean(absent, found)} or {SKIP}"
     return None

@@ -174,7 +174,7 @@ def _quoted(text: str) -> str:
 
 
 def _is_close(text: str, columns: Collection[str]) -> bool:
-    """Whether a text that is no single word is like a column of its kind; a sentence is like none."""
+    """Whether a text of more than one word is like a column with such a name; a sentence is like none."""
     spaced = " " in text.strip()
     alike = [column for column in columns if (" " in column.strip()) == spaced]
     return text[-1] not in ".:?!\n" and bool(nearest(text.strip(), alike, count=1, floor=CLOSE))
@@ -194,7 +194,7 @@ def unfilled(text: str, columns: Collection[str], least: int = LEAST) -> Slip | 
     """Return the slip in a text that has a column in single braces; None where it has none.
 
     In a template only a column that it does not use otherwise is taken for a slip, and only one that is written rightly.
-    Names of less than `LEAST` letters must be at least of `least`, and stand in a text that has nothing of a formula.
+    Names of less than `LEAST` letters must have at least `least`, in a text without a formula.
 
     >>> unfilled("Q: {questoin}", ["question"])[1]
     "did you mean {{question}}? If the braces themselves are meant, write {{ '{questoin}' }}"
@@ -262,7 +262,7 @@ FORMAT_TEXTS = ("instruction", "question_prefix", "answer_instruction", "answer_
 
 
 def check_templates(task: Task, config: TaskConfig) -> None:
-    """Refuse a task of which a text is no template; it troubles that task alone."""
+    """Refuse a task with an invalid template; other tasks are not affected."""
     made = [getattr(each, key, None) for each in (config, config.fewshot_config) for key in TEMPLATES]
     wrong = next((what for text in made if isinstance(text, str) and (what := template_error(text))), None)
     if wrong is None:
@@ -271,7 +271,7 @@ def check_templates(task: Task, config: TaskConfig) -> None:
 
 
 def placed(task: Task, wrong: str) -> RenderError:
-    """The error about a text of a task that is no template, with the place where it is written."""
+    """Return the error about an invalid template of a task, with its place."""
     known = [*written_slips(task.fields), *format_slips(task.fields)]
     return RenderError(str(known[0] if known else Problem(Place(f"task {task.name!r}"), _told("a text of it", wrong))))
 

@@ -13,7 +13,7 @@ from assay.tasks.task import Task
 
 
 class Runnable(Protocol):
-    """A task, bound to its data. Every kind of task is one of these; the run knows nothing else of them."""
+    """A task, bound to its data. Every kind of task has this protocol, and a run uses nothing else."""
 
     @property
     def task(self) -> Task: ...
@@ -86,7 +86,7 @@ class Runnable(Protocol):
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]: ...
 
     def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
-        """How the values of a metric and filter become one number; None where nobody said."""
+        """How the values of a metric and filter become one number; None where the task does not say."""
         ...
 
     @property
@@ -95,7 +95,7 @@ class Runnable(Protocol):
         ...
 
     def rows(self) -> frozenset[ScoreKey] | None:
-        """The rows its results will have; None where only a function of its own knows."""
+        """The rows its results will have; None where only user code knows."""
         ...
 
     def higher_is_better(self) -> Mapping[str, bool | None]: ...

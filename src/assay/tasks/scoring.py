@@ -91,7 +91,7 @@ class _Making:
                 self.problems.append(
                     Problem(at(), what, f"end it with `{{function: take_first_k, k: {config.repeats}}}`")
                 )
-            pipeline = replace(pipeline, steps=(), single=False)  # nobody asked for the first alone
+            pipeline = replace(pipeline, steps=(), single=False)  # the first alone was not asked for
         scorer.bind(entry.name, bound)
         name = placer(self.task, "filter_list", number, "name")()
         return pipeline, BoundFilter(
@@ -116,14 +116,14 @@ def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> 
     known = [pipeline.name for pipeline, _ in pipelines]
     for pipeline, scorer in pipelines:
         if len(known) < scorer.least_filters:
-            what = f"scorer {scorer.name!r} needs {scorer.least_filters} filters, and the task has {len(known)}"
+            what = f"scorer {scorer.name!r} needs {scorer.least_filters} filters, but the task has {len(known)}"
             raise ConfigError([Problem(placer(task, "filter_list")(), what, "name more in filter_list")])
         if scorer.asks and pipeline.is_batch:
             what = f"scorer {scorer.name!r} asks about each answer, and filter {pipeline.name!r} waits for all of them"
             raise ConfigError([Problem(placer(task, "filter_list")(), what, "take a filter of one document")])
         for name in scorer.needs_filters:
             if name not in known:
-                what = f"scorer {scorer.name!r} needs the filter {name!r}, and the task has none of that name"
+                what = f"scorer {scorer.name!r} needs the filter {name!r}, but the task has none of that name"
                 raise ConfigError([Problem(placer(task, "filter_list")(), what, did_you_mean(name, known))])
 
 
@@ -143,7 +143,7 @@ def _scorer_place(task: Task, entry: FilterConfig, number: int) -> Place:
 
 
 def placer(task: Task, *path: str | int) -> Callable[..., Place]:
-    """Where something in a list of the task's file stands."""
+    """Return the place of an entry in a list of the task's file."""
 
     def place(*more: str | int) -> Place:
         steps = [step for step in (*path, *more) if step != ""]
@@ -186,7 +186,7 @@ class ScorerFactory:
 
 
 def check_rows(filters: Sequence[BoundFilter]) -> None:
-    """Refuse filters and rows that cannot be told apart, all of them at once."""
+    """Refuse filters and rows with the same name, all of them at once."""
     problems = [
         *_doubled(((each.name, each.at) for each in filters), "filter"),
         *(Problem(each.at, f"a filter cannot be named {each.name!r}: {wrong[0]}", wrong[1])
@@ -231,7 +231,7 @@ def _doubled(named: Iterable[tuple[str, Place]], what: str) -> Iterator[Problem]
             fix = (
                 "rename one of them"
                 if what == "filter"
-                else "leave one out, rename its function, or give it a filter of its own"
+                else "leave one out, rename its function, or give it another filter"
             )
             yield Problem(place, f"two {what}s are named {name!r}: the other one is at {seen[name]}", fix)
         seen.setdefault(name, place)

@@ -27,7 +27,7 @@ def no_dotted(name: str, folder: str | None, place: Place) -> Any:  # noqa: ARG0
 class Helpers:
     """How helper code is reached: what a `!function` is, how rows look to it, and what it calls by name.
 
-    The room `compat` supplies these; tasks need not know how.
+    The package `compat` supplies these.
     """
 
     resolve: Callable[[Function], Any]
@@ -37,7 +37,7 @@ class Helpers:
     metrics: Mapping[str, RegisteredMetric] = field(default_factory=dict)
     aggregations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     dotted: Callable[[str, str | None, Place], Any] = no_dotted
-    """The object of a dotted name, as graph files have them; with the folder of the file, and where the name stands."""
+    """The object of a dotted name, as graph files have them; with the folder of the file, and the place of the name."""
 
 
 Messages = tuple[Message, ...]

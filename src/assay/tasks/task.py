@@ -28,7 +28,7 @@ class Task:
 
     @classmethod
     def from_config(cls, config: Mapping[str, object], *, name: str | None = None) -> "Task":
-        """A task from a mapping as it would stand in YAML, checked as strictly."""
+        """Return a task from a mapping with the keys of a YAML file, checked as strictly."""
         return cls.from_fields(Fields.of(config, Origin("configuration")), name=name)
 
     @classmethod

@@ -94,7 +94,7 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
     if not broken and task.config.class_ is None:
         yield from _check_scoring(task, functions, find_metric)
     for note in task.notes:
-        yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list of its own", serious=False)
+        yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list", serious=False)
 
 
 def _check_aggregators(group: Group[Any]) -> Iterator[Problem]:
@@ -113,7 +113,7 @@ def _check_aggregators(group: Group[Any]) -> Iterator[Problem]:
 
 
 def _check_formats(fields: Fields, formats: Mapping[str, FormatConfig]) -> Iterator[Problem]:
-    """Every format of a task's table, also those that nobody asks for now."""
+    """Every format of a task's table, also those that are not asked for now."""
     if table_of(fields) is None:
         yield from format_slips(fields)
     for name in table_of(fields) or {}:
@@ -158,7 +158,7 @@ def _check_data(task: Task) -> Iterator[Problem]:
 
 
 class _Unloaded(Scorer):
-    """Stands for what helper code defines: nothing of it is run here, so anything may be true of it, also that it is a scorer."""
+    """A stand-in for what helper code defines: it is not run here, so it may be anything, also a scorer."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__(None)
@@ -172,7 +172,7 @@ class _Unloaded(Scorer):
 
 
 class _UnloadedFunction:
-    """Stands for a function of helper code: it has the signature that the text of its module shows."""
+    """A stand-in for a function of helper code, with the signature that the text of its module shows."""
 
     def __init__(self, name: str, signature: inspect.Signature) -> None:
         self.__name__, self.__signature__ = name, signature
@@ -212,7 +212,7 @@ def _registered_filters(module: str) -> frozenset[str]:
 
 
 def _left_over(catalog: Catalog) -> Iterator[Problem]:
-    """Files that nobody asks for by name: the broken ones, those with a name that is taken, templates without users."""
+    """Yield the problems of files that no name selects: broken ones, those with a taken name, unused templates."""
     index = catalog.index
     for entry in index.entries():
         if entry.kind == "broken":
