@@ -81,12 +81,12 @@ def run_assay(options: argparse.Namespace) -> int:
 
 
 def run_three_nodes(options: argparse.Namespace) -> int:
-    from assay.plans.graph import Graph, Way
-    from assay.plans.graph_nodes import LambdaNode
+    from assay.graphs.nodes import LambdaNode
+    from assay.graphs.walk import Graph, OutgoingEdges
 
     nodes = {name: LambdaNode(name, lambda _, state: state, {}) for name in "abc"}
-    ways = {"a": Way(("b",)), "b": Way(("c",)), "c": Way(("END",))}
-    graph, records = Graph(nodes, ways, Way(("a",))), options.limit or 100_000
+    ways = {"a": OutgoingEdges(("b",)), "b": OutgoingEdges(("c",)), "c": OutgoingEdges(("END",))}
+    graph, records = Graph(nodes, ways, OutgoingEdges(("a",))), options.limit or 100_000
     start_clock()
     for number in range(records):
         for _ in graph.plan({"number": number}, "x"):

@@ -115,7 +115,7 @@ def footprint(python: Path) -> Said:
     return Said("install / import (SyGra 6.8 GB, 877 s / 17.8 s)", text, "the core / ≤ 0.15 s")
 
 
-GRAPH_PATH = "import assay.evaluation.flow, assay.tasks.graph, assay.models.servers.openai, aiohttp, pyarrow.parquet"
+GRAPH_PATH = "import assay.evaluation.flow, assay.graphs.task, assay.models.servers.openai, aiohttp, pyarrow.parquet"
 
 
 def three_nodes(python: Path) -> Said:

@@ -21,10 +21,10 @@ from assay import (
     UnitMetrics,
     aggregator_metric,
 )
-from assay.aggregate.collected_table import make_aggregator
 from assay.errors import ConfigError, Place
+from assay.graphs.aggregator_table import make_aggregator
+from assay.graphs.collate import RecordCounts, check_aggregators, collate
 from assay.statistics.aggregations import AGGREGATIONS
-from assay.tasks.collate import Counts, check_aggregators, collate
 
 HERE = Place("graph_config.yaml", 40, 5)
 BOTH = {"golden_key": "text", "predicted_key": "text"}
@@ -257,7 +257,7 @@ def test_a_class_and_a_function_of_the_user_are_aggregator_metrics() -> None:
         ("f1_score", {**BOTH, "label": ["a"]}, "did you mean 'labels'?"),
         ("pass@k", {"k": 0}, "k must be at least 1"),
         ("pass@k", {"k": "3"}, "'k' cannot be '3'"),
-        ("step_efficiency", {"penalty_per_retry": 2}, "must lie between 0 and 1"),
+        ("step_efficiency", {"penalty_per_retry": 2}, "must be between 0 and 1"),
     ],
 )
 def test_wrong_names_and_parameters_are_refused_with_a_remedy(name: str, params: dict[str, Any], told: str) -> None:
@@ -320,7 +320,7 @@ def test_sygras_report_has_its_two_counts_and_its_averages() -> None:
 
 def test_without_records_the_report_says_so() -> None:
     expected = {"total_records": 0, "status": "no_data", "requested": 3, "ok": 0, "failed": 3, "skipped": 0}
-    assert collate([], FOUR, Counts(3, 0, 3)) == [{"evaluation_summary": expected, "results": {}}]
+    assert collate([], FOUR, RecordCounts(3, 0, 3)) == [{"evaluation_summary": expected, "results": {}}]
     assert collate([], FOUR, like_sygra=True) == [
         {"evaluation_summary": {"total_records": 0, "status": "no_data"}, "results": {}}
     ]
@@ -328,7 +328,7 @@ def test_without_records_the_report_says_so() -> None:
 
 def test_records_that_failed_are_not_wrong_answers_and_make_the_report_incomplete() -> None:
     rows = [*records("ab", "ab"), {"topic": "c", COLUMN: None}]
-    [report] = collate(rows, [entry("accuracy")], Counts(4, 2, 1, 1))
+    [report] = collate(rows, [entry("accuracy")], RecordCounts(4, 2, 1, 1))
     assert report["results"] == {"accuracy": {"accuracy": 1.0}}
     assert report["evaluation_summary"] == {
         "total_records": 3, "status": "incomplete", "requested": 4, "ok": 2, "failed": 1, "skipped": 1, "without_result": {"accuracy": 1},

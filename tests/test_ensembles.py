@@ -211,7 +211,7 @@ def test_it_can_be_of_some_filters_and_of_one_row_beside_metrics(tmp_path: Path)
 def test_filters_that_are_not_there_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs the filter 'frist'"):
         evaluated(tmp_path, ["4"], ["4"], THREE + "scorer: {type: cross_filter, kwargs: {filters: [frist, last]}}\n")
-    with pytest.raises(ConfigError, match="needs 2 filters, and the task has 1"):
+    with pytest.raises(ConfigError, match="needs 2 filters, but the task has 1"):
         evaluated(tmp_path, ["4"], ["4"], "scorer: cross_filter\n")
     with pytest.raises(ConfigError, match="two filters or more"):
         evaluated(tmp_path, ["4"], ["4"], THREE + "scorer: {type: cross_filter, kwargs: {filters: [last]}}\n")

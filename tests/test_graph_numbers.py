@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 import assay
-from assay.aggregate.collected_table import make_aggregator
 from assay.errors import ConfigError, Place
+from assay.graphs.aggregator_table import make_aggregator
+from assay.graphs.output import REASON
+from assay.graphs.unit_metrics import UnitMetricResult
 from assay.models import Scripted
-from assay.scoring.unit import UnitMetricResult
-from assay.tasks.graph_files import REASON
 from graph_world import CLASSIFICATION, write_graph
 
 ORACLES = {"precision": precision_score, "recall": recall_score, "f1_score": f1_score}

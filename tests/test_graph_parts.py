@@ -14,18 +14,16 @@ from hypothesis import strategies as st
 
 import assay
 from assay.config.braces import Braces
-from assay.config.graph import SourceConfig
 from assay.engine import Ended, Engine, Started
 from assay.errors import AssayError, ConfigError
+from assay.graphs.models import find_models_file, read_models, variable
+from assay.graphs.nodes import LambdaNode, Structure, SubgraphNode
+from assay.graphs.sources import Numbered, joined
+from assay.graphs.spec import SourceConfig
+from assay.graphs.walk import ConditionalEdge, Graph, OutgoingEdges
 from assay.models import Scripted
-from assay.models.models_file import find_models_file, read_models, variable
-from assay.plans.graph import Fork, Graph, Way
-from assay.plans.graph_nodes import LambdaNode, SubgraphNode
-from assay.plans.structured import Structure
 from assay.records import Asking, Call, Failed, Message, Outcome, Returned
 from assay.runs.journal import Journal
-from assay.samples.graph_rows import Numbered
-from assay.samples.joins import joined
 from assay.samples.rows import DataError
 from graph_world import the_file, write_graph
 
@@ -195,8 +193,12 @@ def test_a_condition_may_say_anything_that_the_path_map_has() -> None:
     def node(name: str) -> LambdaNode:
         return LambdaNode(name, lambda _, state: {**state, "way": state.get("way", "") + name}, {})
 
-    fork = Fork(lambda state: state["is_good"], {True: "b", "False": "END"})
-    graph = Graph({"a": node("a"), "b": node("b")}, {"a": Way((), (fork,)), "b": Way(("END",))}, Way(("a",)))
+    fork = ConditionalEdge(lambda state: state["is_good"], {True: "b", "False": "END"})
+    graph = Graph(
+        {"a": node("a"), "b": node("b")},
+        {"a": OutgoingEdges((), (fork,)), "b": OutgoingEdges(("END",))},
+        OutgoingEdges(("a",)),
+    )
     assert walked(graph, {"is_good": True}).record["way"] == "ab"
     assert walked(graph, {"is_good": False}).record["way"] == "a"
     assert isinstance(walked(graph, {}), Failed)  # the condition raised
@@ -206,11 +208,15 @@ def test_the_way_of_a_record_is_noted_also_where_it_ends_early() -> None:
     def node(name: str) -> LambdaNode:
         return LambdaNode(name, lambda _, state: {"seen": state[name]}, {})
 
-    graph = Graph({"a": node("a"), "b": node("b")}, {"a": Way(("b",)), "b": Way(("END",))}, Way(("a",)))
+    graph = Graph(
+        {"a": node("a"), "b": node("b")},
+        {"a": OutgoingEdges(("b",)), "b": OutgoingEdges(("END",))},
+        OutgoingEdges(("a",)),
+    )
     assert walked(graph, {"a": 1, "b": 1}).trace == [("a", []), ("b", [])]
     assert walked(graph, {"b": 1}).trace == [("a", [])]
     inner = SubgraphNode("outer", graph)
-    outer = Graph({"outer": inner}, {"outer": Way(("END",))}, Way(("outer",)))
+    outer = Graph({"outer": inner}, {"outer": OutgoingEdges(("END",))}, OutgoingEdges(("outer",)))
     assert [name for name, _ in walked(outer, {"a": 1, "b": 1}).trace] == ["outer", "outer/a", "outer/b"]
 
 
@@ -219,7 +225,7 @@ def test_a_record_is_not_changed_by_its_walk() -> None:
         state["x"] = 2
         return state
 
-    graph = Graph({"a": LambdaNode("a", change, {})}, {"a": Way(("END",))}, Way(("a",)))
+    graph = Graph({"a": LambdaNode("a", change, {})}, {"a": OutgoingEdges(("END",))}, OutgoingEdges(("a",)))
     record = {"x": 1}
     outcome = walked(graph, record)
     assert isinstance(outcome, Outcome)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import assay
 from assay.errors import ConfigError
 from assay.evaluation.merge import merge
+from assay.graphs.likelihood_nodes import _shares
 from assay.models import Scripted
-from assay.plans.graph_weighing import _shares
 from graph_world import the_file, write_graph
 
 RECORDS = [
@@ -211,7 +211,7 @@ def test_choices_of_a_record_that_are_no_list_fail_that_record(tmp_path: Path) -
     folder = write_graph(tmp_path, [{"q": "x", "options": ["a", 2]}, {"q": "y", "options": "a"}], graph)
     found = assay.simple_evaluate(model, tasks=[str(folder)], output_path=str(tmp_path / "out"))
     [account] = found["assay"]["tasks"].values()
-    assert account["reasons"] == {"'options' is 'a', and must be a list of two choices or more": 1}
+    assert account["reasons"] == {"'options' must be a list of two choices or more, got 'a'": 1}
     [record] = the_file(tmp_path / "out", "output_*.json")
     assert [each["choice"] for each in record["p_choices"]] == ["a", "2"]
 

@@ -35,7 +35,7 @@ from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, MCResul
 from assay.scoring.scorer import Scorer
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import estimate
-from assay.tasks.metrics import Binder
+from assay.tasks.metrics import MetricBinder
 from assay.tasks.settings import Helpers
 
 CASES = 200
@@ -55,7 +55,7 @@ def scoring(output_type: str, metrics: Sequence[Mapping[str, Any]]) -> Scoring:
                      kwargs={key: value for key, value in metric.items() if key not in ("name", "aggregation")})
         for metric in metrics
     ]  # fmt: skip
-    bound = Binder(output_type, place, helpers, lenient=False).bind(configs, processed=False)
+    bound = MetricBinder(output_type, place, helpers, lenient=False).bind(configs, processed=False)
     scorer = Scorer()
     scorer.bind(DEFAULT.name, bound)
     return Scoring([(build_pipeline(DEFAULT, place), scorer)], Reading(output_type))

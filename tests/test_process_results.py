@@ -23,8 +23,7 @@ from assay.records import Estimate, Failed, Sample
 from assay.scoring.loop import Document
 from assay.statistics.board import Board
 from assay.tasks.prepare import PreparedTask, scoring
-from assay.tasks.resolve import resolved
-from assay.tasks.settings import Settings
+from assay.tasks.settings import Settings, resolved
 
 HERE = Path(__file__).parent
 SEED, CLOSE = 1234, 1e-9

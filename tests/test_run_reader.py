@@ -17,7 +17,7 @@ from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import header, sealed
 from assay.runs.run import Run, find_runs, runs_in
 from assay.samples.rows import DataError
-from assay.tasks.earlier_runs import read_run
+from assay.tasks.documents import read_run
 
 ROOT = Path(__file__).parent.parent
 OLD = ROOT / "tests/runs_0_1"

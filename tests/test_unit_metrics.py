@@ -14,10 +14,10 @@ from assay import UnitMetric, UnitMetricRegistry, UnitMetricResult, UnitMetrics,
 from assay.compat import HelperCode
 from assay.compat.dotted import resolve_dotted
 from assay.errors import ConfigError, Place
-from assay.samples.transforms import CombineRecords, RenameFieldsTransform, SkipRecords
+from assay.graphs.sygra import parse_response_as_json
+from assay.graphs.transforms import CombineRecords, RenameFieldsTransform, SkipRecords
+from assay.graphs.unit_node import check_unit_metrics, runs_code, unit_metric_fields
 from assay.scoring.metrics.table import METRICS
-from assay.tasks.graph_parts import parse_response_as_json
-from assay.tasks.unit_metrics import check_unit_metrics, runs_code, unit_metric_fields
 
 HERE = Place("graph_config.yaml", 7, 3)
 NODE = {
@@ -496,7 +496,7 @@ def test_records_are_skipped_by_ranges_and_by_counts() -> None:
     assert SkipRecords().transform(rows, {"range": "[:2],[-1:]"}) == [{"n": 2}, {"n": 3}, {"n": 4}]
     counted = {"skip_type": "count", "count": {"from_start": 1, "from_end": 2}}
     assert SkipRecords().transform(rows, counted) == [{"n": 1}, {"n": 2}, {"n": 3}]
-    with pytest.raises(ConfigError, match="is no range"):
+    with pytest.raises(ConfigError, match="invalid range"):
         SkipRecords().transform(rows, {"range": "2-3"})
 
 

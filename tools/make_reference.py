@@ -15,37 +15,37 @@ from pathlib import Path
 
 from assay.cli import COMMANDS, MODULES
 from assay.config.format import FormatConfig
-from assay.config.graph import (
-    AgentNode,
+from assay.config.group import AggMetricConfig, GroupConfig
+from assay.config.option import yaml_fields
+from assay.config.run import RunConfig
+from assay.config.task import FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
+from assay.graphs.spec import (
+    AgentSpec,
     Attribute,
-    ChoiceNode,
+    ChoiceSpec,
     DataConfig,
     EdgeConfig,
     GraphConfig,
     GraphProperties,
     GraphShape,
-    LambdaNode,
-    LikelihoodNode,
-    LlmNode,
+    LambdaSpec,
+    LlmSpec,
+    LoglikelihoodSpec,
     ModelConfig,
-    MultiLlmNode,
+    MultiLlmSpec,
     OutputConfig,
     OutputField,
     PostProcess,
-    RollingNode,
-    SamplerNode,
+    RollingSpec,
+    SamplerSpec,
     SchemaConfig,
     SchemaField,
     SinkConfig,
     SourceConfig,
     StructuredOutput,
-    SubgraphNode,
+    SubgraphSpec,
     Transformation,
 )
-from assay.config.group import AggMetricConfig, GroupConfig
-from assay.config.option import yaml_fields
-from assay.config.run import RunConfig
-from assay.config.task import FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.models.arguments import Argument, arguments_of
 
 PAGES = {
@@ -62,18 +62,18 @@ PAGES = {
             GraphShape,
             EdgeConfig,
             GraphProperties,
-            LlmNode,
-            AgentNode,
-            MultiLlmNode,
-            ChoiceNode,
-            LikelihoodNode,
-            RollingNode,
+            LlmSpec,
+            AgentSpec,
+            MultiLlmSpec,
+            ChoiceSpec,
+            LoglikelihoodSpec,
+            RollingSpec,
             ModelConfig,
             StructuredOutput,
-            LambdaNode,
-            SamplerNode,
+            LambdaSpec,
+            SamplerSpec,
             Attribute,
-            SubgraphNode,
+            SubgraphSpec,
             OutputConfig,
             OutputField,
             SchemaConfig,
@@ -116,7 +116,7 @@ def readable(kind: str) -> str:
     """A type in the words of YAML."""
     for old, new in (
         ("collections.abc.", ""), ("typing.", ""), ("assay.records.", ""), ("assay.config.task.", ""),
-        ("assay.config.group.", ""), ("assay.config.graph.", ""), ("Mapping[str, object]", "mapping"),
+        ("assay.config.group.", ""), ("assay.graphs.spec.", ""), ("Mapping[str, object]", "mapping"),
         ("tuple[object, ...]", "list"), ("Function", "`!function`"), ("tuple[", "list of ["), (", ...]", "]"),
         (" | None", ""), ("NoneType", "null"),
     ):  # fmt: skip

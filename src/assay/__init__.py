@@ -52,7 +52,7 @@ _HOME = {
         ),
         "assay.plugins",
     ),
-    "DataTransform": "assay.samples.transforms",
+    "DataTransform": "assay.graphs.transforms",
     "CrossFilterScorer": "assay.scoring.cross_filter",
     "EnsembleScorer": "assay.scoring.ensemble",
     "LLMJudgeScorer": "assay.scoring.judges.judge",
@@ -68,21 +68,21 @@ _HOME = {
     "GenResult": "assay.scoring.results",
     "MCResult": "assay.scoring.results",
     "Results": "assay.scoring.results",
-    "ScorerFactory": "assay.tasks.scorers",
+    "ScorerFactory": "assay.tasks.scoring",
     "GenerateTask": "assay.tasks.instances",
     "MultipleChoiceTask": "assay.tasks.instances",
     "FilterConfig": "assay.config.task",
     "MetricConfig": "assay.config.task",
-    "UnitMetric": "assay.scoring.unit",
-    "UnitMetricResult": "assay.scoring.unit",
-    "UnitMetricRegistry": "assay.scoring.unit_table",
-    "unit_metric": "assay.scoring.unit_table",
-    "AggregatorMetric": "assay.aggregate.collected",
-    "AggregatorMetricRegistry": "assay.aggregate.collected_table",
-    "aggregator_metric": "assay.aggregate.collected_table",
-    "UnitMetrics": "assay.tasks.collate",
-    "MetricCollatorPostProcessor": "assay.tasks.collate",
-    "GraphPostProcessor": "assay.tasks.collate",
+    "UnitMetric": "assay.graphs.unit_metrics",
+    "UnitMetricResult": "assay.graphs.unit_metrics",
+    "UnitMetricRegistry": "assay.graphs.unit_metrics",
+    "unit_metric": "assay.graphs.unit_metrics",
+    "AggregatorMetric": "assay.graphs.aggregator_metrics",
+    "AggregatorMetricRegistry": "assay.graphs.aggregator_table",
+    "aggregator_metric": "assay.graphs.aggregator_table",
+    "UnitMetrics": "assay.graphs.collate",
+    "MetricCollatorPostProcessor": "assay.graphs.collate",
+    "GraphPostProcessor": "assay.graphs.collate",
     "simple_evaluate": "assay.evaluation",
     "evaluate": "assay.evaluation",
     "merge": "assay.evaluation.merge",
@@ -107,9 +107,6 @@ _HOME = {
 __all__ = ["__version__", *sorted(_HOME)]
 
 if TYPE_CHECKING:
-    from assay.aggregate.collected import AggregatorMetric as AggregatorMetric
-    from assay.aggregate.collected_table import AggregatorMetricRegistry as AggregatorMetricRegistry
-    from assay.aggregate.collected_table import aggregator_metric as aggregator_metric
     from assay.comparison.compare import compare as compare
     from assay.comparison.comparison import Comparison as Comparison
     from assay.config.format import FormatConfig as FormatConfig
@@ -130,6 +127,17 @@ if TYPE_CHECKING:
     from assay.exchange.formats import export as export
     from assay.exchange.formats import import_runs as import_runs
     from assay.exchange.pack import pack as pack
+    from assay.graphs.aggregator_metrics import AggregatorMetric as AggregatorMetric
+    from assay.graphs.aggregator_table import AggregatorMetricRegistry as AggregatorMetricRegistry
+    from assay.graphs.aggregator_table import aggregator_metric as aggregator_metric
+    from assay.graphs.collate import GraphPostProcessor as GraphPostProcessor
+    from assay.graphs.collate import MetricCollatorPostProcessor as MetricCollatorPostProcessor
+    from assay.graphs.collate import UnitMetrics as UnitMetrics
+    from assay.graphs.transforms import DataTransform as DataTransform
+    from assay.graphs.unit_metrics import UnitMetric as UnitMetric
+    from assay.graphs.unit_metrics import UnitMetricRegistry as UnitMetricRegistry
+    from assay.graphs.unit_metrics import UnitMetricResult as UnitMetricResult
+    from assay.graphs.unit_metrics import unit_metric as unit_metric
     from assay.groups import Group as Group
     from assay.groups import GroupManager as GroupManager
     from assay.groups import StandardGroup as StandardGroup
@@ -175,7 +183,6 @@ if TYPE_CHECKING:
     from assay.report.document import ReportOptions as ReportOptions
     from assay.report.write import write_report as write_report
     from assay.runs.run import Run as Run
-    from assay.samples.transforms import DataTransform as DataTransform
     from assay.scoring.cross_filter import CrossFilterScorer as CrossFilterScorer
     from assay.scoring.ensemble import EnsembleScorer as EnsembleScorer
     from assay.scoring.instance import Instance as Instance
@@ -191,18 +198,11 @@ if TYPE_CHECKING:
     from assay.scoring.scorer import PerplexityScorer as PerplexityScorer
     from assay.scoring.scorer import ProcessResultsScorer as ProcessResultsScorer
     from assay.scoring.scorer import Scorer as Scorer
-    from assay.scoring.unit import UnitMetric as UnitMetric
-    from assay.scoring.unit import UnitMetricResult as UnitMetricResult
-    from assay.scoring.unit_table import UnitMetricRegistry as UnitMetricRegistry
-    from assay.scoring.unit_table import unit_metric as unit_metric
     from assay.tasks import Task as Task
     from assay.tasks import TaskManager as TaskManager
-    from assay.tasks.collate import GraphPostProcessor as GraphPostProcessor
-    from assay.tasks.collate import MetricCollatorPostProcessor as MetricCollatorPostProcessor
-    from assay.tasks.collate import UnitMetrics as UnitMetrics
     from assay.tasks.instances import GenerateTask as GenerateTask
     from assay.tasks.instances import MultipleChoiceTask as MultipleChoiceTask
-    from assay.tasks.scorers import ScorerFactory as ScorerFactory
+    from assay.tasks.scoring import ScorerFactory as ScorerFactory
 
 
 def __getattr__(name: str) -> object:

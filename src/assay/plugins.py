@@ -26,10 +26,10 @@ TABLES = {
     "scorers": "assay.scoring.named:SCORERS",
     "models": "assay.models.load:BACKENDS",
     "samplers": "assay.samples.fewshot:SAMPLERS",
-    "transforms": "assay.samples.transforms:TRANSFORMS",
+    "transforms": "assay.graphs.transforms:TRANSFORMS",
     "formats": "assay.samples.formats:FORMATS",
-    "unit_metrics": "assay.scoring.unit_table:UNIT_METRICS",
-    "aggregator_metrics": "assay.aggregate.collected_table:AGGREGATOR_METRICS",
+    "unit_metrics": "assay.graphs.unit_metrics:UNIT_METRICS",
+    "aggregator_metrics": "assay.graphs.aggregator_table:AGGREGATOR_METRICS",
     "exporters": "assay.exchange.formats:EXPORTERS",
 }
 """The tables by their kinds; each is imported when it is used."""

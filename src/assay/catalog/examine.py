@@ -8,8 +8,8 @@ from assay.catalog.include import Merged, Reader
 from assay.config.decode import check, decode
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
-from assay.config.graph_reading import GRAPH_KEYS, read_graph
 from assay.config.group import GroupConfig
+from assay.config.kinds import KINDS, kind_key
 from assay.config.media import media_problem, unsent_media
 from assay.config.option import yaml_keys
 from assay.config.source import Source
@@ -75,7 +75,7 @@ def kind_of(fields: Fields, path: str | None = None) -> Kind:
     """
     if "class" in fields or is_legacy_task(fields):
         return "task"
-    if is_graph(fields):
+    if kind_key(fields) is not None:
         return "task" if "task" in fields else "graph"
     for kind in ("group", "task", "format"):
         if kind in fields:
@@ -85,13 +85,9 @@ def kind_of(fields: Fields, path: str | None = None) -> Kind:
     return "template"
 
 
-def is_graph(fields: Mapping[str, object]) -> bool:
-    """Whether a file is a graph: nodes and edges, as SyGra writes them."""
-    return "graph_config" in fields
-
-
 def _output_type(fields: Fields) -> str:
-    return "graph" if is_graph(fields) else str(fields.get("output_type", "generate_until"))
+    key = kind_key(fields)
+    return KINDS[key].name if key is not None else str(fields.get("output_type", "generate_until"))
 
 
 def is_legacy_task(fields: Mapping[str, object]) -> bool:
@@ -101,24 +97,11 @@ def is_legacy_task(fields: Mapping[str, object]) -> bool:
 
 def declared_name(fields: Fields) -> str:
     """The name a file gives to what it holds, without a format; empty where it gives none."""
-    kind = kind_of(fields)
+    kind, key = kind_of(fields), kind_key(fields)
     name = fields.get("task" if kind == "graph" else kind)
-    if kind == "graph" and name is None:
-        return graph_name(str(fields.place("graph_config").file))
+    if kind == "graph" and key is not None and name is None:
+        return KINDS[key].default_name(str(fields.place(key).file))
     return name.partition("@")[0] if isinstance(name, str) else ""
-
-
-def graph_name(path: str) -> str:
-    """What a graph without a name is called: the way to its folder, from the nearest folder `tasks` on.
-
-    >>> graph_name("/home/me/tasks/eval/qa/graph_config.yaml"), graph_name("/home/me/qa/own.yaml")
-    ('eval.qa', 'own')
-    """
-    *folders, file = path.split("/")
-    if file.rpartition(".")[0] != "graph_config":
-        return file.rpartition(".")[0]
-    below = folders[len(folders) - folders[::-1].index("tasks") :] if "tasks" in folders else []
-    return ".".join(below or folders[-1:]) or "graph"
 
 
 def check_fields(fields: Fields, path: str | None = None) -> list[Problem]:
@@ -129,9 +112,9 @@ def check_fields(fields: Fields, path: str | None = None) -> list[Problem]:
 
 def _wrong(fields: Fields, path: str | None) -> list[Problem]:
     problems: list[Problem] = []
-    kind = kind_of(fields, path)
-    if is_graph(fields):
-        read_graph(fields, problems)
+    kind, key = kind_of(fields, path), kind_key(fields)
+    if key is not None:
+        KINDS[key].read(fields, problems)
     elif kind == "task":
         _check_task(fields, problems)
     elif kind == "group":
@@ -226,10 +209,13 @@ def _check_member(member: Fields, group: Fields, number: int, problems: list[Pro
 
 def _check_template(fields: Fields, problems: list[Problem]) -> None:
     """A file that is neither task nor group serves others; unless it looks like a task whose first word is misspelt."""
-    near_graph = [key for key in fields if key not in GRAPH_KEYS and nearest(str(key), ["graph_config"])]
-    if near_graph and ("output_config" in fields or "data_config" in fields):
-        place = fields.place(near_graph[0], key=True)
-        problems.append(Problem(place, f"unknown key {near_graph[0]!r}", "did you mean 'graph_config'?"))
+    for marking in KINDS:
+        alike = [key for key in fields if nearest(str(key), [marking])]
+        keys = yaml_keys(KINDS[marking].config) if alike else ()
+        unknown = next((key for key in alike if key not in keys), None)
+        if unknown is not None and any(key in fields for key in KINDS[marking].telling_keys):
+            what = f"unknown key {unknown!r}"
+            problems.append(Problem(fields.place(unknown, key=True), what, f"did you mean {marking!r}?"))
     near = [
         key for key in fields if key not in TASK_KEYS and any(nearest(str(key), [kind]) for kind in ("task", "group"))
     ]

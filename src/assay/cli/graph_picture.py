@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from assay.config.graph import END, START, Asking, LambdaNode, SamplerNode, SubgraphNode, Weighing
-from assay.config.graph_keys import output_keys, weighed_keys
-from assay.config.graph_reading import GraphFile, targets
+from assay.graphs.reading import GraphFile, likelihood_keys, output_keys, targets
+from assay.graphs.spec import END, START, GenerationSpec, LambdaSpec, LikelihoodSpec, SamplerSpec, SubgraphSpec
 
 
 def drawn(graph: GraphFile) -> Iterator[str]:
@@ -68,15 +67,15 @@ def _about(graph: GraphFile, name: str) -> str:
     """What a node is, whom or what it asks, and what it writes."""
     node = graph.nodes[name]
     told = str(node.node_type)
-    if isinstance(node, Asking | Weighing):
+    if isinstance(node, GenerationSpec | LikelihoodSpec):
         told += " " + ", ".join(model.name for model in graph.models[name].values())
-    elif isinstance(node, LambdaNode):
+    elif isinstance(node, LambdaSpec):
         told += " " + node.function.rpartition(".")[2]
-    elif isinstance(node, SubgraphNode):
+    elif isinstance(node, SubgraphSpec):
         told += " " + node.subgraph
-    written = output_keys(node.output_keys) if isinstance(node, Asking | LambdaNode) else ()
-    if isinstance(node, Weighing):
-        written = weighed_keys(node)
-    if isinstance(node, SamplerNode):
+    written = output_keys(node.output_keys) if isinstance(node, GenerationSpec | LambdaSpec) else ()
+    if isinstance(node, LikelihoodSpec):
+        written = likelihood_keys(node)
+    if isinstance(node, SamplerSpec):
         written = tuple(graph.attributes[name])
     return told + (f" → {', '.join(written)}" if written else "")

@@ -4,11 +4,11 @@ import argparse
 
 from assay.cli.output import say_json
 from assay.config.format import FormatConfig
-from assay.config.graph import GraphConfig
 from assay.config.group import GroupConfig
 from assay.config.run import RunConfig
 from assay.config.schema import json_schema
 from assay.config.task import TaskConfig
+from assay.graphs.spec import GraphConfig
 
 
 def define(parser: argparse.ArgumentParser) -> None:

@@ -10,11 +10,12 @@ from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import counted, plain, say, say_columns, say_json, tell
 from assay.config.fields import Fields
 from assay.errors import ConfigError, Place, Problem
+from assay.graphs.reading import GraphFile
 from assay.groups import Group
 from assay.records import Failed
 from assay.tasks import Task, TaskManager
-from assay.tasks.manager import Loaded
-from assay.tasks.unchecked import unchecked_parameters
+from assay.tasks.manager import LoadedTasks
+from assay.tasks.validate import unchecked_parameters
 from assay.user_code import UserCodeError, call_user_code, user_code
 
 WIDTH = 72
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if serious else 0
 
 
-def _show_all(manager: TaskManager, loaded: Loaded, options: argparse.Namespace) -> None:
+def _show_all(manager: TaskManager, loaded: LoadedTasks, options: argparse.Namespace) -> None:
     """Groups as trees, a single task with all its settings, several tasks by name."""
     tops = [group for group in loaded["groups"].values() if not group.parents]
     inside = {id(task) for group in tops for task in group.get_all_tasks()}
@@ -83,9 +84,9 @@ def _show_task(manager: TaskManager, task: Task) -> None:
         say(f"note: {sentence}")
     if task.unsent is not None:
         say(f"cannot be run: {task.unsent}")
-    if task.graph is not None:
+    if isinstance(task.definition, GraphFile):
         say()
-        for line in drawn(task.graph):
+        for line in drawn(task.definition):
             say(line)
     _show_settings(task.fields)
     rewritten = [(key, _short(value), "format") for key, value in _rewritten(task)]
@@ -94,8 +95,9 @@ def _show_task(manager: TaskManager, task: Task) -> None:
         say_columns(("key", "value", "from"), rewritten)
 
 
-def _show_mermaid(loaded: Loaded) -> None:
-    graphs = [task.graph for task in loaded["tasks"].values() if task.graph is not None]
+def _show_mermaid(loaded: LoadedTasks) -> None:
+    definitions = [task.definition for task in loaded["tasks"].values()]
+    graphs = [definition for definition in definitions if isinstance(definition, GraphFile)]
     if not graphs:
         fix = "name a graph_config.yaml, or a task that is a graph"
         raise ConfigError([Problem(Place("show"), "--mermaid is for graphs", fix)])
@@ -203,7 +205,7 @@ def _title(node: "Group[Task] | Task", alias: str | None) -> str:
     return title + ("  (cannot be run)" if node.unsent is not None else "")
 
 
-def _described(manager: TaskManager, name: str, loaded: Loaded) -> dict[str, object]:
+def _described(manager: TaskManager, name: str, loaded: LoadedTasks) -> dict[str, object]:
     """All that is shown, as data: each task with value and origin of its keys, each group with its members."""
     tasks = {key: _described_task(manager, task) for key, task in loaded["tasks"].items()}
     groups = {

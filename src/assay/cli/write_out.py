@@ -36,7 +36,7 @@ def write_task(task: "Runnable", count: Callable[[str], int] | None) -> tuple[in
         len(seen), 1
     )
     say(f"\n{task.task.name}: {counted(task.size, 'document')} of {task.original}, {task.num_fewshot}-shot, "
-        f"{'at least' if task.task.graph is not None else 'about'} {each * task.size:,.0f} requests")  # fmt: skip
+        f"{'at least' if task.task.definition is not None else 'about'} {each * task.size:,.0f} requests")  # fmt: skip
     for sample in seen[:SHOWN]:
         _write_sample(sample)
     return round(each * task.size), round(length * task.size)
@@ -44,7 +44,7 @@ def write_task(task: "Runnable", count: Callable[[str], int] | None) -> tuple[in
 
 def _begun(task: "Runnable", sample: Sample) -> Sample:
     """A sample with what is asked about it first: what a graph asks after that depends on the answers."""
-    if task.task.graph is None:
+    if task.task.definition is None:
         return sample
     asked = next(task.plan(sample), ())
     return sample._replace(requests=[request for request in asked if not isinstance(request, Call)])

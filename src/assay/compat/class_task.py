@@ -28,11 +28,9 @@ from assay.samples.prompt import Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
 from assay.statistics.aggregations import Aggregation
-from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters
-from assay.tasks.randomness import preserved_random
-from assay.tasks.resolve import resolved
+from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters, preserved_random
 from assay.tasks.scoring import BYPASS
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
 from assay.user_code import user_code
 

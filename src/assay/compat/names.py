@@ -28,8 +28,8 @@ from assay.scoring.results import GenResult, MCResult, Results
 from assay.scoring.scorer import GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, Scorer
 from assay.statistics import aggregations as functions
 from assay.statistics import estimates as estimate
-from assay.tasks.earlier_runs import read_run
-from assay.tasks.scorers import ScorerFactory
+from assay.tasks.documents import read_run
+from assay.tasks.scoring import ScorerFactory
 
 
 def provided_modules(registered: Registered, data_dir: str | None) -> dict[str, ModuleType]:

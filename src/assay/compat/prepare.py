@@ -7,24 +7,22 @@ from typing import Any, NamedTuple
 from assay.catalog.installed import installed_folders
 from assay.compat.class_task import ClassTask
 from assay.compat.modules import HelperCode
-from assay.config.graph_reading import GraphFile
+from assay.config.kinds import Definition
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Function
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError, TemplateSlip
 from assay.tasks import Task
-from assay.tasks.graph import ReadGraph, prepare_graph
-from assay.tasks.graph_rescore import prepare_graph_scoring
-from assay.tasks.prepare import prepare
-from assay.tasks.randomness import preserved_random, seed_random
+from assay.tasks.kinds import FindDefinition, kind_of
+from assay.tasks.prepare import prepare, preserved_random, seed_random
+from assay.tasks.prompt_checks import placed
 from assay.tasks.rescore import TaskFacts, prepare_scoring
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Settings
-from assay.tasks.template_checks import placed
 
 
-def no_graph(name: str, place: Place) -> GraphFile:
+def find_nothing(name: str, place: Place) -> Definition:
     raise ConfigError([Problem(place, f"the graph {name} cannot be looked for here", "write its nodes in this file")])
 
 
@@ -37,13 +35,15 @@ class Prepared(NamedTuple):
     resolve: Callable[[Function], Any]
 
 
-def prepare_tasks(tasks: Iterable[Task], settings: Settings, config: RunConfig, read: ReadGraph = no_graph) -> Prepared:
+def prepare_tasks(
+    tasks: Iterable[Task], settings: Settings, config: RunConfig, find: FindDefinition = find_nothing
+) -> Prepared:
     """Every task, ready to be run.
 
-    `read` finds the graphs that others have within them. What a task's file says wrongly is raised, of all tasks together;
+    `find` finds the graphs that others have within them. What a task's file says wrongly is raised, of all tasks together;
     data that is missing troubles its task alone.
     """
-    return _each(tasks, settings, config, lambda task, helper: _bound(task, settings, helper, read))
+    return _each(tasks, settings, config, lambda task, helper: _bound(task, settings, helper, find))
 
 
 def prepare_to_score(
@@ -52,8 +52,9 @@ def prepare_to_score(
     """Every task, ready to score what was answered already. One that is a class needs its data, to be made at all."""
 
     def bind(task: Task, helper: HelperCode) -> Runnable:
-        if task.graph is not None:
-            return prepare_graph_scoring(task, settings, helper.helpers(), facts[task.name])
+        kind = kind_of(task)
+        if kind is not None:
+            return kind.prepare_scoring(task, settings, helper.helpers(), facts[task.name])
         if task.config.class_ is not None:
             return ClassTask.of(task, settings, helper.helpers())
         return prepare_scoring(task, settings, helper.helpers(), facts[task.name])
@@ -84,9 +85,10 @@ def _each(
     return Prepared(made, broken, helper.files, helper.resolve)
 
 
-def _bound(task: Task, settings: Settings, helper: HelperCode, read: ReadGraph) -> Runnable:
-    if task.graph is not None:
-        return prepare_graph(task, settings, helper.helpers(), read)
+def _bound(task: Task, settings: Settings, helper: HelperCode, find: FindDefinition) -> Runnable:
+    kind = kind_of(task)
+    if kind is not None:
+        return kind.prepare(task, settings, helper.helpers(), find)
     if task.unsent is not None:
         raise DataError(str(task.unsent))
     if task.config.class_ is None:

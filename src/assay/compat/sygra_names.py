@@ -3,10 +3,7 @@
 import logging
 from typing import Any
 
-from assay.aggregate import attempts, collected, collected_table, labels
-from assay.samples import transforms
-from assay.scoring import unit, unit_metrics, unit_table
-from assay.tasks import collate, graph_parts
+from assay.graphs import aggregator_metrics, aggregator_table, collate, sygra, transforms, unit_metrics, unit_node
 
 TASK_UTILITIES = "tasks.eval.utils"
 """SyGra's module of an evaluation task's nodes. Of a file of that name only further names are used."""
@@ -24,7 +21,7 @@ _CONSTANTS = {
 
 def sygra_modules() -> dict[str, dict[str, Any]]:
     """By dotted name of a module, what it holds; packages hold nothing of their own."""
-    parts = vars(graph_parts)
+    parts = vars(sygra)
     contents = {
         **_metrics(),
         "sygra.core.graph.functions.node_processor": _some(
@@ -42,9 +39,9 @@ def sygra_modules() -> dict[str, dict[str, Any]]:
         "sygra.utils.constants": dict(_CONSTANTS),
         "sygra.logger.logger_config": {"logger": logging.getLogger("sygra")},
         TASK_UTILITIES: {
-            "UnitMetrics": collate.UnitMetrics,
+            "UnitMetrics": unit_node.UnitMetrics,
             "MetricCollatorPostProcessor": collate.MetricCollatorPostProcessor,
-            "parse_response_as_json": graph_parts.parse_response_as_json,
+            "parse_response_as_json": sygra.parse_response_as_json,
         },
     }
     packages = {
@@ -58,13 +55,13 @@ def _some(names: dict[str, Any], *wanted: str) -> dict[str, Any]:
 
 
 def _metrics() -> dict[str, dict[str, Any]]:
-    base = {"BaseUnitMetric": unit.UnitMetric, "BaseMetricMetadata": unit.MetricMetadata}
-    result = {"UnitMetricResult": unit.UnitMetricResult}
-    unit_names = {"UnitMetricRegistry": unit_table.UnitMetricRegistry, "unit_metric": unit_table.unit_metric}
-    aggregator_base = {"BaseAggregatorMetric": collected.AggregatorMetric, **result}
+    base = {"BaseUnitMetric": unit_metrics.UnitMetric, "BaseMetricMetadata": unit_metrics.MetricMetadata}
+    result = {"UnitMetricResult": unit_metrics.UnitMetricResult}
+    unit_names = {"UnitMetricRegistry": unit_metrics.UnitMetricRegistry, "unit_metric": unit_metrics.unit_metric}
+    aggregator_base = {"BaseAggregatorMetric": aggregator_metrics.AggregatorMetric, **result}
     aggregator_names = {
-        "AggregatorMetricRegistry": collected_table.AggregatorMetricRegistry,
-        "aggregator_metric": collected_table.aggregator_metric,
+        "AggregatorMetricRegistry": aggregator_table.AggregatorMetricRegistry,
+        "aggregator_metric": aggregator_table.aggregator_metric,
     }
     units = {
         "exact_match": "ExactMatchMetric",
@@ -74,18 +71,18 @@ def _metrics() -> dict[str, dict[str, Any]]:
         "scroll_direction": "ScrollDirectionMetric",
         "scroll_amount": "ScrollAmountMetric",
     }
-    aggregators: dict[str, type[collected.AggregatorMetric]] = {
-        "accuracy": collected.AccuracyMetric,
-        "precision": labels.PrecisionMetric,
-        "recall": labels.RecallMetric,
-        "f1_score": labels.F1ScoreMetric,
-        "pass_at_k": attempts.PassAtKMetric,
-        "pass_power_k": attempts.PassPowerKMetric,
-        "step_efficiency": attempts.StepEfficiencyMetric,
+    aggregators: dict[str, type[aggregator_metrics.AggregatorMetric]] = {
+        "accuracy": aggregator_metrics.AccuracyMetric,
+        "precision": aggregator_metrics.PrecisionMetric,
+        "recall": aggregator_metrics.RecallMetric,
+        "f1_score": aggregator_metrics.F1ScoreMetric,
+        "pass_at_k": aggregator_metrics.PassAtKMetric,
+        "pass_power_k": aggregator_metrics.PassPowerKMetric,
+        "step_efficiency": aggregator_metrics.StepEfficiencyMetric,
     }
     top = "sygra.core.eval.metrics"
     return {
-        f"{top}.base_metric_metadata": {"BaseMetricMetadata": unit.MetricMetadata},
+        f"{top}.base_metric_metadata": {"BaseMetricMetadata": unit_metrics.MetricMetadata},
         f"{top}.unit_metrics.unit_metric_result": result,
         f"{top}.unit_metrics.base_unit_metric": {**base, **result},
         f"{top}.unit_metrics.unit_metric_registry": {**unit_names, **base},

@@ -9,12 +9,12 @@ from typing import Any
 
 from assay.config.fields import Fields, Origin
 from assay.config.task import TaskConfig
-from assay.plans.ask import generation_params
 from assay.samples.data import data_set
 from assay.samples.fewshot import Leaks, Sampler, default_sampler
 from assay.samples.rows import DataError, plain_rows
 from assay.scoring.loop import Scoring
-from assay.tasks.earlier_runs import read_run
+from assay.tasks.documents import read_run
+from assay.tasks.plans import generation_params
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task as OurTask

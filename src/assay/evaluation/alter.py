@@ -109,7 +109,7 @@ def altered(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[Metri
 
 def _unalterable(task: Task, metrics: Sequence[MetricConfig]) -> Problem | None:
     place = Place(f"task {task.name!r}")
-    if task.graph is not None:
+    if task.definition is not None:
         fix = "change graph_post_process in its file, or give another one: --with FILE"
         return Problem(place, "is a graph, which has neither filters nor metrics", fix)
     if task.config.class_ is not None:

@@ -199,7 +199,7 @@ class StoredRun:
 
 def read(file: SampleFile, task: Runnable) -> Iterator[Stored]:
     """The samples of a file, as a task of this kind takes them."""
-    return file.outcomes() if task.task.graph is not None else file.samples()
+    return file.outcomes() if task.task.definition is not None else file.samples()
 
 
 @dataclass(frozen=True)

@@ -65,11 +65,11 @@ def _replace(
 
 def _meant(given: dict[str, Task], known: Mapping[str, Task]) -> dict[str, Task]:
     """The tasks of a file; a graph is called after its folder, and so the only one stands for the only one of a run."""
-    graphs = [name for name, task in known.items() if task.graph is not None]
+    graphs = [name for name, task in known.items() if task.definition is not None]
     [name, task] = next(iter(given.items()), ("", None))
-    if task is None or len(given) > 1 or task.graph is None or name in known or len(graphs) != 1:
+    if task is None or len(given) > 1 or task.definition is None or name in known or len(graphs) != 1:
         return given
-    return {graphs[0]: Task.from_graph(task.graph.fields, name=graphs[0])}
+    return {graphs[0]: Task.from_kind(task.definition.fields, name=graphs[0])}
 
 
 def _chosen(wanted: Sequence[str], names: Sequence[str], groups: Mapping[str, Group[Any]]) -> list[str]:

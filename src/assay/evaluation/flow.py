@@ -347,7 +347,7 @@ class Run:
 
     def _files(self, run: TaskRun) -> Writer | None:
         """The files that a task writes itself, in the folder of the run."""
-        several = sum(each.runnable.task.graph is not None for each in self.tasks) > 1
+        several = sum(each.runnable.task.definition is not None for each in self.tasks) > 1
         label = label_of(run, several, self.config.run_name)
         if self.folder is None:
             return run.runnable.files(None, self.started, label)

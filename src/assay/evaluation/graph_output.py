@@ -43,7 +43,7 @@ class OutputFile:
         match = _NAME.fullmatch(paths[0].name)
         config = run_config({**options, "run_name": match["run"] if match else paths[0].stem})
         manager = task_manager(config)
-        graphs = [task for task in manager.attempt(config.tasks)[0]["tasks"].values() if task.graph is not None]
+        graphs = [task for task in manager.attempt(config.tasks)[0]["tasks"].values() if task.definition is not None]
         return cls(paths[0], graphs[0].name, config, manager) if len(graphs) == 1 else None
 
     @cached_property

@@ -1,21 +1,21 @@
-"""What a run supplies to graphs: conversations as the models want them, and graphs within graphs."""
+"""Graphs in a run: their settings, their files, and subgraphs by name."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from assay.catalog.graphs import FILE, graph_file
-from assay.config.graph_reading import GraphFile
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import Answers
+from assay.graphs.output import GraphFiles
+from assay.graphs.reading import GraphFile
+from assay.graphs.scores import GraphScores
 from assay.models.dummy import Nobody
 from assay.models.protocol import AnyModel
 from assay.records import Message, Prompt
 from assay.runs.parquet import file_name
 from assay.tasks import TaskManager
-from assay.tasks.graph_files import GraphFiles
-from assay.tasks.graph_scores import GraphScores
+from assay.tasks.kinds import FindDefinition
 from assay.tasks.run import TaskRun
 from assay.tasks.settings import GraphSettings
 
@@ -38,7 +38,7 @@ def graph_settings(
 
 
 def nobody(config: RunConfig, runs: Sequence[TaskRun]) -> AnyModel | None:
-    """What stands for the model under test where no task asks it and nobody named it."""
+    """Return a placeholder for the model under test where no task asks it and the run names none."""
     if config.model_named or not runs or any(run.runnable.needs for run in runs):
         return None
     roles = sorted({role for run in runs for role in run.runnable.models()})
@@ -46,13 +46,13 @@ def nobody(config: RunConfig, runs: Sequence[TaskRun]) -> AnyModel | None:
 
 
 def label_of(run: TaskRun, several: bool, run_name: str | None) -> str:
-    """What stands before the names of a graph's files."""
+    """Return the prefix of the names of a graph's files."""
     own = f"{file_name(run.runnable.task.name)}_" if several else ""
     return (f"{file_name(run_name)}_" if run_name else "") + own
 
 
 def graph_files(answers: Answers, runs: Sequence[TaskRun], folder: Path, created: float) -> list[GraphFiles]:
-    """What takes the records of the graphs among tasks whose answers are there, called as in a run of that time."""
+    """Return the writers of the graphs among tasks with stored answers, with file names of that time."""
     graphs = [run for run in runs if isinstance(run.runnable, GraphScores)]
     found = []
     for run in graphs:
@@ -64,8 +64,8 @@ def graph_files(answers: Answers, runs: Sequence[TaskRun], folder: Path, created
     return found
 
 
-def read_inner(manager: TaskManager) -> Any:
-    """What finds the graph of a subgraph: by name of a task, dotted name, folder or file."""
+def read_inner(manager: TaskManager) -> FindDefinition:
+    """Return the function that finds a subgraph by task name, dotted name, folder or file."""
 
     def read(name: str, place: Place) -> GraphFile:
         folder = Path(place.file).parent
@@ -76,9 +76,11 @@ def read_inner(manager: TaskManager) -> Any:
             loaded = manager.load(str(path.resolve()) if path is not None else name)["tasks"]
         except ConfigError as error:
             raise ConfigError([Problem(place, f"the subgraph {name}: {each}") for each in error.problems]) from None
-        graphs = [task.graph for task in loaded.values() if task.graph is not None]
+        graphs = [task.definition for task in loaded.values() if isinstance(task.definition, GraphFile)]
         if len(graphs) != 1:
-            raise ConfigError([Problem(place, f"{name} is no graph", "name a graph_config.yaml, or its folder")])
+            raise ConfigError(
+                [Problem(place, f"{name} must name one graph", "name a graph_config.yaml, or its folder")]
+            )
         return graphs[0]
 
     return read

@@ -54,7 +54,7 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
         version=runnable.version,
         higher_is_better=runnable.higher_is_better(),
         config=runnable.described(),
-        audit=run.audit.told(),
+        audit=run.audit.as_json(),
     )
 
 

@@ -136,7 +136,7 @@ def ready(answers: Answers, found: Definitions, config: RunConfig) -> Ready:
 
 def _facts(answers: Answers, task: Task) -> TaskFacts:
     facts = answers.facts(task.name)
-    return facts if task.graph is None else facts._replace(first=answers.record(task.name))
+    return facts if task.definition is None else facts._replace(first=answers.record(task.name))
 
 
 def feed(samples: Iterable[Stored], run: TaskRun, each: Callable[[Stored], None] | None = None) -> None:

@@ -165,7 +165,7 @@ def _comparable(
 
 def _obstacle(task: Runnable, models: tuple[AnyModel, AnyModel]) -> str:
     """Why a task cannot be compared; nothing where it can."""
-    if task.task.graph is not None:
+    if task.task.definition is not None:
         return "a graph asks in steps: what it asks next depends on the answers"
     for side, model in zip(SIDES, models, strict=True):
         for need in sorted(task.needs):
@@ -175,7 +175,7 @@ def _obstacle(task: Runnable, models: tuple[AnyModel, AnyModel]) -> str:
 
 
 def _counts(task: Runnable, model: AnyModel) -> Mapping[str, int]:
-    if task.task.graph is not None or ("chat" in task.needs and not model.can.chat):
+    if task.task.definition is not None or ("chat" in task.needs and not model.can.chat):
         return {}  # nobody can say what it would ask
     return Counter(kind_of(request) for sample in task.samples() for request in sample.requests)
 

@@ -164,7 +164,7 @@ def _bring_task(task: BroughtTask, folder: Path) -> Landed:
         version=task.version,
         higher_is_better=task.higher_is_better,
         config=task.config,
-        audit=audit.told(),
+        audit=audit.as_json(),
     )
     return Landed(
         result,

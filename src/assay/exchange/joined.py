@@ -14,8 +14,7 @@ from assay.groups.manager import GroupManager
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import Function
 from assay.runs.results import GroupResult, TaskResult
-from assay.tasks.aggregates import doubled, lacking
-from assay.tasks.preflight import ready_group
+from assay.tasks.preflight import doubled, lacking, ready_group
 from assay.tasks.task import Task
 
 

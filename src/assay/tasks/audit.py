@@ -1,4 +1,4 @@
-"""What deserves a look among the samples of a task: answers that may say more about the set-up than about the model."""
+"""Samples that deserve a look: answers that may say more about the set-up than about the model."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ KINDS = {
     EMPTY: "an answer without text",
     UNEXTRACTED: "a filter found nothing in an answer",
     DISAGREEING: "two filters come to different values of one metric",
-    GOLD_IN_ANSWER: "the right answer stands in the raw answer, and no filter's first metric is above 0",
+    GOLD_IN_ANSWER: "the right answer is in the raw answer, and no filter's first metric is above 0",
 }
 """Kinds of samples, as results and `assay samples --reason` call them."""
 NAMED = 20
@@ -40,7 +40,7 @@ class Audit:
             if len(named) < NAMED:
                 named.append(doc_id)
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As results have it."""
         return {
             kind: {"count": count, **({"ids": self.documents[kind]} if count else {})}
@@ -49,7 +49,7 @@ class Audit:
 
 
 def kinds_of(kept: Kept, directions: Directions) -> tuple[str, ...]:
-    """What a sample is, of what deserves a look."""
+    """Return the audit kinds of a sample."""
     return tuple(_kinds(kept, directions))
 
 

@@ -4,11 +4,18 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import orjson
 
 from assay.config.source import digest
 from assay.config.task import FewshotConfig, TaskConfig
 from assay.errors import Place
+from assay.runs.folder import RunError
+from assay.runs.parquet import file_name
+from assay.runs.rows import Row
+from assay.runs.run import Run
 from assay.samples.data import DataSet, Split
 from assay.samples.fewshot import SAMPLERS, Leaks, Pool, Sampler
 from assay.samples.prompt import Examples
@@ -127,7 +134,7 @@ def _wanted(n: int, task: str, settings: Settings) -> Sequence[int]:
     if settings.samples is not None and settings.samples.get(task) is not None:
         numbers = sorted(set(settings.samples[task]))
         if numbers and not 0 <= numbers[0] <= numbers[-1] < n:
-            raise DataError(f"samples names document {numbers[-1]}, and there are {n} (from 0 to {n - 1})")
+            raise DataError(f"samples names document {numbers[-1]}, but there are {n} (from 0 to {n - 1})")
         return numbers
     if settings.sample is not None:
         return sorted(random.Random(f"sample {task}").sample(range(n), min(settings.sample, n)))
@@ -156,7 +163,7 @@ def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings
 def _picked(pool: Pool, indices: Sequence[int]) -> Pool:
     beyond = next((index for index in indices if not -len(pool) <= index < len(pool)), None)
     if beyond is not None:
-        raise DataError(f"fewshot_indices names row {beyond}, and there are {len(pool)} (from 0 to {len(pool) - 1})")
+        raise DataError(f"fewshot_indices names row {beyond}, but there are {len(pool)} (from 0 to {len(pool) - 1})")
     return [pool[index] for index in indices]
 
 
@@ -173,7 +180,7 @@ def _pool(config: TaskConfig, shots: FewshotConfig, splits: Splits) -> tuple[Poo
         return list(listed), None
     fallback = config.training_split or config.validation_split or config.test_split
     if fallback is None:
-        raise DataError("num_fewshot is above 0, and the task has no split that examples could come from")
+        raise DataError("num_fewshot is above 0, but the task has no split for the examples")
     return _listed(splits.split(fallback, _callable(config.process_docs))), None
 
 
@@ -206,3 +213,39 @@ def _class_sampler(kind: Any, pool: Pool, seed: int | None, leaks: Leaks) -> Sam
             return [known[id(each)] if id(each) in known else list(pool).index(each) for each in picked]
 
     return choose
+
+
+def read_run(folder: Path) -> "RunSplits":
+    """The run in a folder, to be handed to `samples.data.data_set`; a DataError where there is none."""
+    try:
+        return RunSplits(Run.open(folder))
+    except RunError as error:
+        raise DataError(f"{error.problems[0]}; give a run as dataset_kwargs.run") from error
+
+
+class RunSplits:
+    """Each task of a run as a split; a task may also be named as its file of samples is."""
+
+    def __init__(self, run: Run) -> None:
+        self._files = {task: file for task in run.tasks if (file := run.sample_file(task)) is not None}
+
+    @property
+    def splits(self) -> list[str]:
+        return sorted(self._files)
+
+    def rows(self, split: str) -> list[Mapping[str, Any]] | None:
+        """The documents of a split, each with what was asked, answered and scored; None where there is no such split."""
+        named = {**{file_name(task): file for task, file in self._files.items()}, **self._files}
+        if split not in named:
+            return None
+        try:
+            return [_document(row) for row in named[split].rows()]
+        except RunError as error:
+            raise DataError(str(error.problems[0])) from error
+
+
+def _document(row: Row) -> Mapping[str, Any]:
+    return {
+        **orjson.loads(row.doc), "doc_id": row.doc_id, "prompt": row.prefix + row.prompt, "target": orjson.loads(row.target),
+        "responses": row.responses, "answers": row.answers, "scores": row.scores,
+    }  # fmt: skip

@@ -2,13 +2,16 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypedDict
 
 from assay.catalog.catalog import Catalog
 from assay.catalog.entries import Entry
-from assay.catalog.examine import GROUP_KEYS, is_graph
+from assay.catalog.examine import GROUP_KEYS
+from assay.catalog.functions import functions_in
 from assay.catalog.nodes import GroupNode, Node, TaskNode
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Spec
@@ -16,22 +19,22 @@ from assay.config.decode import decode
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.config.group import GroupConfig
+from assay.config.kinds import KINDS, kind_key
 from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Place, Problem, uncheckable
+from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group, StandardGroup
 from assay.groups.group import group_type
-from assay.samples.formats import choose, formatted
-from assay.tasks.formats import KnownFormats
+from assay.samples.formats import FORMATS, choose, formatted, from_mapping
+from assay.scoring.filters.steps import FILTERS
 from assay.tasks.naming import Meaning, meanings
-from assay.tasks.spelling import misspelt
 from assay.tasks.task import Task
 from assay.user_code import UserCodeError, user_code
 
 Loadable = Spec | Task | Group[Task]
 
 
-class Loaded(TypedDict):
-    """What `load` returns: all tasks and groups by key, and for each group the keys of its direct members."""
+class LoadedTasks(TypedDict):
+    """The result of `load`: all tasks and groups by key, and for each group the keys of its direct members."""
 
     tasks: dict[str, Task]
     groups: dict[str, Group[Task]]
@@ -89,7 +92,7 @@ class TaskManager:
 
     @property
     def format_problems(self) -> Sequence[Problem]:
-        """What is wrong with the formats of YAML files. A broken one troubles only who asks for it."""
+        """Problems of the formats in YAML files. A broken one concerns only tasks that ask for it."""
         return self._formats.problems
 
     @property
@@ -104,7 +107,7 @@ class TaskManager:
         self,
         specs: "Loadable | Iterable[Loadable]",
         overrides: Mapping[str, Mapping[str, object]] | None = None,
-    ) -> Loaded:
+    ) -> LoadedTasks:
         """Load what is asked for, or raise a ConfigError with everything that is wrong with it."""
         single = isinstance(specs, str | Mapping | Entry | Task | Group | os.PathLike)
         several: list[Any] = [specs] if single else list(specs)  # type: ignore[arg-type]
@@ -118,7 +121,7 @@ class TaskManager:
         if empty:
             fix = "add tasks or groups to it with add_child"
             raise ConfigError([Problem(Place(f"group {g.name!r}"), "the group has no members", fix) for g in empty])
-        return Loaded(
+        return LoadedTasks(
             tasks={**loaded["tasks"], **given["tasks"]},
             groups={**loaded["groups"], **given["groups"]},
             group_map={**loaded["group_map"], **given["group_map"]},
@@ -130,8 +133,8 @@ class TaskManager:
         overrides: Mapping[str, Mapping[str, object]] | None = None,
         *,
         thorough: bool = False,
-    ) -> tuple[Loaded, list[Problem]]:
-        """What can be loaded, and everything that is wrong; `thorough` looks again at what the index found right."""
+    ) -> tuple[LoadedTasks, list[Problem]]:
+        """Return the tasks that load and all problems; `thorough` checks again what the index found right."""
         selection = self.catalog.select(specs, overrides, thorough=thorough)
         problems = list(selection.problems)
         builder = _Builder(self, meanings(selection.nodes, selection.ways), problems)
@@ -176,20 +179,19 @@ class _Builder:
                 self.problems.append(uncheckable(file_of(node.fields), str(error)))
         return self.built[id(meaning)]
 
-    def _graph(self, node: TaskNode, meaning: Meaning) -> Task:
+    def _task_of_kind(self, node: TaskNode, marking: str, meaning: Meaning) -> Task:
         if node.chosen_format is not None:
-            what = f"a graph has no formats: {node.name}@{node.chosen_format}"
-            raise ConfigError(
-                [Problem(node.format_place or node.fields.place("graph_config"), what, "ask for it alone")]
-            )
-        task = Task.from_graph(node.fields, name=meaning.key)
+            what = f"a {KINDS[marking].name} has no formats: {node.name}@{node.chosen_format}"
+            raise ConfigError([Problem(node.format_place or node.fields.place(marking), what, "ask for it alone")])
+        task = Task.from_kind(node.fields, name=meaning.key)
         task.config = self._with_metadata(task.config)
         task.alias = _alias(meaning, "task_alias") or meaning.key
         return task
 
     def _task(self, node: TaskNode, meaning: Meaning) -> Task | None:
-        if is_graph(node.fields):
-            return self._graph(node, meaning)
+        marking = kind_key(node.fields)
+        if marking is not None:
+            return self._task_of_kind(node, marking, meaning)
         wrong: list[Problem] = []
         config = decode(TaskConfig, node.fields, wrong, known=("group", "task_list", "include"))
         wrong += misspelt(node.fields)
@@ -258,8 +260,8 @@ def _alias(meaning: Meaning, key: str) -> str | None:
     return aliases.pop() if len(aliases) == 1 else None
 
 
-def _flat(items: Iterable[Task | Group[Task]]) -> Loaded:
-    loaded = Loaded(tasks={}, groups={}, group_map={})
+def _flat(items: Iterable[Task | Group[Task]]) -> LoadedTasks:
+    loaded = LoadedTasks(tasks={}, groups={}, group_map={})
 
     def collect(node: Task | Group[Task]) -> None:
         if isinstance(node, Group):
@@ -279,3 +281,71 @@ def _flat(items: Iterable[Task | Group[Task]]) -> Loaded:
 def _markdown(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [header, ("---",) * len(header), *rows]
     return "\n".join("|" + "|".join(cells) + "|" for cells in lines)
+
+
+def misspelt(fields: Fields) -> list[Problem]:
+    """Filter steps that do not exist. Helper code may add some, so a task that has any is left alone."""
+    if any(fields.origin(key).lenient for key in fields) or next(iter(functions_in(dict(fields))), None) is not None:
+        return []
+    return list(_steps(fields))
+
+
+def _steps(fields: Fields) -> Iterator[Problem]:
+    for number, pipeline in _entries(fields.get("filter_list")):
+        for step, each in _entries(pipeline.get("filter")):
+            name = each.get("function")
+            if isinstance(name, str) and name != "custom" and name not in FILTERS:
+                place = fields.place("filter_list", number, "filter", step, "function")
+                yield Problem(place, f"no filter is called {name!r}", did_you_mean(name, FILTERS.names()))
+
+
+def _entries(value: object) -> Iterator[tuple[int, Mapping[str, object]]]:
+    several = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    return ((number, each) for number, each in enumerate(several) if isinstance(each, Mapping))
+
+
+class KnownFormats:
+    """`whole` can be asked for; `broken` says of the others what is wrong. A format may start from any other."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._fields: dict[str, Fields] = {}
+        self.whole: MutableMapping[str, FormatConfig] = ChainMap({}, FORMATS)
+        self.broken: dict[str, list[Problem]] = {}
+        for name, entry in sorted(catalog.index.formats.items()):
+            fields, problems = catalog.read(entry, thorough=True)
+            if name in set(FORMATS):
+                problems.append(Problem(fields.place("format"), f"format {name!r} is built in", "choose another name"))
+            serious = [problem for problem in problems if problem.serious]
+            if serious:
+                self.broken[name] = serious
+            else:
+                self._fields[name] = fields
+        for name in self._fields:
+            self._settle(name, ())
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [problem for several in self.broken.values() for problem in several]
+
+    def _settle(self, name: str, chain: tuple[str, ...]) -> None:
+        """Make a format, and first the one it starts from."""
+        if name in self.whole or name in self.broken or name not in self._fields:
+            return
+        fields = self._fields[name]
+        base = fields.get("type", "mcqa")
+        if name in chain or base == name:
+            loop = " → ".join((*chain[chain.index(name) :], name) if name in chain else (name, name))
+            what = f"formats start from each other in a circle: {loop}"
+            self.broken[name] = [Problem(fields.place("type"), what, "let one start from a built-in format")]
+            return
+        self._settle(str(base), (*chain, name))
+        if name in self.broken:
+            return
+        if base in self.broken:
+            what = f"format {base!r}, which it starts from, is broken"
+            self.broken[name] = [Problem(fields.place("type"), what, "correct that one")]
+            return
+        try:
+            self.whole[name] = replace(from_mapping(fields, self.whole, default="mcqa"), format=name)
+        except ConfigError as error:
+            self.broken[name] = list(error.problems)

@@ -22,8 +22,8 @@ OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
 
 
-class Binder:
-    """Binds the metrics of one task. `place(number, key)` says where an entry of its metric_list stands."""
+class MetricBinder:
+    """Binds the metrics of one task. `place(number, key)` returns the place of an entry of its metric_list."""
 
     def __init__(
         self, output_type: str, place: Callable[..., Place], helpers: Helpers, *, lenient: bool, repeats: int = 1
@@ -231,7 +231,7 @@ class Binder:
         except ValueError as error:
             raise self._problem(number, "reduction", str(error), "see docs/scorers.md") from None
         if found.least > self.repeats:
-            what = f"needs {found.least} repeats, and the task has {self.repeats}"
+            what = f"needs {found.least} repeats, but the task has {self.repeats}"
             raise self._problem(number, "reduction", what, f"write `repeats: {found.least}` or more, or give --repeats")
         return found
 

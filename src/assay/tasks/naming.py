@@ -1,4 +1,4 @@
-"""What each task and group of a selection is called in results.
+"""Names of the tasks and groups of a selection in results.
 
 A registered name stays bare, an inline one is `parent::name`, a format that was asked for is added as `@format`. Where
 one name has come to mean several things — overrides differ — what is as registered keeps the name, and the others are
@@ -17,7 +17,7 @@ ALIASES = ("task_alias", "group_alias")
 
 @dataclass(slots=True, eq=False)
 class Meaning:
-    """Nodes that are the same thing, wherever they stand, and the group they were first met in."""
+    """Nodes that are the same task or group, wherever they are listed, and the group they were first met in."""
 
     label: str
     nodes: list[Node]

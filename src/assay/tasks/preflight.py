@@ -1,20 +1,22 @@
-"""What can be known to fail before anything is asked: of tasks, and of a model for these tasks."""
+"""Checks before the first request: of tasks, of a model for these tasks, of groups' aggregates."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from assay.config.group import AggMetricConfig
+from assay.config.row_names import row_name_problem
 from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.factory import AggregatorFactory
 from assay.groups.group import Group
 from assay.groups.results import is_lenient
+from assay.groups.rows import NONE, filter_name, member_names
+from assay.groups.selection import Selection
 from assay.groups.selection import check as check_filter
 from assay.models.protocol import AnyModel
-from assay.records import Function
+from assay.records import Function, ScoreKey
 from assay.scoring.metrics.table import METRICS
-from assay.tasks.aggregates import doubled, lacking, place_in
-from assay.tasks.graph import GraphTask
 from assay.tasks.runnable import Runnable
 from assay.tasks.task import Task
 
@@ -51,7 +53,7 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
         for need in sorted(task.needs):
             if not getattr(model.can, need):
                 what = f"task {task.task.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
-                formats = need == "loglikelihood" and task.task.graph is None
+                formats = need == "loglikelihood" and task.task.definition is None
                 way = f"ask for {task.task.name}@generate" if formats else "choose another model"
                 problems.append(Problem(Place("model"), what, way))
     if problems:
@@ -59,7 +61,7 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
 
 
 def check_over_length(model: AnyModel, wanted: str) -> None:
-    """Examples can only be dropped by a model that counts tokens, and prompts only be cut by one that was told to."""
+    """Examples can only be dropped by a model that counts tokens, and prompts only be cut by one with over_length='truncate'."""
     place = Place("over_length")
     if wanted == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
         what = f"model {model.name!r} does not say how many tokens a prompt has, or may have"
@@ -70,10 +72,10 @@ def check_over_length(model: AnyModel, wanted: str) -> None:
 
 
 def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> None:
-    """Refuse models of graphs that cannot do what their nodes ask of them."""
+    """Refuse models of roles that cannot do what a task needs of them."""
     for task in tasks:
-        for role in task.models() if task.task.graph is not None else ():
-            for need in sorted(task.needs_of(role)) if isinstance(task, GraphTask) else ():
+        for role, needs in task.role_needs().items():
+            for need in sorted(needs):
                 if not getattr(models[role].can, need):
                     what = f"task {task.task.name!r} needs a model {role!r} that can {MEANING[need]}"
                     what += f", and {models[role].name!r} cannot"
@@ -141,3 +143,119 @@ def check_samples(samples: Mapping[str, object] | None, tasks: Iterable[str]) ->
             )
     if problems:
         raise ConfigError(problems)
+
+
+Known = Mapping[str, frozenset[ScoreKey] | None]
+"""By task the rows it will have; None where only user code knows."""
+Fault = tuple[str, str]
+"""A problem and its fix."""
+SKIP = "add `missing: skip` to leave such members out of this number"
+
+
+def lacking(group: Group[Any], known: Known) -> Iterator[Problem]:
+    """Aggregates of what members do not have."""
+    entries = group.config.aggregate_metric_list or ()
+    for number, entry in enumerate(entries):
+        place = place_in(group, "aggregate_metric_list", number)
+        every = member_names(group, entry)
+        names = Selection.of(group.config).names(every)
+        if every and not names:
+            what = f"{dict.fromkeys(['group_filter'], group.config.group_filter)} leaves no member"
+            yield Problem(place_in(group, "group_filter"), what, f"there are: {', '.join(every[:8])}")
+            return
+        wrong = group.aggregator.of_entry(number).check(names)
+        fault = (wrong, "correct it") if wrong else _fault(group, entry, names, known)
+        if fault is not None:
+            yield Problem(place, *fault)
+
+
+def doubled(group: Group[Any]) -> Iterator[Problem]:
+    """Entries that make the same row, of which one would overwrite the other, or a row that results read otherwise."""
+    entries = list(enumerate(group.config.aggregate_metric_list or ()))
+    for number, entry in entries:
+        place = place_in(group, "aggregate_metric_list", number)
+        wrong = row_name_problem(entry.row_name)
+        if wrong is not None:
+            yield Problem(place, f"a row cannot be named {entry.row_name!r}: {wrong[0]}", wrong[1])
+        first = next((n for n, other in entries[:number] if _make_one_row(other, entry)), None)
+        if first is not None:
+            other_place = place_in(group, "aggregate_metric_list", first)
+            what = f"two entries make the row {entry.row_name!r}: the other one is at {other_place}"
+            yield Problem(place, what, "give one of them a `name`")
+
+
+def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
+    """Whether two entries make rows of one name, of the same filter or of filters that only a run will tell."""
+    if one.row_name != other.row_name or not one.filter_list or not other.filter_list:
+        return one.row_name == other.row_name
+    if isinstance(one.filter_list, Mapping) or isinstance(other.filter_list, Mapping):
+        return one.filter_list == other.filter_list
+    several = [[each] if isinstance(each, str) else each for each in (one.filter_list, other.filter_list)]
+    return not {filter_name(str(each)) for each in several[0]}.isdisjoint(filter_name(str(each)) for each in several[1])
+
+
+def place_in(group: Group[Any], *path: str | int) -> Place:
+    """Return the place of a key in the file of a group."""
+    if str(path[0]) in group.fields:
+        return group.fields.place(*path)
+    return Place(f"group {group.name!r}, {path[0]}")
+
+
+def _fault(group: Group[Any], entry: AggMetricConfig, names: Sequence[str], known: Known) -> Fault | None:
+    if callable(entry.aggregation):
+        return None
+    rows = {name: found for name in names if (found := _rows(group, name, known)) is not None}
+    if not rows:
+        return None
+    metrics = {entry.metric_name}
+    if entry.aggregation == "pass@k":
+        metrics.add(str((entry.kwargs or {}).get("of", "exact_match")))
+    return _metric_fault(entry, metrics, rows, len(rows) == len(names)) or _filter_fault(entry, metrics, rows, names)
+
+
+def _rows(group: Group[Any], name: str, known: Known) -> frozenset[ScoreKey] | None:
+    """The rows of a member: of a task as it says, of a group as its list says."""
+    child = next((each for each in group.children if each.name == name and isinstance(each, Group)), None)
+    if child is None:
+        return known.get(name)
+    entries = child.config.aggregate_metric_list or ()
+    if child.config.group_scorer is not None or any(callable(entry.aggregation) for entry in entries):
+        return None
+    return frozenset(ScoreKey(entry.row_name, "*") for entry in entries)
+
+
+def _metric_fault(
+    entry: AggMetricConfig, metrics: set[str], rows: Mapping[str, frozenset[ScoreKey]], whole: bool
+) -> Fault | None:
+    there = sorted({key.metric for found in rows.values() for key in found})
+    if not metrics & set(there):
+        wanted = sorted(metrics)[0] if entry.aggregation == "pass@k" else entry.metric_name
+        what = f"no task of the group has the metric {wanted!r}"
+        return (what, f"{did_you_mean(wanted, there)} (there are: {', '.join(there)})") if whole else None
+    without = [name for name, found in rows.items() if not any(key.metric in metrics for key in found)]
+    if without and entry.missing != "skip":
+        return f"{some(without)}: no metric {entry.metric_name!r}", SKIP
+    return None
+
+
+def _filter_fault(
+    entry: AggMetricConfig, metrics: set[str], rows: Mapping[str, frozenset[ScoreKey]], names: Sequence[str]
+) -> Fault | None:
+    """A filter that is named and that members lack."""
+    filters = {name: {key.filter for key in found if key.metric in metrics} for name, found in rows.items()}
+    if isinstance(entry.filter_list, Mapping):
+        unknown = [str(name) for name in entry.filter_list if name != "*" and name not in names]
+        if unknown:
+            return f"no member is called {unknown[0]!r}", did_you_mean(unknown[0], names)
+        by_task = {str(task): filter_name(str(name)) for task, name in entry.filter_list.items()}
+        wanted = {name: [by_task.get(name, by_task.get("*", NONE))] for name in filters}
+    else:
+        several = [entry.filter_list] if isinstance(entry.filter_list, str) else list(entry.filter_list or ())
+        wanted = {name: [filter_name(str(each)) for each in several] for name in filters}
+    for name, found in filters.items():
+        absent = next((each for each in wanted[name] if found and "*" not in found and each not in found), None)
+        if absent is not None and (entry.missing != "skip" or not any(absent in each for each in filters.values())):
+            known_elsewhere = any(absent in each for each in filters.values())
+            who = f"{name}: no" if known_elsewhere else "no task of the group has"
+            return f"{who} {entry.metric_name!r} of a filter {absent!r}", f"{did_you_mean(absent, found)} or {SKIP}"
+    return None

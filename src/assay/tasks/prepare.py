@@ -1,25 +1,18 @@
 """A task bound to its data, its prompts, its filters and its metrics: all that can fail before the first request does so here."""
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem, did_you_mean
-from assay.plans.ask import (
-    ask,
-    ask_about,
-    choice_requests,
-    context_requests,
-    generation_params,
-    generation_requests,
-    likelihood_requests,
-    rolling_requests,
-)  # fmt: skip
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Asking,
@@ -46,15 +39,21 @@ from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
 from assay.scoring.scorer import Scorer, models_of
 from assay.scoring.values import Rules
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
-from assay.tasks.documents import Splits, count, evaluated_split, examples, walked
-from assay.tasks.earlier_runs import read_run
-from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets
-from assay.tasks.randomness import preserved_random
-from assay.tasks.resolve import resolved
+from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
+from assay.tasks.plans import (
+    ask,
+    ask_about,
+    choice_requests,
+    context_requests,
+    generation_params,
+    generation_requests,
+    likelihood_requests,
+    rolling_requests,
+)  # fmt: skip
+from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.scoring import placer, scoring
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
-from assay.tasks.template_checks import check_templates
 
 LOOKED_AT = 3
 """Samples that are built before the run: a task of which none of them can be asked is broken."""
@@ -117,7 +116,7 @@ class _First(NamedTuple):
 
 
 def _look_at_first(config: TaskConfig, prompter: Prompter, docs: Split) -> _First:
-    """What the first document says of all of them; of the first few, the first that can be rendered.
+    """Return facts that the first document shows for all; of the first few, the first that can be rendered.
 
     Text, target and choices in this order, for what a function may draw: lm-eval looks at them once, too.
     """
@@ -175,7 +174,7 @@ def _fitting(config: TaskConfig, settings: Settings) -> Callable[[Sequence[Promp
 
 
 def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[str, Any]) -> bool:
-    """Whether the choices stand in the context: lm-eval takes it so where doc_to_text gives the number of the right one."""
+    """Whether the choices are in the context: lm-eval takes it so where doc_to_text gives the number of the right one."""
     text = prompter.text(first)
     return config.doc_to_choice is not None and isinstance(text, int) and not isinstance(text, bool)
 
@@ -230,7 +229,7 @@ class PreparedTask:
         return self.scoring.reading.multiple_targets
 
     def samples(self) -> Iterator[Sample]:
-        """What is drawn is drawn for all documents, also for those of other shards, and for those that are not asked
+        """Examples are drawn for all documents, also for those of other shards, and for those that are not asked
         about: a part of the documents is asked the same as all of them are. lm-eval draws for the chosen ones alone."""
         return self._samples(whole=self.draws and not self.settings.like_lm_eval)
 
@@ -312,6 +311,9 @@ class PreparedTask:
     def models(self) -> Mapping[str, object]:
         return models_of(scorer.models() for _, scorer in self.scoring.pipelines)
 
+    def role_needs(self) -> Mapping[str, frozenset[str]]:
+        return {}
+
     def scorers(self) -> Sequence[Scorer]:
         return [each for _, scorer in self.scoring.pipelines for each in (scorer, *scorer.members)]
 
@@ -322,7 +324,7 @@ class PreparedTask:
         )
 
     def _question(self, doc: Mapping[str, Any]) -> str:
-        """What a document asks, for scorers that ask others about the answer."""
+        """Return the question of a document, for scorers that ask a model about the answer."""
         if not self.scoring.asks:
             return ""
         with preserved_random():
@@ -393,7 +395,7 @@ class PreparedTask:
         return {}
 
     def described(self) -> Mapping[str, object]:
-        """What the task says and what the run made of it, without what is absent."""
+        """Return the task's settings as this run uses them, without absent ones."""
         values = dict(self.task.fields) or {"task": self.task.name}
         made = {
             "num_fewshot": self.num_fewshot,
@@ -420,3 +422,22 @@ def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> Aggregation | Cal
     """The aggregation that the metrics of a filter have for one of them."""
     found = next((each.aggregation for each in metrics if each.name == metric), None)
     return AGGREGATIONS[found] if isinstance(found, str) else found
+
+
+@contextmanager
+def preserved_random() -> Iterator[None]:
+    """Restore the global random state on exit, whatever is drawn inside."""
+    state, array = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(array)
+
+
+def seed_random(seed: int | None, array_seed: int | None) -> None:
+    """Begin the global streams at these seeds; None leaves one as it is."""
+    if seed is not None:
+        random.seed(seed)
+    if array_seed is not None:
+        np.random.seed(array_seed)

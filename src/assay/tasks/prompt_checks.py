@@ -6,18 +6,28 @@ and nothing at all are texts that tasks mean; a lone word is nearly always the n
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from assay.config.fields import Fields
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, nearest
 from assay.records import Sample
-from assay.samples.templates import RenderError, is_template
+from assay.samples.templates import RenderError, TemplateSlip, is_template, template
 from assay.scoring.results import Reading
-from assay.tasks.braces import LEAST, Slip, unfilled, unfilled_items
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 
+Slip = tuple[str, str]
+"""A problem and its fix."""
+LEAST = 3
+"""Letters of a name in braces: `{a}` and `{x}` are sets and formulas. Braces mean much else, too: LaTeX, JSON, a place for the
+model to fill in. Only a name that is a column's, or nearly, is a slip."""
+
+_BRACES = re.compile(r"(?<![\w\\{}^])\{\s*(([A-Za-z_]\w*)(?:\.\w+|\[[^\]\s{}]+\])*)\s*\}(?!\})")
+_MARKUP = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_FORMULA = re.compile(r"[\\$^]")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TERM = r"""(?:[A-Za-z_]\w*(?:\.\w+|\[[^\]\s]+\])*(?:\s*\|\s*\w+(?:\([^()]*\))?)*|"[^"]*"|'[^']*')"""
 _EXPRESSION = re.compile(rf"{_TERM}(?:\s*[+~]\s*{_TERM})*")
@@ -83,7 +93,7 @@ def _paths(task: Task, config: TaskConfig, keys: Sequence[str], settings: Settin
 
 
 def _written(task: Task, config: TaskConfig, path: Sequence[str]) -> object:
-    """What the file says, before a format changed it; of a task that is made in Python, what its configuration says."""
+    """Return the value in the file, before a format changed it; of a task made in Python, that of its configuration."""
     if path[0] not in task.fields:
         made: Any = config
         for step in path:
@@ -103,7 +113,7 @@ def _problems(task: Task, path: Sequence[str], text: object, columns: Collection
 
 
 def _slips(key: str, text: object, columns: Collection[str], folder: str | None) -> Iterator[Slip]:
-    """What is wrong with a field: names in single braces in any of them, other slips only where a column is expected."""
+    """Yield the slips of a field: names in single braces in any of them, others only where a column is expected."""
     wrong: Slip | None = None
     if isinstance(text, Mapping | list | tuple):
         wrong = unfilled_items(list(text.values() if isinstance(text, Mapping) else text), columns)
@@ -132,7 +142,7 @@ def _forgotten_function(text: str, columns: Collection[str], folder: str | None)
 
 
 def slip(text: str, columns: Collection[str]) -> Slip | None:
-    """What is wrong with a text that should name a column, and how to fix it; None where it may be meant.
+    """Return the slip in a text that should name a column; None where it may be meant.
 
     >>> slip("questoin", ["question", "answer"])[0]
     "the documents have no column 'questoin'; they have: question, answer"
@@ -164,7 +174,7 @@ def _quoted(text: str) -> str:
 
 
 def _is_close(text: str, columns: Collection[str]) -> bool:
-    """Whether a text that is no single word is like a column of its kind; a sentence is like none."""
+    """Whether a text of more than one word is like a column with such a name; a sentence is like none."""
     spaced = " " in text.strip()
     alike = [column for column in columns if (" " in column.strip()) == spaced]
     return text[-1] not in ".:?!\n" and bool(nearest(text.strip(), alike, count=1, floor=CLOSE))
@@ -178,3 +188,127 @@ def _is_misspelt_prefix(text: str, columns: Collection[str]) -> bool:
 def _some(columns: Collection[str]) -> str:
     names = list(columns)
     return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def unfilled(text: str, columns: Collection[str], least: int = LEAST) -> Slip | None:
+    """Return the slip in a text that has a column in single braces; None where it has none.
+
+    In a template only a column that it does not use otherwise is taken for a slip, and only one that is written rightly.
+    Names of less than `LEAST` letters must have at least `least`, in a text without a formula.
+
+    >>> unfilled("Q: {questoin}", ["question"])[1]
+    "did you mean {{question}}? If the braces themselves are meant, write {{ '{questoin}' }}"
+    >>> unfilled("{x | x > 3} and \\frac{abc}{abc}", ["abc", "x"]), unfilled("{{question}} {question}", ["question"])
+    (None, None)
+    """
+    if text in columns:
+        return None
+    used = " ".join(_MARKUP.findall(text)) if is_template(text) else ""
+    for whole, name in _BRACES.findall(_MARKUP.sub(" ", text)):
+        if len(name) < LEAST and (len(name) < least or used or _FORMULA.search(text)):
+            continue
+        meant = _column(name, columns, exactly=bool(used) or len(name) < LEAST)
+        if meant is None or re.search(rf"\b{re.escape(meant)}\b", used):
+            continue
+        fix = f"write {{{{{whole}}}}}" if meant == name else f"did you mean {{{{{meant}{whole[len(name) :]}}}}}?"
+        stop = "; if" if meant == name else " If"
+        return (
+            f"{{{whole}}} is not filled in",
+            f"{fix}{stop} the braces themselves are meant, write {{{{ '{{{whole}}}' }}}}",
+        )
+    return None
+
+
+def unfilled_items(items: Sequence[object], columns: Collection[str]) -> Slip | None:
+    """The same of the items of a list, which are not filled in at all.
+
+    >>> unfilled_items(["{one}", "{two}"], ["one", "two"])
+    ('{one} is not filled in', 'write one template that gives the list: "{{[one, two]}}"')
+    """
+    found = [unfilled(item, columns) if isinstance(item, str) else None for item in items]
+    wrong = next((slip for slip in found if slip is not None), None)
+    if wrong is None:
+        return None
+    named = [
+        _BRACES.fullmatch(item) if isinstance(item, str) and slip else None
+        for item, slip in zip(items, found, strict=True)
+    ]
+    listed = ", ".join(one[1] if one else repr(item) for one, item in zip(named, items, strict=True))
+    return wrong[0], f'write one template that gives the list: "{{{{[{listed}]}}}}"'
+
+
+def _column(name: str, columns: Collection[str], *, exactly: bool) -> str | None:
+    """The column that a name is, or is one slip away from."""
+    if name in columns or exactly:
+        return name if name in columns else None
+    return next((column for column in columns if is_one_slip(name.casefold(), column.casefold())), None)
+
+
+def is_one_slip(one: str, other: str) -> bool:
+    """Whether one letter less, more, other or in another place makes a word of another; or nothing at all.
+
+    >>> [is_one_slip("questoin", word) for word in ("question", "questoin", "questoins", "quest")]
+    [True, True, True, False]
+    """
+    if abs(len(one) - len(other)) > 1:
+        return False
+    start = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    a, b = one[start:], other[start:]
+    return a[1:] == b[1:] or a[1:] == b or a == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
+
+
+TEMPLATES = ("description", "doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix")
+FORMAT_TEXTS = ("instruction", "question_prefix", "answer_instruction", "answer_prompt", "gen_prefix")
+
+
+def check_templates(task: Task, config: TaskConfig) -> None:
+    """Refuse a task with an invalid template; other tasks are not affected."""
+    made = [getattr(each, key, None) for each in (config, config.fewshot_config) for key in TEMPLATES]
+    wrong = next((what for text in made if isinstance(text, str) and (what := template_error(text))), None)
+    if wrong is None:
+        return
+    raise placed(task, wrong)
+
+
+def placed(task: Task, wrong: str) -> RenderError:
+    """Return the error about an invalid template of a task, with its place."""
+    known = [*written_slips(task.fields), *format_slips(task.fields)]
+    return RenderError(str(known[0] if known else Problem(Place(f"task {task.name!r}"), _told("a text of it", wrong))))
+
+
+def written_slips(fields: Fields) -> Iterator[Problem]:
+    """Yield the problems of a task's texts, and of its examples', that are invalid templates."""
+    yield from _template_slips(fields, (), TEMPLATES, fields)
+    yield from _template_slips(fields.get("fewshot_config"), ("fewshot_config",), TEMPLATES, fields)
+
+
+def format_slips(fields: Fields) -> Iterator[Problem]:
+    """The same of the formats that its file has."""
+    said = fields.get("formats")
+    yield from _template_slips(said, ("formats",), FORMAT_TEXTS, fields)
+    for name, entry in said.items() if isinstance(said, Mapping) else ():
+        yield from _template_slips(entry, ("formats", name), FORMAT_TEXTS, fields)
+
+
+def _template_slips(values: object, path: tuple[str, ...], keys: tuple[str, ...], fields: Fields) -> Iterator[Problem]:
+    if not isinstance(values, Mapping):
+        return
+    for key in keys:
+        text = values.get(key)
+        wrong = template_error(text) if isinstance(text, str) else None
+        if wrong:
+            yield Problem(fields.place(*path, key), _told(key, wrong), "correct the template")
+
+
+def _told(what: str, wrong: str) -> str:
+    return f"{what} is not a valid template: {wrong}"
+
+
+@cache
+def template_error(text: str) -> str | None:
+    """Return why a text is an invalid template; None for a valid one."""
+    try:
+        template(text)
+    except TemplateSlip as error:
+        return error.reason
+    return None

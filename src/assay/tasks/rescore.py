@@ -10,14 +10,13 @@ from assay.samples.prompt import Prompter
 from assay.samples.templates import RenderError
 from assay.scoring.results import GENERATE, ROLLING
 from assay.tasks.prepare import PreparedTask, has_multiple_inputs, with_settings
-from assay.tasks.resolve import resolved
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
 
 
 class TaskFacts(NamedTuple):
-    """What is known of a task's run. `first` is a document, where targets must be made again from documents."""
+    """Facts of a task's run. `first` is a document, where targets must be made again from documents."""
 
     size: int
     original: int

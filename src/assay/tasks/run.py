@@ -63,11 +63,11 @@ class TaskRun:
             self._take(*self._waiting.pop(number))
         if self._together:
             scored = iter(self.runnable.score([document for document, _, failure in self._together if not failure]))
-            for document, told, failure in self._together:
+            for document, replied, failure in self._together:
                 if failure:
-                    self._fail(document.sample, failure, document.responses, told)
+                    self._fail(document.sample, failure, document.responses, replied)
                 else:
-                    self._note(document, next(scored), told)
+                    self._note(document, next(scored), replied)
             self._together = []
         if self.ended is not None:
             self.ended()
@@ -77,25 +77,25 @@ class TaskRun:
         self.board.documents += 1
         own = len(sample.requests) or len(responses)  # a graph's are all its own
         failure = next((response for response in responses[:own] if isinstance(response, Failed)), None)
-        told = replies(responses, own)
+        replied = replies(responses, own)
         if failure is not None or sample.problem:
             reason = failure.reason if failure is not None else sample.problem
             if self.runnable.is_batch:
-                self._together.append((Document(sample, ()), told, reason))
+                self._together.append((Document(sample, ()), replied, reason))
             else:
-                self._fail(sample, reason, (), told)
+                self._fail(sample, reason, (), replied)
             return
         self._notice(sample, responses[:own])
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
-            self._together.append((document, told, ""))
+            self._together.append((document, replied, ""))
         else:
             [scores] = self.runnable.score([document])
-            self._note(document, scores, told)
+            self._note(document, scores, replied)
 
-    def _note(self, document: Document, scores: list[FilterScores] | Failed, told: Replies) -> None:
+    def _note(self, document: Document, scores: list[FilterScores] | Failed, replied: Replies) -> None:
         if isinstance(scores, Failed):
-            self._fail(document.sample, scores.reason, document.responses, told)
+            self._fail(document.sample, scores.reason, document.responses, replied)
             return
         column = self.runnable.task.config.cluster_by
         if column is not None:
@@ -106,7 +106,7 @@ class TaskRun:
                 if contains(filtered.answers, mark):
                     self.board.noticed[f"{meaning} by filter {filtered.filter}"] += 1
         reason = self.board.fail_rows(scores)
-        self._put(Kept(document.sample, document.responses, scores, self.runnable.repeats, reason, told))
+        self._put(Kept(document.sample, document.responses, scores, self.runnable.repeats, reason, replied))
 
     def _put(self, kept: Kept) -> None:
         """Hand a sample that is done over, with what is worth a look about it."""
@@ -134,7 +134,7 @@ class TaskRun:
                 noticed[SHORTENED] += 1
 
     def _fail(
-        self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), told: Replies = None
+        self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), replied: Replies = None
     ) -> None:
         self.board.fail(reason)
-        self._put(Kept(sample, responses, (), self.runnable.repeats, reason, told))
+        self._put(Kept(sample, responses, (), self.runnable.repeats, reason, replied))

@@ -1,4 +1,4 @@
-"""What a task is to a run: documents, samples, scores."""
+"""The protocol of a task during a run: documents, samples, scores."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from assay.tasks.task import Task
 
 
 class Runnable(Protocol):
-    """A task, bound to its data. Every kind of task is one of these; the run knows nothing else of them."""
+    """A task, bound to its data. Every kind of task has this protocol, and a run uses nothing else."""
 
     @property
     def task(self) -> Task: ...
@@ -66,15 +66,19 @@ class Runnable(Protocol):
         ...
 
     def plan(self, sample: Sample) -> Asking:
-        """What is asked about a sample, step by step."""
+        """Return the plan of a sample, which yields its requests step by step."""
         ...
 
     def models(self) -> Mapping[str, object]:
         """Further models that its scorers ask, by role."""
         ...
 
+    def role_needs(self) -> Mapping[str, frozenset[str]]:
+        """The kinds of request it makes to the models of further roles, where that is known before the run."""
+        ...
+
     def scorers(self) -> Sequence[Scorer]:
-        """What makes scores of its answers."""
+        """Return the scorers of its answers."""
         ...
 
     def document(self, sample: Sample, responses: Sequence[Response]) -> Document: ...
@@ -82,7 +86,7 @@ class Runnable(Protocol):
     def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]: ...
 
     def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
-        """How the values of a metric and filter become one number; None where nobody said."""
+        """How the values of a metric and filter become one number; None where the task does not say."""
         ...
 
     @property
@@ -91,13 +95,13 @@ class Runnable(Protocol):
         ...
 
     def rows(self) -> frozenset[ScoreKey] | None:
-        """The rows its results will have; None where only a function of its own knows."""
+        """The rows its results will have; None where only user code knows."""
         ...
 
     def higher_is_better(self) -> Mapping[str, bool | None]: ...
 
     def files(self, folder: Path | None, created: float, label: str) -> Writer | None:
-        """What takes its samples into files of its own; without a folder, what reads them when all are there."""
+        """Return the writer of the task's further files; without a folder, the reader of all samples at the end."""
         ...
 
     def conclude(

@@ -1,20 +1,20 @@
 """How a task is scored, made of what its file says: its filters, each with its scorer, and that with its metrics."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.scoring.filters import build_pipeline
 from assay.scoring.filters.pipeline import DEFAULT, Pipeline
 from assay.scoring.loop import Scoring
+from assay.scoring.metrics.lm_eval import Metric
 from assay.scoring.named import make_scorer
-from assay.scoring.results import GENERATE, Reading
-from assay.scoring.scorer import ProcessResultsScorer, Scorer
-from assay.tasks.metrics import Binder
-from assay.tasks.row_names import Bound, check_rows, last_of_each
-from assay.tasks.scorers import ScorerFactory
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading
+from assay.scoring.scorer import GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, Scorer
+from assay.tasks.metrics import MetricBinder
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
@@ -22,6 +22,17 @@ T = TypeVar("T")
 
 BYPASS = "bypass"
 """The metric of what is not scored."""
+
+
+class BoundFilter(NamedTuple):
+    """A filter with its scorer and metrics; `place` says where the n-th entry of its metric_list is written."""
+
+    name: str
+    at: Place
+    scorer: Scorer
+    metrics: Sequence[Metric]
+    place: Callable[..., Place]
+    scorer_at: Place
 
 
 def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> Scoring:
@@ -57,14 +68,14 @@ class _Making:
     lenient: bool
     problems: list[Problem] = field(default_factory=list)
 
-    def filter(self, number: int, entry: FilterConfig) -> tuple[Pipeline, Bound] | None:
+    def filter(self, number: int, entry: FilterConfig) -> tuple[Pipeline, BoundFilter] | None:
         """A filter with its scorer and metrics; None where something is wrong with them."""
         config, processes = self.config, self.processes
         at = placer(self.task, "filter_list", number, "filter")
         pipeline = self._tried(lambda: build_pipeline(entry, at, self.helpers.filters()))
         scorer = self.whole if processes else self._tried(lambda: self._scorer(number, entry))
         places = _metric_placer(self.task, entry, number)
-        binder = Binder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
+        binder = MetricBinder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
         declared = (entry.metric_list, config.metric_list, scorer.default_metrics() if scorer is not None else None)
         own = next((each for each in declared if each is not None), None)
         if self.settings.predict_only:
@@ -80,10 +91,12 @@ class _Making:
                 self.problems.append(
                     Problem(at(), what, f"end it with `{{function: take_first_k, k: {config.repeats}}}`")
                 )
-            pipeline = replace(pipeline, steps=(), single=False)  # nobody asked for the first alone
+            pipeline = replace(pipeline, steps=(), single=False)  # the first alone was not asked for
         scorer.bind(entry.name, bound)
         name = placer(self.task, "filter_list", number, "name")()
-        return pipeline, Bound(entry.name, name, scorer, bound, binder.place, _scorer_place(self.task, entry, number))
+        return pipeline, BoundFilter(
+            entry.name, name, scorer, bound, binder.place, _scorer_place(self.task, entry, number)
+        )
 
     def _scorer(self, number: int, entry: FilterConfig) -> Scorer:
         if entry.scorer is None:
@@ -103,14 +116,14 @@ def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> 
     known = [pipeline.name for pipeline, _ in pipelines]
     for pipeline, scorer in pipelines:
         if len(known) < scorer.least_filters:
-            what = f"scorer {scorer.name!r} needs {scorer.least_filters} filters, and the task has {len(known)}"
+            what = f"scorer {scorer.name!r} needs {scorer.least_filters} filters, but the task has {len(known)}"
             raise ConfigError([Problem(placer(task, "filter_list")(), what, "name more in filter_list")])
         if scorer.asks and pipeline.is_batch:
             what = f"scorer {scorer.name!r} asks about each answer, and filter {pipeline.name!r} waits for all of them"
             raise ConfigError([Problem(placer(task, "filter_list")(), what, "take a filter of one document")])
         for name in scorer.needs_filters:
             if name not in known:
-                what = f"scorer {scorer.name!r} needs the filter {name!r}, and the task has none of that name"
+                what = f"scorer {scorer.name!r} needs the filter {name!r}, but the task has none of that name"
                 raise ConfigError([Problem(placer(task, "filter_list")(), what, did_you_mean(name, known))])
 
 
@@ -130,7 +143,7 @@ def _scorer_place(task: Task, entry: FilterConfig, number: int) -> Place:
 
 
 def placer(task: Task, *path: str | int) -> Callable[..., Place]:
-    """Where something in a list of the task's file stands."""
+    """Return the place of an entry in a list of the task's file."""
 
     def place(*more: str | int) -> Place:
         steps = [step for step in (*path, *more) if step != ""]
@@ -146,3 +159,93 @@ def _metric_placer(task: Task, entry: FilterConfig, number: int) -> Callable[...
         if entry.metric_list is not None
         else placer(task, "metric_list")
     )
+
+
+BY_OUTPUT: dict[str, type[Scorer]] = {
+    GENERATE: GenerationScorer,
+    CHOICE: LoglikelihoodScorer,
+    LIKELIHOOD: LoglikelihoodScorer,
+    ROLLING: PerplexityScorer,
+}
+
+
+class ScorerFactory:
+    """Makes the scorer of a task: its own function first, then the scorer it names, then that of its output type."""
+
+    @staticmethod
+    def create_scorer(task_config: TaskConfig, place: Place | None = None) -> Scorer:
+        if callable(task_config.process_results):
+            return ProcessResultsScorer(task_config, task_config.process_results)
+        at = place or Place(f"task {task_config.task!r}")
+        if task_config.scorer is not None:
+            return make_scorer(task_config.scorer, task_config, at)
+        if task_config.output_type not in BY_OUTPUT:
+            what = f"no scorer scores the output type {task_config.output_type!r}"
+            raise ConfigError([Problem(at, what, f"one of {', '.join(BY_OUTPUT)}")])
+        return BY_OUTPUT[task_config.output_type](task_config)
+
+
+def check_rows(filters: Sequence[BoundFilter]) -> None:
+    """Refuse filters and rows with the same name, all of them at once."""
+    problems = [
+        *_doubled(((each.name, each.at) for each in filters), "filter"),
+        *(Problem(each.at, f"a filter cannot be named {each.name!r}: {wrong[0]}", wrong[1])
+          for each in filters if (wrong := filter_name_problem(each.name)) is not None),
+        *(problem for each in filters for problem in _row_problems(each)),
+        *_directions(filters),
+    ]  # fmt: skip
+    if problems:
+        raise ConfigError(problems)
+
+
+def last_of_each(metrics: Iterable[Metric]) -> list[Metric]:
+    """Metrics of different names: of two with one name the later, as in lm-eval."""
+    return list({metric.name: metric for metric in metrics}.values())
+
+
+def _row_problems(bound: BoundFilter) -> Iterator[Problem]:
+    rows = list(_rows(bound))
+    yield from _doubled(rows, "row")
+    for name, place in rows:
+        wrong = row_name_problem(name)
+        if wrong is not None:
+            yield Problem(place, f"a row cannot be named {name!r}: {wrong[0]}", wrong[1])
+
+
+def _rows(bound: BoundFilter) -> Iterator[tuple[str, Place]]:
+    """The rows of a filter that are known now, each with where it comes from."""
+    for number, metric in enumerate(bound.metrics):
+        for name in metric.gives or (metric.name,):
+            yield name, bound.place(number, "metric")
+        for name in metric.reductions.added:
+            yield name, bound.place(number, "reduction")
+    for name in bound.scorer.rows() or ():
+        yield name, bound.scorer_at
+
+
+def _doubled(named: Iterable[tuple[str, Place]], what: str) -> Iterator[Problem]:
+    """Names that come twice, with both places."""
+    seen: dict[str, Place] = {}
+    for name, place in named:
+        if name in seen:
+            fix = (
+                "rename one of them"
+                if what == "filter"
+                else "leave one out, rename its function, or give it another filter"
+            )
+            yield Problem(place, f"two {what}s are named {name!r}: the other one is at {seen[name]}", fix)
+        seen.setdefault(name, place)
+
+
+def _directions(filters: Sequence[BoundFilter]) -> Iterator[Problem]:
+    """Metrics of one name of which more is better in one filter and less in another: results say it once for both."""
+    seen: dict[str, tuple[bool, Place]] = {}
+    for bound in filters:
+        for number, metric in enumerate(bound.metrics):
+            if metric.higher_is_better is None:
+                continue
+            place = bound.place(number, "metric")
+            better, first = seen.setdefault(metric.name, (metric.higher_is_better, place))
+            if better != metric.higher_is_better:
+                what = f"higher_is_better of {metric.name!r} is {metric.higher_is_better}, and {better} at {first}"
+                yield Problem(place, what, "say the same of both, or rename one of the metrics")

@@ -1,8 +1,9 @@
-"""What a run says to all of its tasks."""
+"""Settings of a run for all of its tasks, and how helper code is reached."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Function, Message, Prompt
@@ -26,7 +27,7 @@ def no_dotted(name: str, folder: str | None, place: Place) -> Any:  # noqa: ARG0
 class Helpers:
     """How helper code is reached: what a `!function` is, how rows look to it, and what it calls by name.
 
-    The room `compat` supplies these; tasks need not know how.
+    The package `compat` supplies these.
     """
 
     resolve: Callable[[Function], Any]
@@ -36,7 +37,7 @@ class Helpers:
     metrics: Mapping[str, RegisteredMetric] = field(default_factory=dict)
     aggregations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     dotted: Callable[[str, str | None, Place], Any] = no_dotted
-    """The object of a dotted name, as graph files have them; with the folder of the file, and where the name stands."""
+    """The object of a dotted name, as graph files have them; with the folder of the file, and the place of the name."""
 
 
 Messages = tuple[Message, ...]
@@ -48,7 +49,7 @@ def _as_it_is(role: str, messages: Messages) -> Prompt:  # noqa: ARG001  # the s
 
 @dataclass(frozen=True, slots=True)
 class GraphSettings:
-    """What a run says to graphs.
+    """Settings of a run for graphs.
 
     `write` makes a conversation a prompt for the model of a role, `takes_schema` says whether that model takes a JSON
     Schema; both are for when the models are there. `roles` are those that the run names; `whole` says that the model under
@@ -91,3 +92,30 @@ class Settings:
     graphs: "GraphSettings" = field(default_factory=lambda: GraphSettings())
     fits: Callable[[Sequence[str], int], bool] | None = None
     """Whether prompts fit the model, with so many tokens to come; where it is given, examples are dropped until they do."""
+
+
+T = TypeVar("T")
+
+
+def resolved(value: T, resolve: Callable[[Function], Any]) -> T:
+    """The same value, with every function it names in place of the name. This runs helper code."""
+    made: Any = value
+    if isinstance(value, Function):
+        made = resolve(value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changed = {
+            field.name: new
+            for field in dataclasses.fields(value)
+            if (new := resolved(old := getattr(value, field.name), resolve)) is not old
+        }
+        made = dataclasses.replace(value, **changed) if changed else value
+    elif isinstance(value, tuple):
+        parts = tuple(resolved(part, resolve) for part in value)
+        made = parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
+    elif isinstance(value, list):
+        listed = [resolved(part, resolve) for part in value]
+        made = listed if any(new is not old for new, old in zip(listed, value, strict=True)) else value
+    elif isinstance(value, Mapping):
+        mapped = {key: resolved(part, resolve) for key, part in value.items()}
+        made = mapped if any(mapped[key] is not value[key] for key in value) else value
+    return made  # type: ignore[no-any-return]

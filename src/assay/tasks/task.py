@@ -4,17 +4,12 @@ from collections.abc import Mapping
 
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
-from assay.config.graph_reading import GRAPH_KEYS, GraphFile, read_graph
+from assay.config.kinds import KINDS, Definition, kind_key
 from assay.config.media import MEDIA, media_problem, unsent_media
+from assay.config.option import yaml_keys
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
-from assay.tasks.unit_metrics import runs_code
-
-
-def _runs_code(node: object) -> bool:
-    """Whether a node scores by executing what the model wrote."""
-    return isinstance(node, Mapping) and isinstance(node.get("unit_metrics_map"), list) and runs_code(node)
 
 
 class Task:
@@ -26,14 +21,14 @@ class Task:
         self.alias = config.task_alias or self.name
         self.fields = fields if fields is not None else Fields({}, {})
         self.notes: tuple[str, ...] = ()
-        self.graph: GraphFile | None = None
-        """What it is, where it is a graph."""
+        self.definition: Definition | None = None
+        """The content of its file, for a task of another kind than plain YAML: a graph."""
         self._groups: list[Group[Task]] = []
         self._tags: list[str] = list(config.tag)
 
     @classmethod
     def from_config(cls, config: Mapping[str, object], *, name: str | None = None) -> "Task":
-        """A task from a mapping as it would stand in YAML, checked as strictly."""
+        """Return a task from a mapping with the keys of a YAML file, checked as strictly."""
         return cls.from_fields(Fields.of(config, Origin("configuration")), name=name)
 
     @classmethod
@@ -45,23 +40,20 @@ class Task:
         return cls(config, name=name, fields=fields)
 
     @classmethod
-    def from_graph(cls, fields: Fields, *, name: str) -> "Task":
-        """A task that is a graph. What groups say to all of their tasks and a graph has no use for is noted."""
-        problems: list[Problem] = []
-        own = fields.origin("graph_config").source
-        foreign = [key for key in fields if key not in GRAPH_KEYS and fields.origin(key).source is not own]
-        graph = read_graph(fields.without(*foreign), problems)
-        if graph is None:
+    def from_kind(cls, fields: Fields, *, name: str) -> "Task":
+        """A task of one of KINDS. Keys that groups set for all of their tasks and the kind does not have are noted."""
+        marking = kind_key(fields)
+        assert marking is not None
+        kind, problems = KINDS[marking], list[Problem]()
+        keys, own = yaml_keys(kind.config), fields.origin(marking).source
+        foreign = [key for key in fields if key not in keys and fields.origin(key).source is not own]
+        definition = kind.read(fields.without(*foreign), problems)
+        if definition is None:
             raise ConfigError(problems)
-        told = graph.config
-        config = TaskConfig(
-            task=told.task or name, task_alias=told.task_alias, tag=told.tag, metadata=told.metadata,
-            cluster_by=told.cluster_by, unsafe_code=any(map(_runs_code, told.graph_config.nodes.values())),
-        )  # fmt: skip
-        made = cls(config, name=name, fields=fields)
-        made.graph = graph
-        made.notes = tuple(f"{key} has no effect on a graph" for key in foreign)
-        return made
+        task = cls(definition.task_config(name), name=name, fields=fields)
+        task.definition = definition
+        task.notes = tuple(f"{key} has no effect on a {kind.name}" for key in foreign)
+        return task
 
     def __repr__(self) -> str:
         return f"Task({self.name!r})"
@@ -72,7 +64,7 @@ class Task:
 
     @property
     def unsent(self) -> Problem | None:
-        """What keeps it from being run though it can be read: it would send more than text."""
+        """The reason why a readable task cannot be run: it would send more than text."""
         known = {key: getattr(self.config, key) for key in MEDIA}
         key = unsent_media(known)
         if key is None:
@@ -81,7 +73,8 @@ class Task:
 
     @property
     def output_type(self) -> str:
-        return "graph" if self.graph is not None else self.config.output_type
+        marking = kind_key(self.definition.fields) if self.definition is not None else None
+        return KINDS[marking].name if marking is not None else self.config.output_type
 
     @property
     def version(self) -> str:

@@ -13,24 +13,28 @@ from assay.catalog.functions import check_function, functions_in, module_file, w
 from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
+from assay.config.task import FilterConfig, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group
 from assay.groups.factory import AggregatorFactory
 from assay.groups.results import is_lenient
 from assay.records import Function
+from assay.registry import Accepted, accepted
 from assay.samples.data import READERS, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
+from assay.scoring.filters import FILTERS
+from assay.scoring.metrics.table import METRICS
+from assay.scoring.named import SCORERS
 from assay.scoring.scorer import Scorer
-from assay.tasks.aggregates import doubled, place_in
-from assay.tasks.graph_checks import SeeDotted, check_graph
+from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
-from assay.tasks.resolve import resolved
+from assay.tasks.preflight import doubled, place_in
+from assay.tasks.prompt_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
-from assay.tasks.template_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
 from assay.user_code import UserCodeError, user_code
 
 FindMetric = Callable[[str], Callable[..., Any] | None]
@@ -40,11 +44,11 @@ def validate(
     manager: TaskManager,
     specs: object = None,
     find_metric: FindMetric = lambda name: None,  # noqa: ARG005
-    see: SeeDotted = lambda name, folder, place: None,  # noqa: ARG005
+    find_dotted: FindDotted = lambda name, folder, place: None,  # noqa: ARG005
 ) -> list[Problem]:
-    """What is wrong with the tasks asked for, or with all there are; serious problems and mere notes, by place.
+    """List the problems of the tasks asked for, or of all; serious ones and mere notes, by place.
 
-    `find_metric` knows metrics by name that are not in our own table, `see` what graphs name and assay supplies.
+    `find_metric` finds metrics that are not in our own table, `find_dotted` the objects that graphs name and assay supplies.
     """
     catalog = manager.catalog
     wanted: object = [*catalog.index.named.values()] if specs is None else specs
@@ -53,8 +57,9 @@ def validate(
         try:
             with user_code("cannot be checked"):  # a file may say anything: the others are checked
                 problems += check_task(task, manager.formats, find_metric)
-                if task.graph is not None:
-                    problems += check_graph(task, Helpers(_unloaded, list, find_metric, dict), see)
+                kind = kind_of(task)
+                if kind is not None:
+                    problems += kind.check(task, Helpers(_unloaded, list, find_metric, dict), find_dotted)
         except UserCodeError as error:
             problems.append(uncheckable(file_of(task.fields), str(error)))
     for group in found["groups"].values():
@@ -69,9 +74,9 @@ def validate(
 
 
 def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: FindMetric) -> Iterator[Problem]:
-    """What a task shows without being run."""
-    if task.graph is not None:
-        return  # its nodes and edges were looked at when it was read, the rest is for `check_graph`
+    """Yield the problems that a task shows without being run."""
+    if task.definition is not None:
+        return  # its keys were checked when it was read, the rest is for `TaskKind.check`
     if task.unsent is not None:
         yield replace(task.unsent, serious=not any(task.fields.origin(key).lenient for key in task.fields))
     functions = list(functions_in(dict(task.fields)))
@@ -89,7 +94,7 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
     if not broken and task.config.class_ is None:
         yield from _check_scoring(task, functions, find_metric)
     for note in task.notes:
-        yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list of its own", serious=False)
+        yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list", serious=False)
 
 
 def _check_aggregators(group: Group[Any]) -> Iterator[Problem]:
@@ -108,7 +113,7 @@ def _check_aggregators(group: Group[Any]) -> Iterator[Problem]:
 
 
 def _check_formats(fields: Fields, formats: Mapping[str, FormatConfig]) -> Iterator[Problem]:
-    """Every format of a task's table, also those that nobody asks for now."""
+    """Every format of a task's table, also those that are not asked for now."""
     if table_of(fields) is None:
         yield from format_slips(fields)
     for name in table_of(fields) or {}:
@@ -153,7 +158,7 @@ def _check_data(task: Task) -> Iterator[Problem]:
 
 
 class _Unloaded(Scorer):
-    """Stands for what helper code defines: nothing of it is run here, so anything may be true of it, also that it is a scorer."""
+    """A stand-in for what helper code defines: it is not run here, so it may be anything, also a scorer."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__(None)
@@ -167,7 +172,7 @@ class _Unloaded(Scorer):
 
 
 class _UnloadedFunction:
-    """Stands for a function of helper code: it has the signature that the text of its module shows."""
+    """A stand-in for a function of helper code, with the signature that the text of its module shows."""
 
     def __init__(self, name: str, signature: inspect.Signature) -> None:
         self.__name__, self.__signature__ = name, signature
@@ -177,7 +182,7 @@ class _UnloadedFunction:
 
 
 def _unloaded(function: Function) -> Any:
-    """What stands for a function or class: with its signature, where the text of its module shows it, else with any."""
+    """Return a stand-in for a function or class: with its signature, where the text of its module shows it, else with any."""
     written = written_signature(function)
     if written is not None and not written.is_class:
         return _UnloadedFunction(function.name, written.signature)
@@ -207,7 +212,7 @@ def _registered_filters(module: str) -> frozenset[str]:
 
 
 def _left_over(catalog: Catalog) -> Iterator[Problem]:
-    """Files that nobody asks for by name: the broken ones, those with a name that is taken, templates without users."""
+    """Yield the problems of files that no name selects: broken ones, those with a taken name, unused templates."""
     index = catalog.index
     for entry in index.entries():
         if entry.kind == "broken":
@@ -216,3 +221,58 @@ def _left_over(catalog: Catalog) -> Iterator[Problem]:
             yield Problem(Place(entry.path), "is neither task nor group, and nothing includes it", "", serious=False)
     for clash in index.clashes:
         yield from catalog.read(clash.second, thorough=True)[1]
+
+
+def unchecked_parameters(config: TaskConfig) -> list[str]:
+    """A sentence for each metric, filter and scorer whose signature has `**kwargs`. No helper code is run."""
+    named = list(dict.fromkeys(_named(config)))
+    return [
+        f"{kind} {getattr(name, 'name', name)!r} takes any parameter (**kwargs): names are not checked"
+        for kind, name in named
+        if any(each.takes_any for each in _accepts(kind, name))
+    ]
+
+
+def _named(config: TaskConfig) -> Iterator[tuple[str, str | Function]]:
+    yield from _scorer(config.scorer)
+    yield from _metrics(config.metric_list)
+    for each in config.filter_list or ():
+        yield from _filter(each)
+
+
+def _filter(config: FilterConfig) -> Iterator[tuple[str, str | Function]]:
+    for step in config.filter:
+        yield "filter", step.function
+    yield from _metrics(config.metric_list)
+    yield from _scorer(config.scorer)
+
+
+def _metrics(configs: tuple[MetricConfig, ...] | None) -> Iterator[tuple[str, str | Function]]:
+    for each in configs or ():
+        yield "metric", each.name
+        if isinstance(each.aggregation, Function):
+            yield "aggregation", each.aggregation
+
+
+def _scorer(written: str | Function | ScorerConfig | None) -> Iterator[tuple[str, str | Function]]:
+    if written is not None:
+        yield "scorer", written.type if isinstance(written, ScorerConfig) else written
+
+
+def _accepts(kind: str, name: str | Function) -> list[Accepted]:
+    if isinstance(name, Function):
+        written = written_signature(name)
+        return [] if written is None else [accepted(_With(written.signature))]
+    if kind == "metric":
+        return [accepted(function) for function in METRICS[name].functions.values()] if name in METRICS else []
+    table = FILTERS if kind == "filter" else SCORERS
+    return [table.accepts(table[name])] if name in table else []
+
+
+class _With:
+    """A callable with a given signature."""
+
+    def __init__(self, signature: object) -> None:
+        self.__signature__ = signature
+
+    def __call__(self) -> None: ...

@@ -1,1 +1,0 @@
-"""Aggregator metrics of graphs: unit results to what a report says."""

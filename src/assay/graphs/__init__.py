@@ -1,0 +1,1 @@
+"""Graphs, as SyGra writes them: one kind of task."""

@@ -1,0 +1,158 @@
+"""Aggregator metrics by name: those that come along, assay's aggregations, and those that users add."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from assay.errors import ConfigError, Place
+from assay.graphs.aggregator_metrics import (
+    AccuracyMetric,
+    AggregatorMetric,
+    F1ScoreMetric,
+    NoResults,
+    NumberEvidence,
+    PassAtKMetric,
+    PassPowerKMetric,
+    PrecisionMetric,
+    RecallMetric,
+    StepEfficiencyMetric,
+    Tally,
+    metric_of,
+)
+from assay.graphs.like_sygra import LIKE_SYGRA
+from assay.graphs.unit_metrics import UnitMetricResult
+from assay.registry import MetricRegistry, Table, library_problem, read_signature, subclass_of
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+
+OF_SCORES = ("mean", "median", "nanmean", "perplexity", "bypass")
+OF_WEIGHTED_SCORES = ("weighted_perplexity", "bits_per_byte")
+OF_ONE_CLASS = ("class_precision", "class_recall", "class_f1")
+
+
+def of_scores(result: UnitMetricResult) -> Any:
+    return result.score
+
+
+def of_weighted_scores(result: UnitMetricResult, *, weight_key: str = "weight") -> Any:
+    return result.score, result.metadata[weight_key]
+
+
+def of_one_class(
+    result: UnitMetricResult, *, label: str, golden_key: str = "text", predicted_key: str = "text"
+) -> tuple[int, int, int]:
+    """Whether a class was found, given, right."""
+    right, given = str(result.golden.get(golden_key)) == label, str(result.predicted.get(predicted_key)) == label
+    return int(right and given), int(given), int(right)
+
+
+def of_documents(result: UnitMetricResult, *, predicted_key: str = "text") -> Any:
+    return result.predicted.get(predicted_key), result.golden
+
+
+def of_pairs(result: UnitMetricResult, *, golden_key: str = "text", predicted_key: str = "text") -> Any:
+    return result.golden.get(golden_key), result.predicted.get(predicted_key)
+
+
+def values_of(name: str) -> Callable[..., Any]:
+    """Return the function that reads the value for an aggregation from a unit result."""
+    kinds = ((OF_SCORES, of_scores), (OF_WEIGHTED_SCORES, of_weighted_scores), (OF_ONE_CLASS, of_one_class))
+    known: dict[str, Callable[..., Any]] = {each: function for names, function in kinds for each in names}
+    return known.get(name, of_documents if name == "acc_all" else of_pairs)
+
+
+def adapted(aggregation: Aggregation) -> type[AggregatorMetric]:
+    """An aggregation of assay as a class of aggregator metrics: over scores, or over golden and predicted values."""
+    value_of, name = values_of(aggregation.name), aggregation.name
+    keys = _keywords(value_of)
+
+    class OfAggregation(AggregatorMetric):
+        def __init__(self, **config: Any) -> None:
+            super().__init__(**config)
+            problem = library_problem(aggregation.needs, f"aggregation {name!r}", Place(f"aggregator metric {name!r}"))
+            if problem is not None:
+                raise ConfigError([problem])
+            self._reading = {key: value for key, value in config.items() if key in keys}
+            self._rest = {key: value for key, value in config.items() if key not in keys}
+
+        def numbers(self) -> Sequence[str]:
+            return (name,)
+
+        def tally(self) -> Tally:
+            return _Values(aggregation, self._reading, self._rest)
+
+        def evidence(self, tally: Tally) -> Mapping[str, NumberEvidence]:
+            assert isinstance(tally, _Values)
+            return {name: tally.evidence()}
+
+    OfAggregation.__name__ = OfAggregation.__qualname__ = f"Aggregator_{name}"
+    OfAggregation.__doc__ = aggregation.function.__doc__
+    parameters = [*keys.values(), *_keywords(aggregation.function).values()]
+    OfAggregation.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return OfAggregation
+
+
+def _keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    found = read_signature(function).parameters
+    return {name: each for name, each in found.items() if each.kind is each.KEYWORD_ONLY}
+
+
+class _Values:
+    """Collects the value that an aggregation needs of every unit result."""
+
+    def __init__(self, aggregation: Aggregation, reading: Mapping[str, Any], rest: Mapping[str, Any]) -> None:
+        self._aggregation, self._reading, self._rest = aggregation, reading, rest
+        self._value_of, self._values = values_of(aggregation.name), list[Any]()
+
+    def add(self, result: UnitMetricResult) -> None:
+        self._values.append(self._value_of(result, **self._reading))
+
+    def value(self) -> dict[str, Any]:
+        if not self._values:
+            raise NoResults
+        return {self._aggregation.name: self.evidence().aggregation.function(self._values)}
+
+    def evidence(self) -> NumberEvidence:
+        return NumberEvidence(self._aggregation.bound(self._rest), self._values)
+
+
+OWN: dict[str, type[AggregatorMetric]] = {
+    **{name: adapted(aggregation) for name, aggregation in AGGREGATIONS.items()},
+    "accuracy": AccuracyMetric,
+    "precision": PrecisionMetric,
+    "recall": RecallMetric,
+    "f1_score": F1ScoreMetric,
+    "pass@k": PassAtKMetric,
+    "pass_at_k": PassAtKMetric,
+    "pass^k": PassPowerKMetric,
+    "step_efficiency": StepEfficiencyMetric,
+}
+
+
+def _adopted(name: str, thing: Any) -> type[AggregatorMetric]:
+    """A class of aggregator metrics, or a function of all unit results as one."""
+    return subclass_of(AggregatorMetric)(name, metric_of(name, thing) if inspect.isroutine(thing) else thing)
+
+
+AGGREGATOR_METRICS: Table[type[AggregatorMetric], AggregatorMetric] = Table(
+    "aggregator metric", OWN, group="assay.aggregator_metrics", adopt=_adopted
+)
+AggregatorMetricRegistry = MetricRegistry(AGGREGATOR_METRICS)
+"""The same by SyGra's name, with its methods."""
+_SYGRAS: Table[type[AggregatorMetric], AggregatorMetric] = Table("aggregator metric", LIKE_SYGRA)
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+def aggregator_metric(name: str) -> Callable[[Made], Made]:
+    """Make a class or function known as an aggregator metric by a name.
+
+    A class is derived from AggregatorMetric. A function takes the list of all unit results and keyword parameters, and
+    gives a number or a mapping.
+    """
+    return AGGREGATOR_METRICS.register(name)
+
+
+def make_aggregator(name: str, params: Mapping[str, Any], place: Place, *, like_sygra: bool) -> AggregatorMetric:
+    """The aggregator metric that a name means; with `like_sygra`, as SyGra defines it where it has one of that name."""
+    table = _SYGRAS if like_sygra and name in _SYGRAS else AGGREGATOR_METRICS
+    return table.bind(name, params, place)

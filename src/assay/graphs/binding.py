@@ -1,0 +1,383 @@
+"""A graph file to a graph that can be walked: every dotted name becomes what it means, every node what it does."""
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from assay.config.braces import Braces
+from assay.errors import ConfigError, Place, Problem
+from assay.graphs import likelihood_nodes, nodes
+from assay.graphs.models import GraphModels
+from assay.graphs.reading import GraphFile, output_keys
+from assay.graphs.spec import (
+    END,
+    START,
+    AgentSpec,
+    ChoiceSpec,
+    GenerationSpec,
+    LambdaSpec,
+    LikelihoodSpec,
+    LlmSpec,
+    LoglikelihoodSpec,
+    MultiLlmSpec,
+    RollingSpec,
+    SampledColumn,
+    SamplerSpec,
+    SubgraphSpec,
+)
+from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
+from assay.samples.rows import DataError
+from assay.tasks.settings import Helpers
+from assay.user_code import place_of, user_code
+
+ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...], str | None], Sequence[Any]]
+"""Reads values of a sampler from a source; with the way to it in the file, and the folder of that."""
+MESSAGE = "sygra.core.graph.sygra_message.SygraMessage"
+
+
+@dataclass
+class GraphBinder:
+    """Makes the nodes and ways of one graph file. `inner` finds the graph of a subgraph, `column` reads values."""
+
+    file: GraphFile
+    models: GraphModels
+    helpers: Helpers
+    folder: str | None
+    inner: Callable[[str, Place], GraphFile]
+    column: ReadColumn
+    trail: tuple[str, ...] = ()
+    problems: list[Problem] = field(default_factory=list)
+
+    def bind(self, finish: Callable[[dict[str, Any]], Mapping[str, Any]] = dict) -> Graph:
+        """The graph; whatever is wrong with its names is raised, all of it together."""
+        nodes: dict[str, GraphNode] = {}
+        for name, node in self.file.nodes.items():
+            if node.node_state == "active":
+                try:
+                    nodes[name] = self._node(name, node)
+                except ConfigError as error:
+                    self.problems += error.problems
+        ways = {name: self._way(name) for name in (*self.file.nodes, START)}
+        if self.problems:
+            raise ConfigError(self.problems)
+        steps = self.file.config.graph_config.graph_properties.max_steps
+        return Graph(nodes, ways, ways[START], steps, finish)
+
+    def _way(self, source: str) -> OutgoingEdges:
+        """Where edges lead from a node."""
+        always, forks = [], []
+        for number, edge in enumerate(self.file.edges):
+            if edge.source != source:
+                continue
+            if edge.condition is None:
+                always.append(str(edge.target))
+                continue
+            place = self.file.place("graph_config", "edges", number, "condition")
+            try:
+                condition = self.function(edge.condition, place, 1)
+            except ConfigError as error:
+                self.problems += error.problems
+                continue
+            paths: dict[object, str] = {said: str(target) for said, target in (edge.path_map or {}).items()}
+            ends: dict[object, str] = {"__end__": paths[END]} if END in paths else {}
+            forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}))
+        return OutgoingEdges(tuple(always), tuple(forks))
+
+    def function(self, name: str, place: Place, *counts: int) -> Callable[..., Any]:
+        """Return the callable of a dotted name: a function, or `apply` of a class; it must take one of `counts` arguments."""
+        found = self.helpers.dotted(name, self.folder, place)
+        made = _callable(found, name, place)
+        taken = _arguments(made)
+        if (
+            taken is not None
+            and counts
+            and not any(least <= count <= most for count in counts for least, most in [taken])
+        ):
+            what = f"{name} takes {taken[0]} arguments, but is called with {' or '.join(map(str, counts))}"
+            raise ConfigError([Problem(place, what, "change its parameters")])
+        return made
+
+    def _node(self, name: str, node: Any) -> GraphNode:
+        if isinstance(node, LambdaSpec):
+            place = self.file.node_place(name, "lambda")
+            function = self.function(node.function, place, 2)
+            settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
+            return nodes.LambdaNode(name, function, settings, inspect.iscoroutinefunction(function))
+        if isinstance(node, SamplerSpec):
+            return self._sampler(name)
+        if isinstance(node, SubgraphSpec):
+            return self._subgraph(name, node)
+        return (
+            self._likelihood_node(name, node) if isinstance(node, LikelihoodSpec) else self._generation_node(name, node)
+        )
+
+    def _sampler(self, name: str) -> GraphNode:
+        drawn: dict[str, tuple[Sequence[Any], Sequence[float] | None]] = {}
+        in_turn: dict[str, Sequence[Any]] = {}
+        for key, each in self.file.attributes[name].items():
+            if isinstance(each.values, SampledColumn):
+                at = ("attributes", key, "values", "source")
+                in_turn[key] = self.column(self.file, each.values, ("graph_config", "nodes", name, *at), self.folder)
+            else:
+                drawn[key] = (each.values, each.weights)
+        return nodes.SamplerNode(name, drawn, in_turn)
+
+    def _likelihood_node(self, name: str, node: LikelihoodSpec) -> GraphNode:
+        place = self.file.node_place(name, "model")
+        if isinstance(node, RollingSpec):
+            role, _ = self.models.likelihood_model(node.model, place, "rolling")
+            return likelihood_nodes.RollingNode(name=name, role=role, key=node.output_keys, text=Braces.of(node.text))
+        assert isinstance(node, ChoiceSpec | LoglikelihoodSpec)
+        chat = () if isinstance(node.prompt, str) else ("chat",)
+        role, write = self.models.likelihood_model(node.model, place, "loglikelihood", *chat)
+        prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else nodes.PromptTemplate.of(node.prompt)
+        shared: dict[str, Any] = {
+            "name": name, "role": role, "key": node.output_keys, "context": likelihood_nodes.Context(prompt, write),
+        }  # fmt: skip
+        if isinstance(node, LoglikelihoodSpec):
+            return likelihood_nodes.LoglikelihoodNode(**shared, continuation=Braces.of(node.continuation))
+        choices = node.choices if isinstance(node.choices, str) else [Braces.of(choice) for choice in node.choices]
+        return likelihood_nodes.ChoiceNode(
+            **shared, choices=choices, delimiter=node.target_delimiter, choose_by=node.choose_by
+        )
+
+    def written(self, name: str) -> dict[str, Any]:
+        """Return a node as the file has it, for functions that take all of its keys."""
+        raw = self.file.config.graph_config.nodes[name]
+        return dict(raw) if isinstance(raw, Mapping) else {}
+
+    def _generation_node(self, name: str, node: LlmSpec | MultiLlmSpec) -> GraphNode:
+        pre = node.pre_process
+        properties = self.file.config.graph_config.graph_properties
+        multiturn = properties.chat_conversation == "multiturn"
+        shared: dict[str, Any] = {
+            "name": name,
+            "prompt": nodes.PromptTemplate.of(node.prompt),
+            "input_key": node.input_key,
+            "pre": self.function(pre, self.file.node_place(name, "pre_process"), 1) if pre is not None else None,
+            "history": (properties.chat_history_window_size if multiturn else 0) if node.chat_history else None,
+        }
+        places = {label: self.file.node_place(name, "models", label) for label in self.file.models[name]}
+        if isinstance(node, LlmSpec):
+            places[""] = self.file.node_place(name, "model")
+        tools = (
+            find_tools(node.tools, self.helpers, self.folder, self.file.node_place(name, "tools")) if node.tools else {}
+        )
+        tool_params = parameters(tools, node.tool_choice) if tools else None
+        models = {
+            label: self.models.generation_model(model, places[label], tool_params)
+            for label, model in self.file.models[name].items()
+        }
+        if isinstance(node, LlmSpec):
+            functions = {key: tool.function for key, tool in tools.items()}
+            shared |= {"model": models[""], "post": self._post(name, node), "tools": functions}
+            if not isinstance(node, AgentSpec):
+                return nodes.LlmNode(**shared)
+            injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
+            return nodes.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
+        return nodes.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
+
+    def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, dict[str, Any]], Any]:
+        if node.post_process is None:
+            return _into(node)
+        place = self.file.node_place(name, "post_process")
+        function = self.function(node.post_process, place, 1, 2)
+        taken = _arguments(function)
+        with_state = taken is None or taken[1] >= 2
+        wrap: Callable[[Any], Any] = (
+            self.helpers.dotted(MESSAGE, None, place)
+            if isinstance(self.helpers.dotted(node.post_process, self.folder, place), type)
+            else _itself
+        )
+        if with_state:
+            return lambda reply, state: function(wrap(reply), state)
+        return lambda reply, state: function(wrap(reply))  # noqa: ARG005  # the shape of a post-processor
+
+    def _multi_post(self, name: str, node: MultiLlmSpec) -> Callable[[Mapping[str, nodes.ModelReply]], Any]:
+        if node.multi_llm_post_process is not None:
+            return self.function(node.multi_llm_post_process, self.file.node_place(name, "multi_llm_post_process"), 1)
+        [key] = output_keys(node.output_keys)[:1] or ("messages",)
+        return lambda replies: {key: [{label: reply.content for label, reply in replies.items()}]}
+
+    def _subgraph(self, name: str, node: SubgraphSpec) -> GraphNode:
+        place = self.file.node_place(name, "subgraph")
+        if node.subgraph in self.trail:
+            what = f"graphs contain each other in a circle: {' → '.join((*self.trail, node.subgraph))}"
+            raise ConfigError([Problem(place, what, "take one out")])
+        found = self.inner(node.subgraph, place)
+        changed = changed_nodes(found, node.node_config_map, self.file.node_place(name, "node_config_map"))
+        folder = found.fields.origin("graph_config").folder
+        models = GraphModels(
+            changed,
+            self.models.settings,
+            self.helpers,
+            self.models.gen_kwargs,
+            folder,
+            self.models.wanted,
+            self.models.needs,
+        )
+        below = GraphBinder(
+            changed, models, self.helpers, folder, self.inner, self.column, (*self.trail, node.subgraph)
+        )
+        return nodes.SubgraphNode(name, below.bind())
+
+
+def changed_nodes(graph: GraphFile, changes: Mapping[str, object], place: Place) -> GraphFile:
+    """A graph with some keys of its nodes changed."""
+    if not changes:
+        return graph
+    from assay.config.fields import Fields
+    from assay.graphs.reading import read_graph
+
+    unknown = sorted(set(map(str, changes)) - set(graph.nodes))
+    if unknown or not all(isinstance(each, Mapping) for each in changes.values()):
+        what = f"the subgraph has no node {unknown[0]!r}" if unknown else "changes must be mappings of keys"
+        raise ConfigError([Problem(place, what, f"its nodes are: {', '.join(graph.nodes)}")])
+    shape: Any = graph.fields["graph_config"]
+    copies = _copies(changes)
+    renamed = {name: each.pop("prompt_placeholder_map", None) for name, each in copies.items()}
+    nodes = {name: {**node, **copies.get(name, {})} for name, node in shape["nodes"].items()}
+    for name, names in renamed.items():
+        if names and "prompt" in nodes[name]:
+            nodes[name]["prompt"] = _renamed(nodes[name]["prompt"], names)
+    values = {**dict(graph.fields), "graph_config": {**shape, "nodes": nodes}}
+    problems: list[Problem] = []
+    made = read_graph(Fields.of(values, graph.fields.origin("graph_config")), problems)
+    if made is None:
+        raise ConfigError(problems)
+    return made
+
+
+def _copies(changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {str(name): dict(each) for name, each in changes.items()}
+
+
+def _renamed(prompt: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(prompt, str):
+        for old, new in names.items():
+            prompt = prompt.replace("{" + old + "}", "{" + new + "}")
+        return prompt
+    if isinstance(prompt, Mapping):
+        return {key: _renamed(value, names) for key, value in prompt.items()}
+    return [_renamed(each, names) for each in prompt] if isinstance(prompt, Sequence) else prompt
+
+
+def _spelt(paths: Mapping[object, str]) -> dict[object, str]:
+    """Ways that YAML has made true and false of, by the words that may have stood there."""
+    words = {True: ("yes", "true", "on"), False: ("no", "false", "off")}
+    truths = [said for said in paths if isinstance(said, bool)]
+    return {word: paths[truth] for truth in truths for word in (*words[truth], *map(str.capitalize, words[truth]))}
+
+
+def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, dict[str, Any]], Any]:
+    """Puts the text of a reply where the node says; a list has one key there, which was checked."""
+    [key] = output_keys(node.output_keys)[:1]
+    if key == "messages":
+        role = node.output_role
+        return lambda reply, state: {"messages": [{"role": role, "content": reply.content}]}  # noqa: ARG005
+    return lambda reply, state: {key: reply.content}  # noqa: ARG005  # the shape of a post-processor
+
+
+def _itself(reply: Any) -> Any:
+    return reply
+
+
+def _callable(found: Any, name: str, place: Place) -> Callable[..., Any]:
+    if not isinstance(found, type):
+        if callable(found):
+            function: Callable[..., Any] = found
+            return function
+        raise ConfigError(
+            [Problem(place, f"{name} must be a function or a class, got {found!r:.60}", "name one of them")]
+        )
+    if not hasattr(found, "apply"):
+        raise ConfigError([Problem(place, f"the class {name} has no `apply`", "give it one")])
+    made: Callable[..., Any] = found.apply
+    if not isinstance(inspect.getattr_static(found, "apply"), staticmethod | classmethod):
+        with user_code(place_of(name, found), DataError):
+            made = found().apply
+    return made
+
+
+def _arguments(function: Callable[..., Any]) -> tuple[int, int] | None:
+    """Return the least and the greatest number of arguments of a function; None without a readable signature."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    places = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    many = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    return sum(each.default is each.empty for each in places), 99 if many else len(places)
+
+
+TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+
+
+class Tool(typing.NamedTuple):
+    """A function with its description for the model."""
+
+    name: str
+    function: Callable[..., Any]
+    schema: Mapping[str, Any]
+
+
+def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place: Place) -> dict[str, Tool]:
+    """The tools that names mean: a function, the public methods of a class, the public functions of a module."""
+    found: dict[str, Tool] = {}
+    for name in names:
+        made = list(_tools(helpers.dotted(name, folder, place)))
+        if not made:
+            raise ConfigError([Problem(place, f"{name} has no functions to call", "name a function, class or module")])
+        for each in made:
+            if each.name in found:
+                raise ConfigError([Problem(place, f"two tools are called {each.name!r}", "take one out")])
+            found[each.name] = each
+    return found
+
+
+def parameters(tools: Mapping[str, Tool], choice: str | Mapping[str, object] | None) -> dict[str, object]:
+    """Return the request parameters that describe tools."""
+    described = [{"type": "function", "function": dict(tool.schema)} for tool in tools.values()]
+    return {"tools": described, "tool_choice": choice or "auto"}
+
+
+def _tools(found: Any) -> Iterator[Tool]:
+    if isinstance(found, ModuleType):
+        for name, each in vars(found).items():
+            own = getattr(each, "__module__", None) == found.__name__ or hasattr(each, "args_schema")
+            if not name.startswith("_") and own and not isinstance(each, type) and (callable(each) or _is_made(each)):
+                yield _tool(each)
+    elif isinstance(found, type):
+        with user_code(place_of("tools", found), DataError):
+            made = found()
+        for name, _ in inspect.getmembers(found, callable):
+            if not name.startswith("_"):
+                yield _tool(getattr(made, name))
+    elif callable(found) or _is_made(found):
+        yield _tool(found)
+
+
+def _is_made(found: Any) -> bool:
+    """Whether something is a tool as LangChain makes them."""
+    return hasattr(found, "args_schema") and hasattr(found, "invoke")
+
+
+def _tool(found: Any) -> Tool:
+    if _is_made(found):
+        function: Callable[..., Any] = getattr(found, "coroutine", None) or found.func
+        schema = {"type": "object", "properties": dict(found.args)}
+        return Tool(found.name, function, {"name": found.name, "description": found.description, "parameters": schema})
+    name = found.__name__
+    hints = typing.get_type_hints(found)
+    known = [each for each in inspect.signature(found).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    properties = {each.name: {"type": _type(hints.get(each.name, str))} for each in known}
+    required = [each.name for each in known if each.default is each.empty]
+    schema = {"type": "object", "properties": properties, "required": required}
+    return Tool(name, found, {"name": name, "description": inspect.getdoc(found) or "", "parameters": schema})
+
+
+def _type(hint: Any) -> str:
+    return TYPES.get(typing.get_origin(hint) or hint, "string")

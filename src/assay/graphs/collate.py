@@ -1,0 +1,379 @@
+"""The report of a graph evaluation: aggregator metrics over the unit results of all records, read once.
+
+A record without a unit result is not counted as wrong: it is reported, and makes the report incomplete. An aggregator that
+fails has an error in place of its number; the others keep theirs.
+"""
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+from assay.config.row_names import row_name_problem
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.graphs.aggregator_metrics import AggregatorMetric, Tally
+from assay.graphs.aggregator_table import make_aggregator
+from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
+from assay.graphs.unit_metrics import UnitMetricResult, finite
+from assay.graphs.unit_node import Places
+from assay.graphs.unit_node import UnitMetrics as UnitMetrics
+from assay.graphs.unit_node import check_unit_metrics as check_unit_metrics
+from assay.records import Failed
+from assay.registry import parameter_problems
+from assay.statistics.aggregations import Aggregation
+from assay.user_code import call_user_code
+
+ENTRY_KEYS = ("name", "params", "unit_metrics_results", "metadata", "as")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCounts:
+    """Outcomes of the requested records."""
+
+    requested: int
+    ok: int
+    failed: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatorEntry:
+    """One number of the report: an aggregator metric over a column of unit results.
+
+    `key` is what it is called there; `metadata` takes columns of the record into the unit results' metadata.
+    """
+
+    key: str
+    name: str
+    column: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    number: int = 0
+    """Which of those that are written it is, counted from 0."""
+
+
+def read_entries(
+    written: Sequence[Mapping[str, Any]], *, like_sygra: bool = False, field_names: bool = False
+) -> Iterator[AggregatorEntry]:
+    """The entries of an `aggregator_metrics_map`: one for every column. With `field_names`, keys name the column, too."""
+    for number, each in enumerate(written):
+        columns = each.get("unit_metrics_results") or ()
+        several = [columns] if isinstance(columns, str) else list(columns)
+        if like_sygra:
+            several = several[:1]
+        for column in several:
+            name = str(each.get("name"))
+            key = f"{column}-{name}" if field_names or len(several) > 1 else name
+            key = str(each["as"]) if each.get("as") and len(several) == 1 else key
+            yield AggregatorEntry(key, name, str(column), each.get("params") or {}, each.get("metadata") or {}, number)
+
+
+class CollatedValues(NamedTuple):
+    """The values behind a number, and the indices of the records that they come from."""
+
+    aggregation: Aggregation
+    values: Sequence[Any]
+    records: Sequence[int]
+
+
+class EntryTally:
+    """An entry at work: what it has found so far, what it missed, and what went wrong."""
+
+    def __init__(self, entry: AggregatorEntry, *, like_sygra: bool) -> None:
+        self.entry = entry
+        self.missing = 0
+        self.error = ""
+        self._seen = False
+        self._tally: Tally | None = None
+        self._taken = array("q")
+        begun = call_user_code("", self._begin, like_sygra)
+        self._tally = None if isinstance(begun, Failed) else begun
+        self.error = begun.reason if isinstance(begun, Failed) else ""
+
+    def _begin(self, like_sygra: bool) -> Tally:
+        entry = self.entry
+        self._metric = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra)
+        self._columns = _metadata_columns(entry, self._metric)
+        return self._metric.tally()
+
+    def take(self, number: int, record: Mapping[str, Any]) -> None:
+        """Look at one record; they are counted from 0."""
+        cell = record.get(self.entry.column)
+        self._seen = self._seen or self.entry.column in record
+        if cell is None:
+            self.missing += 1
+        if cell is None or self._tally is None or self.error:
+            return
+        added = call_user_code("", self._add, self._tally, cell, record)
+        if isinstance(added, Failed):
+            self.error = added.reason
+        else:
+            self._taken.append(number)
+
+    def _add(self, tally: Tally, cell: Any, record: Mapping[str, Any]) -> None:
+        tally.add(_with_columns(_result(cell, self.entry.column), record, self._columns))
+
+    def value(self, columns: Sequence[str]) -> dict[str, Any]:
+        """Return the numbers for the report, or the error instead of them."""
+        if not self._seen and not self.error:
+            known = ", ".join(map(str, columns))
+            self.error = f"Missing unit metric results field {self.entry.column!r} in data. Available columns: {known}"
+        if not self.error and self._tally is not None:
+            report: dict[str, Any] | Failed = call_user_code("", lambda tally: finite(tally.value()), self._tally)
+            if not isinstance(report, Failed):
+                return report
+            self.error = report.reason
+        return {"error": self.error}
+
+    def evidence(self) -> dict[str, CollatedValues]:
+        """By number what it was made of, and of which records; nothing where that does not fit together."""
+        if self.error or self._tally is None:
+            return {}
+        known = call_user_code("", self._metric.evidence, self._tally)
+        if isinstance(known, Failed):
+            return {}  # a number without an error is still a number
+        return {
+            name: CollatedValues(*evidence, self._taken)
+            for name, evidence in known.items()
+            if len(evidence.values) == len(self._taken)
+        }
+
+
+def _result(cell: Any, column: str) -> UnitMetricResult:
+    if isinstance(cell, UnitMetricResult):
+        return cell
+    if not isinstance(cell, Mapping) or "correct" not in cell:
+        raise ValueError(f"{column!r} holds something else than results of a unit metric: {cell!r:.60}")
+    return UnitMetricResult.from_dict(cell)
+
+
+def _with_columns(result: UnitMetricResult, record: Mapping[str, Any], columns: Mapping[str, str]) -> UnitMetricResult:
+    more = {key: record[column] for key, column in columns.items() if column in record}
+    return replace(result, metadata={**result.metadata, **more}) if more else result
+
+
+def _metadata_columns(entry: AggregatorEntry, metric: AggregatorMetric) -> dict[str, str]:
+    """By key of the metadata, the column of the record that it comes from."""
+    return {**{column: column for column in metric.columns}, **entry.metadata}
+
+
+class CollatedReport(NamedTuple):
+    """A report as it is written, and what made it."""
+
+    written: list[dict[str, Any]]
+    collected: Sequence[EntryTally]
+
+
+def collate(
+    records: Iterable[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, Any]],
+    counts: RecordCounts | None = None,
+    *,
+    like_sygra: bool = False,
+    field_names: bool = False,
+) -> list[dict[str, Any]]:
+    """The report: a list of one object with `evaluation_summary` and `results`."""
+    return collated(records, entries, counts, like_sygra=like_sygra, field_names=field_names).written
+
+
+def collated(
+    records: Iterable[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, Any]],
+    counts: RecordCounts | None = None,
+    *,
+    like_sygra: bool = False,
+    field_names: bool = False,
+) -> CollatedReport:
+    """The report of records, which are looked at once, in order; `counts` is what became of all that were asked for."""
+    read = read_entries(entries, like_sygra=like_sygra, field_names=field_names)
+    collected = [EntryTally(entry, like_sygra=like_sygra) for entry in read]
+    columns: Sequence[str] = ()
+    total = unscored = 0
+    for record in records:
+        columns = columns or tuple(record)
+        for each in collected:
+            each.take(total, record)
+        total += 1
+        unscored += any(record.get(each.entry.column) is None for each in collected)
+    if not total:
+        nothing = {"evaluation_summary": _summary(total, "no_data", counts, like_sygra=like_sygra), "results": {}}
+        return CollatedReport([nothing], ())
+    results = {each.entry.key: each.value(columns) for each in collected}
+    if like_sygra:
+        return CollatedReport([_sygra_report(total, collected, results)], collected)
+    known = counts or RecordCounts(total, total - unscored, unscored)
+    return CollatedReport([_report(total, collected, results, known)], collected)
+
+
+def _report(
+    total: int, collected: Sequence[EntryTally], results: Mapping[str, Any], counts: RecordCounts
+) -> dict[str, Any]:
+    errors = {each.entry.key: each.error for each in collected if each.error}
+    without = {each.entry.key: each.missing for each in collected if each.missing and not each.error}
+    if errors and len(errors) == len(collected):
+        status = "fatal_error"
+    else:
+        status = "incomplete" if errors or without or counts.failed or counts.skipped else "success"
+    summary = _summary(total, status, counts, like_sygra=False)
+    if without:
+        summary["without_result"] = without
+    if errors:
+        summary["error"] = "; ".join(f"{key}: {error}" for key, error in errors.items())
+    return {"evaluation_summary": summary, "results": dict(results)}
+
+
+def _sygra_report(total: int, collected: Sequence[EntryTally], results: Mapping[str, Any]) -> dict[str, Any]:
+    """As SyGra tells it: the first error discards everything, and records without a result are not mentioned."""
+    for each in collected:
+        if each.error:
+            summary = {"total_records": total, "status": "fatal_error", "error": each.error}
+            return {"evaluation_summary": summary, "results": {}}
+    return {"evaluation_summary": {"total_records": total, "status": "success"}, "results": dict(results)}
+
+
+def _summary(total: int, status: str, counts: RecordCounts | None, *, like_sygra: bool) -> dict[str, Any]:
+    more = {} if like_sygra else asdict(counts or RecordCounts(total, total))
+    return {"total_records": total, "status": status, **more}
+
+
+class MetricCollatorPostProcessor(GraphPostProcessor):
+    """The post-processor that makes the report. Its parameters are those of the YAML file.
+
+    `unit_metrics_results` is the column of entries that name none. Of the metadata that `process` is given it looks at
+    `counts`, a Counts, and at `compat`: with "sygra" the report is SyGra's.
+    """
+
+    def __init__(
+        self,
+        aggregator_metrics_map: list[dict[str, Any]] | None = None,
+        *,
+        unit_metrics_results: str | None = None,
+        field_names: bool = False,
+        use_previous_output: bool = False,
+    ) -> None:
+        own = {"unit_metrics_results": unit_metrics_results} if unit_metrics_results else {}
+        written = aggregator_metrics_map or []
+        self.aggregator_metrics_map = [{**own, **each} if isinstance(each, Mapping) else each for each in written]
+        self.field_names = field_names
+        self.use_previous_output = use_previous_output
+        self._collected: Sequence[EntryTally] = ()
+
+    def evidence(self) -> dict[str, dict[str, CollatedValues]]:
+        """By aggregator and number what the numbers of the latest report were made of, where that is known."""
+        return {each.entry.key: each.evidence() for each in self._collected}
+
+    def numbers(self, *, like_sygra: bool) -> dict[str, Sequence[str]] | None:
+        """By aggregator the names of the numbers that the report will have; None where only code of users knows."""
+        entries = read_entries(self.aggregator_metrics_map, like_sygra=like_sygra, field_names=self.field_names)
+        found: dict[str, Sequence[str]] = {}
+        for entry in entries:
+            named = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra).numbers()
+            if named is None:
+                return None
+            found[entry.key] = named
+        return found
+
+    def process(self, data: Iterable[Mapping[str, Any]], metadata: dict[str, Any]) -> list[Any]:
+        like_sygra = metadata.get("compat") == "sygra"
+        written, self._collected = collated(
+            data,
+            self.aggregator_metrics_map,
+            metadata.get("counts"),
+            like_sygra=like_sygra,
+            field_names=self.field_names,
+        )
+        return list(written)
+
+    @classmethod
+    def problems(
+        cls,
+        params: Mapping[str, Any],
+        produced_columns: Collection[str] | None,
+        place: Place,
+        *,
+        like_sygra: bool = False,
+    ) -> list[Problem]:
+        """All that is wrong with its parameters, its entries among them, before anything runs."""
+        wrong = parameter_problems(cls, params, cls.__name__, place)
+        if wrong:
+            return wrong
+        made = cls(**params)
+        if not made.aggregator_metrics_map:
+            return [Problem(place, f"{cls.__name__} aggregates nothing", "add `aggregator_metrics_map:`")]
+        return check_aggregators(
+            made.aggregator_metrics_map, produced_columns, place, like_sygra=like_sygra, field_names=made.field_names
+        )
+
+
+def check_aggregators(
+    entries: Sequence[Mapping[str, Any]],
+    produced_columns: Collection[str] | None,
+    place: Place,
+    at: Places | None = None,
+    *,
+    like_sygra: bool = False,
+    field_names: bool = False,
+) -> list[Problem]:
+    """All that is wrong with an `aggregator_metrics_map`: unknown metrics, parameters and columns, and names that clash.
+
+    `produced_columns` are the columns of the records; None where they are only known from the data. `at` returns the
+    place of an entry, by its number.
+    """
+    at = at or (lambda *_: place)
+    problems = [problem for number, each in enumerate(entries) for problem in _shape_problems(each, number, at(number))]
+    if problems:
+        return problems
+    read = list(read_entries(entries, like_sygra=like_sygra, field_names=field_names))
+    for entry in read:
+        problems += _entry_problems(entry, produced_columns, at(entry.number), like_sygra=like_sygra)
+    return problems + ([] if like_sygra else list(_key_problems(read, at)))
+
+
+def _key_problems(entries: Sequence[AggregatorEntry], at: Places) -> Iterator[Problem]:
+    """Names in the report that come twice, or that results read otherwise."""
+    seen: dict[str, AggregatorEntry] = {}
+    for entry in entries:
+        wrong = row_name_problem(entry.key)
+        if wrong is not None:
+            yield Problem(at(entry.number), f"an aggregator cannot be called {entry.key!r}: {wrong[0]}", wrong[1])
+        if entry.key in seen:
+            what = f"two aggregators are called {entry.key!r} in the report: the other one is at {at(seen[entry.key].number)}"
+            yield Problem(at(entry.number), what, "give one another name with `as:`")
+        seen.setdefault(entry.key, entry)
+
+
+def _shape_problems(written: Any, number: int, place: Place) -> Iterator[Problem]:
+    if not isinstance(written, Mapping) or not isinstance(written.get("name"), str):
+        what = f"entry {number + 1} of aggregator_metrics_map names no metric"
+        yield Problem(place, what, "write `- name: accuracy`")
+        return
+    named = f"aggregator {written['name']!r}"
+    for key in written:
+        if key not in ENTRY_KEYS:
+            yield Problem(place, f"{named} has an unknown key {key!r}", did_you_mean(str(key), ENTRY_KEYS))
+    for key in ("params", "metadata"):
+        if written.get(key) is not None and not isinstance(written[key], Mapping):
+            yield Problem(place, f"{named}: {key!r} must be a mapping", f"write `{key}:` with a key a line")
+    columns = written.get("unit_metrics_results")
+    if not (columns and isinstance(columns, str | list)):
+        fix = "add `unit_metrics_results:` with a column of unit results, such as exact_match_result"
+        yield Problem(place, f"{named} aggregates nothing", fix)
+
+
+def _entry_problems(
+    entry: AggregatorEntry, produced: Collection[str] | None, place: Place, *, like_sygra: bool
+) -> list[Problem]:
+    try:
+        metric = make_aggregator(entry.name, entry.params, place, like_sygra=like_sygra)
+    except ConfigError as error:
+        return list(error.problems)
+    named, found = f"aggregator {entry.name!r}", []
+    wanted = {**dict.fromkeys(_metadata_columns(entry, metric).values(), "looks at"), entry.column: "aggregates"}
+    for column, does in wanted.items():
+        if produced is not None and column not in produced:
+            fix = f"{did_you_mean(column, produced)}; add a value of the state to output_map"
+            found.append(Problem(place, f"{named} {does} {column!r}, which the records do not have", fix))
+    lacking = metric.lacks(entry.metadata)
+    if lacking is not None:
+        found.append(Problem(place, f"{named} {lacking[0]}", lacking[1]))
+    return found

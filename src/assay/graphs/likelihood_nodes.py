@@ -1,0 +1,136 @@
+"""The nodes of graphs that ask for log-likelihoods: of choices, of a continuation, of a whole text."""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.config.braces import Braces
+from assay.graphs.nodes import PromptTemplate
+from assay.graphs.walk import NodeFailed, State, Steps, Updates, Walk
+from assay.records import Likelihood, Loglikelihood, Message, Prompt, Request, Rolling
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The prompt before a continuation: text as it is, or a conversation in the model's chat template."""
+
+    written: Braces | PromptTemplate
+    write: Callable[[tuple[Message, ...]], Prompt]
+
+    def of(self, state: State) -> Prompt:
+        if isinstance(self.written, PromptTemplate):
+            return self.write(self.written.fill(state))
+        return filled(self.written, state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikelihoodNode:
+    """The base of these nodes: the role of the model, and the key of the result."""
+
+    name: str
+    role: str
+    key: str
+    asks: bool = True
+
+    def apply(self, state: State, walk: Walk) -> Updates:
+        raise NotImplementedError("this node asks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceNode(LikelihoodNode):
+    """Asks about every choice at once. Normalised as the metrics of tasks do: by the letters or bytes of the choice alone."""
+
+    context: Context
+    choices: Sequence[Braces] | str
+    """Texts, or the key of the state that has them."""
+    delimiter: str
+    choose_by: str
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        context, choices = self.context.of(state), self._choices(state)
+        asked = [Loglikelihood(context, f"{self.delimiter}{choice}", self.role) for choice in choices]
+        found = yield from _likelihoods(asked, walk)
+        shares = _shares([each.value for each in found])
+        scored = [
+            {
+                "choice": choice,
+                "loglikelihood": each.value,
+                "is_greedy": each.greedy,
+                "per_character": _per(each.value, len(choice)),
+                "per_byte": _per(each.value, len(choice.encode())),
+                "probability": share,
+            }
+            for choice, each, share in zip(choices, found, shares, strict=True)
+        ]
+        best = max(scored, key=lambda each: each[self.choose_by])
+        return {self.key: best["choice"], f"{self.key}_choices": scored}
+
+    def _choices(self, state: State) -> list[str]:
+        if not isinstance(self.choices, str):
+            return [filled(choice, state) for choice in self.choices]
+        found = state.get(self.choices)
+        if not isinstance(found, list | tuple) or len(found) < 2:
+            raise NodeFailed(f"{self.choices!r} must be a list of two choices or more, got {found!r:.60}")
+        return [choice if isinstance(choice, str) else str(choice) for choice in found]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoglikelihoodNode(LikelihoodNode):
+    """Asks about one continuation."""
+
+    context: Context
+    continuation: Braces
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        context, continuation = self.context.of(state), filled(self.continuation, state)
+        request = Loglikelihood(context, continuation, self.role)
+        [found] = yield from _likelihoods([request], walk)
+        return {self.key: found.value, f"{self.key}_is_greedy": found.greedy}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollingNode(LikelihoodNode):
+    """Asks about a whole text. Words and bytes are counted as `word_perplexity` and `byte_perplexity` count them."""
+
+    text: Braces
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        text = filled(self.text, state)
+        [found] = yield from _likelihoods([Rolling(text, self.role)], walk)
+        words, size = len(re.split(r"\s+", text)), len(text.encode())
+        return {
+            self.key: found.value,
+            f"{self.key}_per_word": _per(found.value, words),
+            f"{self.key}_per_byte": _per(found.value, size),
+        }
+
+
+def filled(text: Braces, state: State) -> str:
+    try:
+        return text.fill(state)
+    except KeyError as missing:
+        raise NodeFailed(f"a text needs {missing}, which is not in the state") from missing
+
+
+def _likelihoods(requests: Sequence[Request], walk: Walk) -> Any:
+    """The log-likelihoods of requests, all asked at once."""
+    responses = yield requests
+    walk.take(requests, responses)
+    assert all(isinstance(response, Likelihood) for response in responses), "the engine sees to it"
+    return responses
+
+
+def _per(value: float, count: int) -> float:
+    """A log-likelihood by length; one of nothing can only win with certainty."""
+    return value / count if count else (-math.inf if value < 0 else 0.0)
+
+
+def _shares(values: Sequence[float]) -> list[float]:
+    """How likely each would be if nothing else could be said."""
+    most = max(values)
+    if math.isinf(most):
+        return [1 / len(values)] * len(values)
+    weights = [math.exp(value - most) for value in values]
+    return [weight / sum(weights) for weight in weights]

@@ -1,0 +1,271 @@
+"""The models that the nodes of a graph ask: by role of the run, of a models.yaml, or the model under test."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from assay.config.source import Source, digest
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.graphs.nodes import TYPES, NodeModel, Structure
+from assay.graphs.reading import GraphFile
+from assay.graphs.spec import ModelConfig, StructuredOutput
+from assay.records import LIMITS, Prompt
+from assay.tasks.settings import GraphSettings, Helpers, Messages
+
+FILE = "models.yaml"
+CUSTOM = "SYGRA_CUSTOM_MODELS_PATH"
+NATIVE = ("openai", "vllm", "tgi")
+"""Types that speak OpenAI's protocol."""
+ANTHROPIC = "anthropic"
+"""The type that speaks Anthropic's protocol. SyGra has none: it goes through proxies."""
+PROXIES = {"claude_proxy": "anthropic", "gemini_proxy": "openai", "triton": "openai"}
+"""Types of SyGra's that speak protocols of their own, and the type to try where the server speaks a known one."""
+PREFIXES = {"azure_openai": "azure/", "mistralai": "mistral/", "ollama": "ollama_chat/", "vertex_ai": "vertex_ai/",
+            "bedrock": "bedrock/", "azure": "azure_ai/"}  # fmt: skip
+"""Types that LiteLLM speaks to, by what its names begin with."""
+ARGUMENTS = {
+    "url": "base_url", "auth_token": "api_key", "timeout": "timeout", "max_retries": "max_retries",
+    "retry_attempts": "max_retries", "ssl_verify": "verify_certificate", "ssl_cert": "ca_cert_path",
+    "num_concurrent": "num_concurrent", "price_in": "price_in", "price_out": "price_out",
+}  # fmt: skip
+"""Keys of an entry, and what our backends call them."""
+KNOWN = ("model_type", "model", "model_serving_name", "parameters", "hf_chat_template_model_id", "completions_api")
+IDLE = ("backend", "delay", "load_balancing", "stats_interval", "name", "structured_output")
+"""Keys that change nothing here."""
+REFUSED = {
+    "post_process": "post_process of the node", "special_tokens": "post_process of the node",
+    "modify_tokenizer": "a tokenizer folder", "chat_template_params": "a server with that template",
+    "input_type": "nothing", "output_type": "nothing", "image_capabilities": "nothing", "api_version": "--model_role",
+}  # fmt: skip
+"""Keys that would change an answer and are not supported, with what to use instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model of models.yaml: its keys, and their place."""
+
+    name: str
+    keys: Mapping[str, Any]
+    place: Place
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        found = self.keys.get("parameters")
+        return dict(found) if isinstance(found, Mapping) else {}
+
+    def but(self, keys: Mapping[str, Any]) -> "ModelEntry":
+        """The same with other keys; mappings are put together one level deep, as SyGra does."""
+        merged = dict(self.keys)
+        for key, value in keys.items():
+            known = merged.get(key)
+            merged[key] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
+        return ModelEntry(self.name, merged, self.place)
+
+    def backend(self) -> dict[str, Any]:
+        """The backend and its arguments, as a role of a run names them. What is wrong with the entry is raised."""
+        self._check()
+        kind = str(self.keys["model_type"])
+        named = str(self.keys.get("model_serving_name") or self.keys.get("model") or self.name)
+        arguments = {ours: self.keys[key] for key, ours in ARGUMENTS.items() if self.keys.get(key) is not None}
+        if isinstance(arguments.get("api_key"), list):
+            arguments["api_key"] = arguments["api_key"][0]
+        if kind == ANTHROPIC:
+            return {"model": "anthropic", "model_args": {"model": named, **arguments}}
+        if kind in PREFIXES:
+            return {"model": "litellm", "model_args": {"model": PREFIXES[kind] + named, **arguments}}
+        if self.keys.get("completions_api"):
+            tokenizer = self.keys.get("hf_chat_template_model_id")
+            words = {"tokenizer": tokenizer} if tokenizer else {}
+            return {"model": "openai", "model_args": {"model": named, **words, **arguments}}
+        return {"model": "openai-chat", "model_args": {"model": named, **arguments}}
+
+    def _check(self) -> None:
+        problems = []
+        for key, value in self.keys.items():
+            if key in REFUSED and value not in (None, [], {}, ""):
+                what = f"{key!r} of the model {self.name!r} is not supported"
+                problems.append(Problem(self.place, what, f"use {REFUSED[key]} instead"))
+            elif key not in (*ARGUMENTS, *KNOWN, *IDLE, *REFUSED):
+                known = [*ARGUMENTS, *KNOWN, *IDLE]
+                what = f"unknown key {key!r} of the model {self.name!r}"
+                problems.append(Problem(self.place, what, did_you_mean(str(key), known)))
+        kind = self.keys.get("model_type")
+        if kind not in (*NATIVE, ANTHROPIC, *PREFIXES):
+            what = f"model_type {kind!r} of the model {self.name!r} is not supported" if kind else "needs model_type"
+            fix = did_you_mean(str(kind), [*NATIVE, ANTHROPIC, *PREFIXES]) if kind else "write model_type: openai"
+            if kind in PROXIES:
+                fix = f"write model_type: {PROXIES[str(kind)]} if the server speaks that protocol"
+            problems.append(Problem(self.place, what, fix))
+        elif kind in ("vllm", "tgi") and not self.keys.get("url"):
+            what = f"the model {self.name!r} has no url"
+            problems.append(Problem(self.place, what, f"add url:, or set {variable(self.name, 'url')}"))
+        tokens = self.keys.get("auth_token")
+        if isinstance(tokens, list) and len(set(map(str, tokens))) > 1:
+            what = f"the model {self.name!r} has several tokens"
+            problems.append(Problem(self.place, what, "give one that all addresses take"))
+        if problems:
+            raise ConfigError(problems)
+
+
+def variable(name: str, key: str) -> str:
+    """The environment variable that says a key of a model.
+
+    >>> variable("gpt-4o mini", "url")
+    'SYGRA_GPT_4O_MINI_URL'
+    """
+    return f"SYGRA_{re.sub(r'[^A-Z0-9]', '_', name.upper())}_{key.upper()}"
+
+
+def find_models_file(given: str | None, folder: str | None) -> list[Path]:
+    """The files that say models, weakest first: one that is named, or those beside the graph and above it, and here."""
+    custom = [Path(os.environ[CUSTOM])] if os.environ.get(CUSTOM) else []
+    if given is not None:
+        return [Path(given), *custom]
+    here = Path.cwd()
+    start = Path(folder).resolve() if folder is not None else here
+    above = [each for each in (start, *start.parents) if each.is_relative_to(here)]
+    places = [here / "sygra/config", here / "config", *reversed(above), *([start] if start not in above else [])]
+    found = [place / FILE for place in dict.fromkeys(places) if (place / FILE).is_file()]
+    return [*found, *custom]
+
+
+def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
+    """The models of several files; of two with one name, the last counts. The environment says more of each."""
+    found: dict[str, ModelEntry] = {}
+    for file in files:
+        try:
+            source = Source(str(file), file.read_bytes())
+        except OSError as error:
+            raise ConfigError(
+                [Problem(Place(str(file)), f"cannot be read: {error.strerror}", "check the path")]
+            ) from None
+        if source.problems or not isinstance(source.value, Mapping):
+            raise ConfigError(
+                source.problems or [Problem(source.place(), "must be a mapping of models", "write name: {…}")]
+            )
+        for name, keys in source.value.items():
+            if not isinstance(keys, Mapping):
+                raise ConfigError([Problem(source.place((name,)), f"{name} must be a mapping", "write model_type: …")])
+            found[str(name)] = ModelEntry(str(name), keys, source.place((name,), key=True))
+    return {name: entry.but(_of_environment(name)) for name, entry in found.items()}
+
+
+def _of_environment(name: str) -> dict[str, Any]:
+    """Return a model's keys from the environment; `|` separates values of a list."""
+    keys: dict[str, Any] = {}
+    exact = "SYGRA_" + re.sub(r"\s+", "_", name.upper()) + "_"
+    for start in (variable(name, ""), exact):
+        for key, value in os.environ.items():
+            if key.startswith(start):
+                wanted = {"TOKEN": "auth_token"}.get(key[len(start) :], key[len(start) :].lower())
+                keys[wanted] = value.split("|") if "|" in value else value
+    return keys
+
+
+UNDER_TEST = "model"
+MAX_TOKENS = 2048
+"""How much a node may write where its parameters do not say."""
+
+
+@dataclass
+class GraphModels:
+    """Finds the model that a node means; `wanted` are those that the run must make, by role, as a run names them."""
+
+    graph: GraphFile
+    settings: GraphSettings
+    helpers: Helpers
+    gen_kwargs: Mapping[str, object]
+    folder: str | None
+    wanted: dict[str, object] = field(default_factory=dict)
+    needs: dict[str, set[str]] = field(default_factory=dict)
+    """By role, what its model must be able to do."""
+
+    @cached_property
+    def _entries(self) -> dict[str, ModelEntry]:
+        return read_models(find_models_file(self.settings.models_file, self.folder))
+
+    def generation_model(
+        self, model: ModelConfig, place: Place, tools: Mapping[str, object] | None = None
+    ) -> NodeModel:
+        """Whom a node asks, and how; `tools` are the parameters that tell of them."""
+        role, parameters = self._role(model, place)
+        self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
+        params: dict[str, object] = {**parameters, **model.parameters, **self.gen_kwargs, **(tools or {})}
+        params.setdefault("until", params.pop("stop", None) or [])
+        if not any(key in params for key in LIMITS):
+            params["max_tokens"] = MAX_TOKENS
+        structure = self._structure(model.structured_output, place)
+        native = {**params, "response_format": structure.response_format} if structure is not None else params
+        write, takes = self.settings.write, self.settings.takes_schema
+        return NodeModel(role, native, params, lambda messages: write(role, messages), structure, lambda: takes(role))
+
+    def likelihood_model(
+        self, model: ModelConfig, place: Place, *needs: str
+    ) -> tuple[str, Callable[[Messages], Prompt]]:
+        """The role of a model that is asked for log-likelihoods, and what writes a conversation for it."""
+        role, _ = self._role(model, place)
+        self.needs.setdefault(role, set()).update(needs)
+        write = self.settings.write
+        return role, lambda messages: write(role, messages)
+
+    def _role(self, model: ModelConfig, place: Place) -> tuple[str, dict[str, Any]]:
+        """The role that a model has in the run, and the parameters that its entry gives it."""
+        name = model.name
+        plain = re.sub(r"\W", "_", name)
+        given = next((each for each in (name, plain) if each in self.settings.roles), None)
+        if given is not None:
+            self.wanted[given] = None
+            return given, {}
+        if self.settings.whole:
+            return UNDER_TEST, {}
+        entry = self._entries.get(name)
+        if entry is None and "model_type" in model.entry:
+            entry = ModelEntry(name, {}, place)
+        if entry is None:
+            return self._under_test(model, place)
+        backend = entry.but(model.entry).backend()
+        role = f"{name}-{digest(repr(backend).encode())[:6]}" if model.entry else name
+        self.wanted[role] = backend
+        return role, entry.parameters
+
+    def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, dict[str, Any]]:
+        """The model of the run, for the one model of a graph without settings in models.yaml."""
+        if model.entry:
+            key = next(iter(model.entry))
+            fix = f"add model_type:, or an entry {model.name!r} to models.yaml"
+            raise ConfigError([Problem(place, f"{key!r} is said of a model that is not known", fix)])
+        unknown = sorted({each.name for each in self._all() if each.name not in self._entries})
+        if len(unknown) > 1:
+            what = f"the graph asks several models ({', '.join(unknown)}), and nothing says which they are"
+            fix = f"--model NAME for all of them, --model_role {unknown[0]}=… for one, or entries in models.yaml"
+            raise ConfigError([Problem(place, what, fix)])
+        return UNDER_TEST, {}
+
+    def _all(self) -> Iterator[ModelConfig]:
+        return (model for models in self.graph.models.values() for model in models.values())
+
+    def _structure(self, written: StructuredOutput | None, place: Place) -> Structure | None:
+        if written is None or not written.enabled:
+            return None
+        if isinstance(written.schema, str):
+            kind = self.helpers.dotted(written.schema, self.folder, place)
+            if not hasattr(kind, "model_json_schema"):
+                fix = "name a class derived from pydantic.BaseModel, or write fields"
+                raise ConfigError([Problem(place, f"{written.schema} must be a pydantic class", fix)])
+            return Structure.of_schema(kind.__name__, kind.model_json_schema())
+        fields = written.schema.get("fields")
+        unknown = [str(key) for key in written.schema if key not in ("name", "fields")]
+        if unknown or not isinstance(fields, Mapping) or not fields:
+            what = f"unknown key {unknown[0]!r} of a schema" if unknown else "a schema needs fields"
+            fix = did_you_mean(unknown[0], ["name", "fields"]) if unknown else "write fields: {name: {type: str}}"
+            raise ConfigError([Problem(place, what, fix)])
+        for name, field_ in fields.items():
+            kind = field_.get("type", "str") if isinstance(field_, Mapping) else None
+            if kind not in TYPES:
+                what = f"the field {name!r} has no type that is known: {kind!r}"
+                raise ConfigError([Problem(place, what, did_you_mean(str(kind), TYPES))])
+        return Structure.of_fields(str(written.schema.get("name", "answer")), fields)

@@ -1,0 +1,461 @@
+"""The nodes of graphs: lambdas, samplers, models, graphs within graphs."""
+
+import inspect
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from assay.config.braces import Braces
+from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
+from assay.records import (
+    Call,
+    Failed,
+    Message,
+    Part,
+    Prompt,
+    Request,
+    Response,
+    Returned,
+    Text,
+    TextPart,
+    ToolCall,
+    content_of,
+    messages_to_plain,
+    plain_to_messages,
+    tool_call_of,
+)  # fmt: skip
+from assay.user_code import UserCodeError, user_code, words
+
+TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
+    "str": ("string", (str,)),
+    "int": ("integer", (int,)),
+    "float": ("number", (float, int)),
+    "bool": ("boolean", (bool,)),
+    "list": ("array", (list,)),
+    "dict": ("object", (dict,)),
+}
+"""By the name in a graph: that of JSON Schema, and the classes of Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The fields that an answer must have, by name with their types; `schema` is the JSON Schema of all of it."""
+
+    name: str
+    schema: Mapping[str, Any]
+    types: Mapping[str, str]
+    required: frozenset[str]
+
+    @classmethod
+    def of_fields(cls, name: str, fields: Mapping[str, Mapping[str, Any]]) -> "Structure":
+        properties = {
+            key: {
+                "type": TYPES[str(written.get("type", "str"))][0],
+                **({"description": written["description"]} if written.get("description") else {}),
+            }
+            for key, written in fields.items()
+        }
+        required = [key for key, written in fields.items() if "default" not in written]
+        schema = {
+            "type": "object", "properties": properties, "required": required, "additionalProperties": False,
+        }  # fmt: skip
+        return cls(
+            name, schema, {key: str(written.get("type", "str")) for key, written in fields.items()}, frozenset(required)
+        )
+
+    @classmethod
+    def of_schema(cls, name: str, schema: Mapping[str, Any]) -> "Structure":
+        """That of a pydantic class, by its JSON Schema."""
+        names = {shown: name for name, (shown, _) in TYPES.items()}
+        properties = schema.get("properties", {})
+        types = {key: names[written["type"]] for key, written in properties.items() if written.get("type") in names}
+        return cls(name, schema, types, frozenset(schema.get("required", ())))
+
+    @property
+    def response_format(self) -> dict[str, Any]:
+        """The parameter that servers of OpenAI's protocol take."""
+        return {"type": "json_schema", "json_schema": {"name": self.name, "schema": dict(self.schema)}}
+
+    def asked_in(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """A conversation whose last message says in words what the answer must be."""
+        instruction = "\n\nAnswer with one JSON object and nothing else. It must fit this JSON Schema:\n"
+        words = instruction + json.dumps(self.schema, ensure_ascii=False)
+        last = messages[-1]
+        content = last.content
+        added = content + words if isinstance(content, str) else (*content, TextPart(words))
+        return (*messages[:-1], last._replace(content=added))
+
+    def fits(self, text: str) -> bool:
+        """Whether a text is a JSON object with the fields, each of its type."""
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return False
+        if not isinstance(found, dict) or not self.required <= found.keys():
+            return False
+        return all(_is_of(found[key], kind) for key, kind in self.types.items() if key in found)
+
+
+def _is_of(value: object, kind: str) -> bool:
+    return isinstance(value, TYPES[kind][1]) and (kind in ("bool",) or not isinstance(value, bool))
+
+
+HISTORY = "__chat_history__"
+BROKEN_CALLS = "with calls of tools that failed"
+AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
+
+
+class ModelReply(NamedTuple):
+    """A model's response, as post-processors see it."""
+
+    content: str
+    reasoning: str | None = None
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+    type: str = "ai"
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaNode:
+    """Calls a function of the node's settings and the state; one that waits is a Call."""
+
+    name: str
+    function: Callable[[Mapping[str, Any], State], Any]
+    settings: Mapping[str, Any]
+    asks: bool = False
+
+    def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
+        updates: Updates = self.function(self.settings, state)
+        return updates
+
+    def ask(self, state: State, walk: Walk) -> Steps:  # noqa: ARG002  # the shape of a node
+        [response] = yield [Call(self.function, (self.settings, state))]
+        if isinstance(response, Failed):
+            raise NodeFailed(f"the node {self.name!r} raised {response.reason}")
+        assert isinstance(response, Returned)
+        updates: Updates = response.value
+        return updates
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerNode:
+    """Draws values: for one record the same every time, whatever else is in the run."""
+
+    name: str
+    attributes: Mapping[str, tuple[Sequence[Any], Sequence[float] | None]]
+    in_turn: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Values that are not drawn: the n-th record gets the n-th, and the next one when it comes by again."""
+    asks: bool = False
+
+    def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
+        visit = walk.visits[self.name]
+        walk.visits[self.name] += 1
+        drawn = random.Random(f"{walk.name}\0{self.name}\0{visit}")
+        found = {
+            key: drawn.choices(values, weights)[0] if weights is not None else drawn.choice(values)
+            for key, (values, weights) in self.attributes.items()
+        }
+        return {**found, **{key: each[(walk.number + visit) % len(each)] for key, each in self.in_turn.items()}}
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        yield ()
+        return self.apply(state, walk)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTemplate:
+    """The messages of a node, with places for values of the state."""
+
+    messages: Sequence[tuple[str, Braces | Sequence[Mapping[str, Any]]]]
+
+    @classmethod
+    def of(cls, written: Sequence[Mapping[str, Any]], renamed: Mapping[str, str] | None = None) -> "PromptTemplate":
+        made = [(role, _content(content, renamed)) for message in written for role, content in message.items()]
+        return cls(made)
+
+    def fill(self, state: State) -> tuple[Message, ...]:
+        try:
+            return tuple(
+                [
+                    Message(role, content.fill(state) if isinstance(content, Braces) else _filled(content, state))
+                    for role, content in self.messages
+                ]
+            )
+        except KeyError as missing:
+            raise NodeFailed(f"the prompt needs {missing}, which is not in the state") from missing
+
+
+def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[dict[str, Any]]:
+    if not isinstance(content, list | tuple):
+        return Braces.of(str(content), renamed)
+    return [
+        {key: Braces.of(value, renamed) if isinstance(value, str) else value for key, value in part.items()}
+        for part in content
+    ]
+
+
+def _filled(parts: Sequence[Mapping[str, Any]], state: State) -> str | tuple[Part, ...]:
+    """The parts of a message: texts, and addresses of images and sounds as servers want them."""
+    made = []
+    for part in parts:
+        values = {key: value.fill(state) if isinstance(value, Braces) else value for key, value in part.items()}
+        for key in ("image_url", "audio_url"):
+            if isinstance(values.get(key), str):
+                values[key] = {"url": values[key]}
+        made.append(values)
+    return content_of(made)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeModel:
+    """A model of a node: whom to ask, and how messages become a prompt for it.
+
+    `params` ask a server for the structure, where it `takes` a JSON Schema; `plain` are those without, for a model that gets
+    the schema in words.
+    """
+
+    role: str
+    params: Mapping[str, object]
+    plain: Mapping[str, object]
+    write: Callable[[tuple[Message, ...]], Prompt]
+    structure: Structure | None = None
+    takes: Callable[[], bool] = lambda: True
+
+    def ask(self, messages: tuple[Message, ...], walk: Walk) -> "Attempt":
+        if self.structure is None or self.takes():
+            return Attempt(self, messages, walk.generate(self.role, self.write(messages), self.params), walk)
+        words = self.write(self.structure.asked_in(messages))
+        return Attempt(self, messages, walk.generate(self.role, words, self.plain), walk)
+
+
+class Attempt(NamedTuple):
+    """A request of one model, with the conversation it is about."""
+
+    asked: NodeModel
+    messages: tuple[Message, ...]
+    request: Request
+    walk: Walk
+
+    def again(self, response: Response) -> Request | None:
+        """Return a second request, with the schema in words as SyGra does, where the answer does not fit the structure."""
+        structure = self.asked.structure
+        if structure is None or not isinstance(response, Text) or response.calls or structure.fits(response.text):
+            return None
+        self.walk.noticed[AGAIN] += 1
+        words = self.asked.write(structure.asked_in(self.messages))
+        return self.walk.generate(self.asked.role, words, self.asked.plain)
+
+
+def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
+    """The texts that models give, all asked at once; one that is not as it should be is asked for again."""
+    requests = [attempt.request for attempt in attempts]
+    responses = list((yield requests))
+    walk.take(requests, responses)
+    further = [(n, again) for n, attempt in enumerate(attempts) if (again := attempt.again(responses[n])) is not None]
+    if further:
+        second = yield [request for _, request in further]
+        walk.take([request for _, request in further], second)
+        for (number, _), response in zip(further, second, strict=True):
+            structure = attempts[number].asked.structure
+            assert structure is not None and isinstance(response, Text)
+            if not structure.fits(response.text):
+                walk.noticed[UNREADABLE] += 1
+            responses[number] = response
+    return {"": responses}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationNode:
+    """The base of nodes that ask models: the prompt, its pre-processor, and the messages after it."""
+
+    name: str
+    prompt: PromptTemplate
+    input_key: str = "messages"
+    pre: Callable[[State], Any] | None = None
+    history: int | None = None
+    """How many turns before are asked along."""
+    asks: bool = True
+
+    def apply(self, state: State, walk: Walk) -> Updates:
+        raise NotImplementedError("this node asks")
+
+    def conversation(self, state: State) -> tuple[Message, ...]:
+        messages = self.prompt.fill(state)
+        if self.history is not None:
+            system = [each for each in messages if each.role == "system"]
+            rest = [each for each in messages if each.role != "system"]
+            turns = state.get(HISTORY) or []
+            earlier = [message for turn in turns[-self.history :] for message in turn] if self.history else []
+            messages = (*system, *plain_to_messages(earlier), *rest)
+        return (*messages, *map(_as_message, state.get(self.input_key) or ()))
+
+    def remembered(self, state: State, messages: tuple[Message, ...], text: str) -> Updates:
+        """The turn that was, for the nodes that ask with history."""
+        if self.history is None:
+            return {}
+        last = [each for each in messages if each.role == "user"][-1:]
+        turn = messages_to_plain([*last, Message("assistant", text)])
+        return {HISTORY: [*(state.get(HISTORY) or []), turn]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmNode(GenerationNode):
+    """Asks one model; `post` makes updates of the reply and the state."""
+
+    model: NodeModel
+    post: Callable[[ModelReply, State], Any]
+    tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        if self.pre is not None:
+            state = _after(self.pre(state), state)
+        messages = self.conversation(state)
+        [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
+        return self.updates(response, state, messages)
+
+    def updates(self, response: Text, state: State, messages: tuple[Message, ...]) -> Updates:
+        """Return the updates of the state for an answer."""
+        calls = [_as_mapping(tool_call_of(call)) for call in response.calls]
+        if self.tools:
+            state["tool_calls"] = calls
+        updates = self.post(ModelReply(response.text, response.reasoning, calls), state)
+        if not isinstance(updates, Mapping):
+            raise NodeFailed(f"post_process of {self.name!r} must return a mapping, got {type(updates).__name__}")
+        more = {"tool_calls": calls} if self.tools else {}
+        return {**updates, **more, **self.remembered(state, messages, response.text)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentNode(LlmNode):
+    """Asks a model, calls the tools that it wants, and asks again with what they gave, until it wants none."""
+
+    max_turns: int
+    injected: Mapping[int, str]
+    """System messages by turn, counted from 1."""
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        if self.pre is not None:
+            state = _after(self.pre(state), state)
+        messages = begun = self.conversation(state)
+        for turn in range(1, self.max_turns + 1):
+            if turn in self.injected:
+                messages = (*messages, Message("system", self.injected[turn]))
+            [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
+            if not response.calls:
+                return self.updates(response, state, begun)
+            calls = tuple(map(tool_call_of, response.calls))
+            asked = Message("assistant", response.text, calls)
+            messages = (*messages, asked, *(yield from self._called(calls, walk)))
+        raise NodeFailed(f"the agent {self.name!r} still wanted tools after {self.max_turns} turns")
+
+    def _called(self, calls: Sequence[ToolCall], walk: Walk) -> Any:
+        """Return the tools' results as messages; a tool that is missing or raises gives the model an error message."""
+        read = [_as_mapping(call) for call in calls]
+        known = [each for each in read if each["name"] in self.tools and isinstance(each["args"], dict)]
+        given = iter(
+            (yield [Call(_with_names(self.tools[each["name"]]), (each["args"],)) for each in known]) if known else ()
+        )
+        made: list[Message] = []
+        for each in read:
+            answer = (
+                next(given)
+                if each in known
+                else Failed(f"there is no such tool, or its arguments cannot be read: {each['name']}")
+            )
+            if isinstance(answer, Failed):
+                walk.noticed[BROKEN_CALLS] += 1
+            said = f"Error: {answer.reason}" if isinstance(answer, Failed) else answer.value
+            text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+            made.append(Message("tool", text, tool_call_id=each["id"]))
+        return made
+
+
+def _with_names(tool: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """A tool as a function of its arguments by name; one that waits still waits. Its errors are worded for the model."""
+    if inspect.iscoroutinefunction(tool):
+
+        async def waiting(arguments: Mapping[str, Any]) -> Any:
+            try:
+                async with user_code("", passes=UserCodeError):
+                    return await tool(**arguments)
+            except UserCodeError as error:
+                raise _for_model(error) from error
+
+        return waiting
+
+    def call(arguments: Mapping[str, Any]) -> Any:
+        try:
+            with user_code("", passes=UserCodeError):
+                return tool(**arguments)
+        except UserCodeError as error:
+            raise _for_model(error) from error
+
+    return call
+
+
+def _for_model(error: UserCodeError) -> UserCodeError:
+    return UserCodeError(words(error.__cause__ or error))
+
+
+def _as_mapping(call: ToolCall) -> dict[str, Any]:
+    """A call of a tool as post-processors know it: name, args, id."""
+    arguments: Any = call.arguments
+    with suppress(ValueError):
+        arguments = json.loads(call.arguments or "{}")
+    return {"name": call.name, "args": arguments, "id": call.id, "type": "tool_call"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiLlmNode(GenerationNode):
+    """Asks several models the same, all at once; `post` makes updates of the texts by label."""
+
+    models: Mapping[str, NodeModel]
+    post: Callable[[Mapping[str, ModelReply]], Any]
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        if self.pre is not None:
+            state = _after(self.pre(state), state)
+        messages = self.conversation(state)
+        attempts = [model.ask(messages, walk.at(label)) for label, model in self.models.items()]
+        responses = (yield from answers(attempts, walk))[""]
+        replies = {
+            label: ModelReply(response.text, response.reasoning)
+            for label, response in zip(self.models, responses, strict=True)
+        }
+        updates: Updates = self.post(replies)
+        return updates
+
+
+@dataclass(frozen=True, slots=True)
+class SubgraphNode:
+    """A graph within a graph: the record goes through it from its START to its END."""
+
+    name: str
+    graph: Graph
+    asks: bool = True
+
+    def apply(self, state: State, walk: Walk) -> Updates:
+        raise NotImplementedError("this node asks")
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        return (yield from self.graph.steps(state, walk, f"{self.name}/"))
+
+
+def _after(given: Any, state: State) -> State:
+    """The state after a pre-processor, which may give a new one or change the old."""
+    if given is None or given is state:
+        return state
+    if not isinstance(given, Mapping):
+        raise NodeFailed(f"pre_process must return the state, got {type(given).__name__}")
+    return {**state, **given}
+
+
+def _as_message(each: Any) -> Message:
+    if isinstance(each, Mapping):
+        return Message(str(each.get("role", "user")), content_of(each.get("content", "")))
+    inner = getattr(each, "message", each)
+    kinds = {"ai": "assistant", "human": "user", "system": "system", "tool": "tool"}
+    role = kinds.get(getattr(inner, "type", ""), "user")
+    return Message(role, content_of(getattr(inner, "content", str(inner))))

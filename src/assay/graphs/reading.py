@@ -1,0 +1,383 @@
+"""Fields to a graph: every node by its type, and all that can be seen to be wrong with nodes and edges by looking."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.config.braces import Braces
+from assay.config.decode import decode
+from assay.config.fields import Fields
+from assay.config.task import TaskConfig
+from assay.errors import Place, Problem, did_you_mean, nearest
+from assay.graphs.spec import (
+    END,
+    NODE_TYPES,
+    START,
+    AgentSpec,
+    AnyNode,
+    Attribute,
+    ChoiceSpec,
+    EdgeConfig,
+    GenerationSpec,
+    GraphConfig,
+    LambdaSpec,
+    LikelihoodSpec,
+    LlmSpec,
+    LoglikelihoodSpec,
+    ModelConfig,
+    MultiLlmSpec,
+    OutputField,
+    SampledColumn,
+    SamplerSpec,
+    SubgraphSpec,
+)
+
+if TYPE_CHECKING:
+    from assay.tasks.task import Task
+
+
+ENDS = {START, END, "__start__", "__end__"}
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFile:
+    """A graph as it was read, with places."""
+
+    config: GraphConfig
+    nodes: Mapping[str, AnyNode]
+    models: Mapping[str, Mapping[str, ModelConfig]]
+    """By node, its models by label; the one of an llm node has none."""
+    attributes: Mapping[str, Mapping[str, Attribute]]
+    outputs: Mapping[str, OutputField]
+    fields: Fields
+
+    @property
+    def edges(self) -> tuple[EdgeConfig, ...]:
+        return self.config.graph_config.edges
+
+    def task_config(self, name: str) -> TaskConfig:
+        """Return the settings that a graph shares with every task."""
+        config = self.config
+        return TaskConfig(
+            task=config.task or name, task_alias=config.task_alias, tag=config.tag, metadata=config.metadata,
+            cluster_by=config.cluster_by, unsafe_code=any(map(_runs_code, config.graph_config.nodes.values())),
+        )  # fmt: skip
+
+    def place(self, *path: str | int, key: bool = False) -> Place:
+        return self.fields.place(*path, key=key)
+
+    def node_place(self, name: str, *path: str | int) -> Place:
+        return self.place("graph_config", "nodes", name, *path, key=not path)
+
+
+def graph_of(task: "Task") -> GraphFile:
+    """Return the graph of a task that is one."""
+    assert isinstance(task.definition, GraphFile)
+    return task.definition
+
+
+def _runs_code(node: object) -> bool:
+    """Whether a node scores by executing code that the model wrote."""
+    if not isinstance(node, Mapping) or not isinstance(node.get("unit_metrics_map"), list):
+        return False
+    from assay.graphs.unit_node import runs_code  # all metrics come with it, and few graphs name one
+
+    return runs_code(node)
+
+
+def read_graph(fields: Fields, problems: list[Problem]) -> GraphFile | None:
+    """The graph that fields describe; None where they do not, with all that is wrong in `problems`."""
+    found: list[Problem] = []
+    config = decode(GraphConfig, fields, found, known=("include",))
+    if config is None or any(problem.serious for problem in found):
+        problems += found
+        return None
+    nodes, models, attributes = {}, {}, {}
+    for name, written in config.graph_config.nodes.items():
+        node = _node(str(name), written, fields, found)
+        if node is not None:
+            nodes[str(name)] = node
+            models[str(name)] = _models(str(name), node, fields, found)
+            attributes[str(name)] = _attributes(str(name), node, fields, found)
+    outputs = {
+        str(name): made
+        for name, written in (config.output_config.output_map or {}).items()
+        if (made := _part(OutputField, written, fields, found, "output_config", "output_map", str(name))) is not None
+    }
+    graph = GraphFile(config, nodes, models, attributes, outputs, fields)
+    if not any(problem.serious for problem in found):
+        found += [*_check_nodes(graph), *_check_edges(graph)]
+        if not any(problem.serious for problem in found):
+            found += _check_ways(graph)
+    problems += found
+    return None if any(problem.serious for problem in found) else graph
+
+
+def _part(record: type, written: object, fields: Fields, problems: list[Problem], *path: str) -> AnyNode | None:
+    if not isinstance(written, Mapping):
+        problems.append(Problem(fields.place(*path), f"{path[-1]} must be a mapping", "write `key: value` below it"))
+        return None
+    if not written:
+        origin = fields.origin(path[0])
+        problems.append(Problem(origin.place(path), f"{path[-1]} is empty", "say what it is"))
+        return None
+    return decode(record, Fields.of(written, fields.origin(path[0]).within(*path)), problems)
+
+
+def _node(name: str, written: object, fields: Fields, problems: list[Problem]) -> AnyNode | None:
+    path = ("graph_config", "nodes", name)
+    if name in ENDS:
+        problems.append(
+            Problem(fields.place(*path, key=True), f"invalid name of a node: {name}", "choose another name")
+        )
+        return None
+    kind = written.get("node_type") if isinstance(written, Mapping) else None
+    if isinstance(written, Mapping) and "node_type" in written and str(kind) not in NODE_TYPES:
+        fix = did_you_mean(str(kind), NODE_TYPES)
+        problems.append(Problem(fields.place(*path, "node_type"), f"no type of node is called {kind!r}", fix))
+        return None
+    return _part(NODE_TYPES.get(str(kind), LambdaSpec), written, fields, problems, *path)
+
+
+def _models(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -> dict[str, ModelConfig]:
+    if isinstance(node, LlmSpec | LikelihoodSpec):
+        return {"": node.model}
+    if not isinstance(node, MultiLlmSpec):
+        return {}
+    path = ("graph_config", "nodes", name, "models")
+    made = {
+        str(label): _part(ModelConfig, written, fields, problems, *path, str(label))
+        for label, written in node.models.items()
+    }
+    return {label: model for label, model in made.items() if model is not None}
+
+
+def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -> dict[str, Attribute]:
+    if not isinstance(node, SamplerSpec):
+        return {}
+    path = ("graph_config", "nodes", name, "attributes")
+    made: dict[str, Attribute] = {}
+    for key, written in node.attributes.items():
+        found = _part(Attribute, written, fields, problems, *path, str(key))
+        if found is None:
+            continue
+        if isinstance(found.values, SampledColumn):
+            if found.weights is not None:
+                what, fix = "values of a source come in their order, without weights", "take weights out"
+                problems.append(Problem(fields.place(*path, str(key), "weights"), what, fix))
+        elif not found.values or (found.weights is not None and len(found.weights) != len(found.values)):
+            what = f"{key} needs values, and as many weights as values where there are any"
+            problems.append(Problem(fields.place(*path, str(key)), what, "correct the lists"))
+        made[str(key)] = found
+    return made
+
+
+def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
+    written: dict[str, str] = {}
+    for name, node in graph.nodes.items():
+        if isinstance(node, LlmSpec) and isinstance(node.output_keys, tuple) and node.post_process is None:
+            what = "a list of output_keys needs a post_process that fills them"
+            yield Problem(graph.node_place(name, "output_keys"), what, "give one key without a list, or a post_process")
+        for key in node.output_keys if isinstance(getattr(node, "output_keys", None), tuple) else ():
+            if key in written and key != "messages":
+                what = f"the nodes {written[key]!r} and {name!r} both write {key!r}"
+                yield Problem(graph.node_place(name, "output_keys"), what, "give one of them another name")
+            written.setdefault(key, name)
+        if isinstance(node, MultiLlmSpec) and node.tools:
+            place = graph.node_place(name, "tools")
+            yield Problem(place, "a node that asks several models has no tools", "use an llm or agent node for each")
+        if isinstance(node, AgentSpec) and not node.tools:
+            yield Problem(graph.node_place(name), "an agent needs tools", "add tools:, or make it an llm node")
+        yield from _check_texts(graph, name)
+        if isinstance(node, LikelihoodSpec):
+            yield from _check_weighing(graph, name, node)
+        if isinstance(node, GenerationSpec):
+            conversation = graph.config.graph_config.graph_properties.chat_conversation
+            if node.chat_history and conversation is None:
+                fix = "add graph_properties: {chat_conversation: multiturn}"
+                yield Problem(graph.node_place(name, "chat_history"), "chat_history needs a chat_conversation", fix)
+
+
+def _check_texts(graph: GraphFile, name: str) -> Iterator[Problem]:
+    for path, text in written_texts(graph.nodes[name]):
+        wrong = Braces.of(text).wrong
+        if wrong:
+            fix = "write {name} for a key of the state, {{ for a brace"
+            yield Problem(graph.node_place(name, *path), f"the {path[0]} {wrong}", fix)
+
+
+def _check_weighing(graph: GraphFile, name: str, node: LikelihoodSpec) -> Iterator[Problem]:
+    """Log-likelihoods are not generated, so there is nothing to say about how."""
+    for key in ("parameters", "structured_output"):
+        if getattr(node.model, key):
+            what = f"{key} has no meaning for log-likelihoods"
+            yield Problem(graph.node_place(name, "model", key), what, f"take {key} out")
+    choices = node.choices if isinstance(node, ChoiceSpec) else None
+    if isinstance(choices, tuple) and (len(choices) < 2 or "" in choices or len(set(choices)) < len(choices)):
+        what = "choices must be two or more texts, all different and none empty"
+        yield Problem(graph.node_place(name, "choices"), what, "correct the list, or name a key of the state")
+
+
+Path = tuple[str | int, ...]
+
+
+def written_texts(node: AnyNode) -> Iterator[tuple[Path, str]]:
+    """The texts with {keys} of a node, each with its place in it."""
+    prompt = getattr(node, "prompt", ())
+    if isinstance(prompt, str):
+        yield ("prompt",), prompt
+        prompt = ()
+    for number, message in enumerate(prompt):
+        for role, content in message.items():
+            yield from ((("prompt", number, role), text) for text in _texts_of(content))
+    for key in ("continuation", "text"):
+        if isinstance(getattr(node, key, None), str):
+            yield (key,), getattr(node, key)
+    if isinstance(node, ChoiceSpec) and not isinstance(node.choices, str):
+        yield from ((("choices", number), str(text)) for number, text in enumerate(node.choices))
+
+
+def _texts_of(content: object) -> list[str]:
+    """The texts of a message's content: one, or those of its parts."""
+    if isinstance(content, str):
+        return [content]
+    if isinstance(content, list | tuple):
+        return [
+            value for part in content if isinstance(part, Mapping) for value in part.values() if isinstance(value, str)
+        ]
+    return []
+
+
+def _check_edges(graph: GraphFile) -> Iterator[Problem]:
+    known = {*graph.nodes, START, END}
+    for number, edge in enumerate(graph.edges):
+        at = ("graph_config", "edges", number)
+        yield from _known_end(graph, edge.source, known - {END}, *at, "from")
+        if edge.condition is None:
+            if edge.path_map is not None:
+                yield Problem(graph.place(*at), "path_map needs a condition", "name a function that says where to go")
+            if edge.target is None:
+                yield Problem(graph.place(*at), "the edge leads nowhere", "add `to:`, or `condition:` with `path_map:`")
+            else:
+                yield from _known_end(graph, edge.target, known - {START}, *at, "to")
+            continue
+        if edge.target is not None:
+            yield Problem(graph.place(*at, "to"), "an edge with a condition has no `to`", "put it into path_map")
+        if not edge.path_map:
+            yield Problem(graph.place(*at, "condition"), "a condition needs a path_map", "map what it says to nodes")
+        for said, target in (edge.path_map or {}).items():
+            yield from _known_end(graph, str(target), known - {START}, *at, "path_map", str(said))
+
+
+def _known_end(graph: GraphFile, name: str, known: set[str], *path: str | int) -> Iterator[Problem]:
+    if name not in known:
+        what = f"there is no node {name!r}" if name not in ENDS else f"an edge cannot be {path[-1]} {name}"
+        yield Problem(graph.place(*path), what, did_you_mean(name, known))
+    elif name in graph.nodes and graph.nodes[name].node_state == "idle":
+        yield Problem(graph.place(*path), f"the node {name!r} is idle", "set node_state: active, or take the edge out")
+
+
+def targets(edge: EdgeConfig) -> list[str]:
+    """Where an edge may lead."""
+    return [edge.target] if edge.target is not None else [str(target) for target in (edge.path_map or {}).values()]
+
+
+def _check_ways(graph: GraphFile) -> Iterator[Problem]:
+    """Every node can be reached, and the end from every node."""
+    onward: dict[str, set[str]] = {}
+    back: dict[str, set[str]] = {}
+    for edge in graph.edges:
+        for target in targets(edge):
+            onward.setdefault(edge.source, set()).add(target)
+            back.setdefault(target, set()).add(edge.source)
+    if START not in onward:
+        yield Problem(graph.place("graph_config", "edges"), "no edge begins at START", "add {from: START, to: …}")
+        return
+    reached, ending = _closure(START, onward), _closure(END, back)
+    for name, node in graph.nodes.items():
+        if node.node_state == "idle":
+            continue
+        if name not in reached:
+            fix = "add an edge to it, or node_state: idle"
+            yield Problem(graph.node_place(name), f"no way leads from START to the node {name!r}", fix)
+        elif name not in ending:
+            yield Problem(
+                graph.node_place(name), f"no way leads from the node {name!r} to END", f"add {{from: {name}, to: END}}"
+            )
+
+
+def _closure(start: str, ways: Mapping[str, set[str]]) -> set[str]:
+    found, waiting = {start}, [start]
+    while waiting:
+        new = ways.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found
+
+
+ALWAYS = ("id", "messages", "tool_calls", "__chat_history__")
+"""Keys of every state."""
+
+
+def output_keys(keys: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (keys,) if isinstance(keys, str) else keys
+
+
+def likelihood_keys(node: LikelihoodSpec) -> tuple[str, ...]:
+    """The keys that a node writes which asks for log-likelihoods: that of its result, and those that belong to it."""
+    key = node.output_keys
+    if isinstance(node, ChoiceSpec):
+        return key, f"{key}_choices"
+    return (
+        (key, f"{key}_is_greedy")
+        if isinstance(node, LoglikelihoodSpec)
+        else (key, f"{key}_per_word", f"{key}_per_byte")
+    )
+
+
+def produced(graph: GraphFile) -> set[str]:
+    """The keys that the nodes of a graph declare to write."""
+    found: set[str] = set()
+    for name, node in graph.nodes.items():
+        found.update(graph.attributes.get(name, ()))
+        if isinstance(node, GenerationSpec | LambdaSpec):
+            found.update(output_keys(node.output_keys))
+        if isinstance(node, LikelihoodSpec):
+            found.update(likelihood_keys(node))
+    return found
+
+
+def has_hidden_keys(graph: GraphFile) -> bool:
+    """Whether code may write keys that are declared nowhere: what it does is not looked at."""
+    return any(
+        isinstance(node, SubgraphSpec) or (isinstance(node, GenerationSpec) and node.pre_process is not None)
+        for node in graph.nodes.values()
+    )
+
+
+def undeclared(graph: GraphFile, columns: tuple[str, ...]) -> Iterator[Problem]:
+    """Keys that are read and that neither the records nor a node has."""
+    known = {*columns, *ALWAYS, *produced(graph)}
+    hidden = has_hidden_keys(graph)
+    for name, node in graph.nodes.items():
+        if node.node_state == "active" and not hidden:
+            yield from _of_node(graph, name, known)
+    for name, field in graph.outputs.items():
+        if field.source is not None and field.source not in known and not hidden:
+            yield _problem(field.source, known, graph.place("output_config", "output_map", name, "from"))
+
+
+def _of_node(graph: GraphFile, name: str, known: set[str]) -> Iterator[Problem]:
+    node = graph.nodes[name]
+    for path, text in written_texts(node):
+        for key in Braces.of(text).names:
+            if key not in known:
+                yield _problem(key, known, graph.node_place(name, *path))
+    if isinstance(node, ChoiceSpec) and isinstance(node.choices, str) and node.choices not in known:
+        yield _problem(node.choices, known, graph.node_place(name, "choices"))
+
+
+def _problem(key: str, known: set[str], place: Place) -> Problem:
+    near = nearest(key, known, count=1)
+    fix = f"did you mean {near[0]!r}?" if near else "add it to the output_keys of the node that writes it"
+    return Problem(place, f"nothing produces {key!r}: no column of the records, no output_keys", fix)

@@ -1,0 +1,270 @@
+"""Scores of a graph's records: by its unit metrics, and the numbers of its reports."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from assay.errors import ConfigError, Place, Problem
+from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
+from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, row_labels
+from assay.graphs.reading import GraphFile, graph_of, produced
+from assay.graphs.spec import LambdaSpec
+from assay.graphs.unit_metrics import UnitMetricResult
+from assay.graphs.unit_node import SUFFIX, unit_metric_fields
+from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
+from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text
+from assay.scoring.loop import Document, Scoring, grouped
+from assay.scoring.results import GENERATE, Reading
+from assay.scoring.step import ScoringStep, Unfiltered
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.tasks.settings import Helpers, Settings
+from assay.tasks.task import Task
+
+UNFILTERED = "none"
+"""The filter of a graph's rows: its records are answers already."""
+BETTER = ("accuracy", "average_f1_score", "average_precision", "average_recall", "pass@", "pass^", "success_rate",
+          "step_efficiency")  # fmt: skip
+"""How the names of numbers begin of which more is better."""
+SECRETS = ("auth_token", "token", "api_key", "password")
+"""Keys of graph files whose values are written nowhere."""
+
+
+def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems: list[Problem]) -> list[str]:
+    """The columns of unit results that its nodes write, checked."""
+    found: list[str] = []
+    for name, node in file.nodes.items():
+        if not isinstance(node, LambdaSpec) or node.node_state == "idle":
+            continue
+        place = file.node_place(name, "lambda")
+        try:
+            function = helpers.dotted(node.function, folder, place)
+        except ConfigError:
+            continue  # said where the node was bound
+        if isinstance(function, type) and issubclass(function, UnitMetrics):
+            raw: Any = file.config.graph_config.nodes[name]
+            problems += check_unit_metrics(raw, file.node_place(name), partial(file.node_place, name))
+            found += unit_metric_fields(raw)
+    return found
+
+
+def aggregator_problems(
+    file: GraphFile, processors: Sequence[Processor], columns: Collection[str] | None, settings: Settings
+) -> list[Problem]:
+    """List the problems of the aggregators: metrics, parameters, columns that no record has.
+
+    `columns` are those of the records; None where only the code that writes them knows.
+    """
+    problems: list[Problem] = []
+    for at, each in enumerate(processors):
+        if isinstance(each.made, MetricCollatorPostProcessor):
+            params = ("graph_post_process", at, "params")
+            problems += check_aggregators(
+                each.made.aggregator_metrics_map,
+                None if each.takes_previous else columns,
+                file.place(*params),
+                partial(file.place, *params, "aggregator_metrics_map"),
+                like_sygra=settings.graphs.like_sygra,
+                field_names=each.made.field_names,
+            )
+    return problems
+
+
+def row_problems(
+    file: GraphFile, fields: Sequence[str], processors: Sequence[Processor], settings: Settings
+) -> Iterator[Problem]:
+    """Rows of one name: of two columns of unit results, or of a column and a report."""
+    writers = {
+        field: file.node_place(name)
+        for name, node in file.nodes.items()
+        if isinstance(node, LambdaSpec)
+        for field in unit_metric_fields(node.settings)
+    }
+    place = file.place("graph_config")
+    units: dict[str, Place] = {}
+    fix = "give the unit metric or the aggregator another name with `as:`"
+    for column in _columns(file, fields, processors) if not settings.graphs.like_sygra else ():
+        name, at = column.removesuffix(SUFFIX), writers.get(column, place)
+        if name in units:
+            yield Problem(at, f"two columns make the row {name!r}: the other one is written at {units[name]}", fix)
+        units.setdefault(name, at)
+    for nth, each in enumerate(processors if units else ()):
+        found = _numbers(each, settings)
+        for label in row_labels(found or {}).values():
+            if label in units:
+                what = f"two rows are named {label!r}: the other one is of the unit metric at {units[label]}"
+                yield Problem(file.place("graph_post_process", nth), what, fix)
+
+
+def _numbers(processor: Processor, settings: Settings) -> Mapping[str, Sequence[str]] | None:
+    """By aggregator the numbers of its report; nothing of one that makes none, None where only code of users knows."""
+    if not isinstance(processor.made, MetricCollatorPostProcessor):
+        return {}
+    return processor.made.numbers(like_sygra=settings.graphs.like_sygra)
+
+
+def scored_columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Processor]) -> dict[str, str]:
+    """By name of a row, the column of the output that it is the mean of."""
+    return {column.removesuffix(SUFFIX): column for column in _columns(file, fields, processors)}
+
+
+def _columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Processor]) -> list[str]:
+    """The columns of the output that hold unit results."""
+    outputs = {field.source: name for name, field in file.outputs.items() if field.source is not None}
+    columns = [outputs.get(each, each) for each in fields]
+    for each in processors:
+        if isinstance(each.made, MetricCollatorPostProcessor) and not each.takes_previous:
+            for entry in each.made.aggregator_metrics_map:
+                named = entry.get("unit_metrics_results") if isinstance(entry, Mapping) else None
+                columns += [named] if isinstance(named, str) else named if isinstance(named, list | tuple) else []
+    columns = [str(column) for column in columns]
+    shown = columns if not file.outputs else [column for column in columns if column in file.outputs]
+    return list(dict.fromkeys(shown))
+
+
+def result_columns(file: GraphFile) -> list[str]:
+    """The columns of the output that are called as those of unit results are, whoever writes them."""
+    return sorted(name for name in file.outputs or produced(file) if name.endswith(SUFFIX))
+
+
+def unit_value(cell: object) -> float | None:
+    """The score in a unit result; None where a value is none."""
+    result = cell.to_dict() if isinstance(cell, UnitMetricResult) else cell
+    if not isinstance(result, Mapping) or "correct" not in result:
+        return None
+    correct, score = (number(result.get(key)) for key in ("correct", "score"))
+    if result.get("score") is not None:
+        return None if score is None else float(score)
+    return float(correct) if correct is not None and 0 <= correct <= 1 else None
+
+
+def is_unit_result(cell: object) -> bool:
+    """Whether a value is meant as a unit result."""
+    return isinstance(cell, UnitMetricResult) or (isinstance(cell, Mapping) and "correct" in cell)
+
+
+def _without_secrets(value: Any, name: str) -> Any:
+    """Return a value of the file without secrets; `golden_key` and its like are kept, and prompts stay as they are."""
+    if name in SECRETS:
+        return HIDDEN
+    if is_header(name):
+        return redacted(value, name)
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(inner, name) for inner in value]
+    return redacted_text(value) if isinstance(value, str) and name in ("url", "base_url") else value
+
+
+@dataclass(kw_only=True)
+class GraphScores:
+    """A graph as far as its records are there: `scored` are its rows, each the mean of a column of unit results."""
+
+    task: Task
+    settings: Settings
+    processors: Sequence[Processor]
+    scored: Mapping[str, str]
+    is_batch: bool = False
+    repeats: int = 1
+    num_fewshot: int = 0
+    multiple_targets: bool = False
+    _files: GraphFiles | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def version(self) -> object:
+        return (self.task.config.metadata or {}).get("version", "Yaml")
+
+    def scorers(self) -> Sequence[Any]:
+        """A graph scores within itself: its unit metrics are nodes."""
+        return ()
+
+    def document(self, sample: Sample, responses: Sequence[Response]) -> Document:
+        """The record with what was asked on its way."""
+        outcome = outcome_of(responses)
+        by_request = grouped(outcome.asked, responses[:-1], 1)
+        return Document(sample._replace(requests=outcome.asked), by_request, filtered={UNFILTERED: [outcome.record]})
+
+    def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
+        return self._scoring.score(documents)
+
+    @cached_property
+    def _scoring(self) -> Scoring:
+        """One step: the records are there, and their unit results are the scores."""
+        step = ScoringStep(Unfiltered(UNFILTERED), (), lambda document, own, answers: own[0], self._unit_scores)  # noqa: ARG005
+        return Scoring((), Reading(GENERATE), self.task.name, steps=(step,))
+
+    def _unit_scores(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """The row of each column of unit results: its score, or why it has none."""
+        if self.settings.predict_only:
+            return {}
+        rows: dict[str, Any] = {}
+        for name, column in self.scored.items():
+            score = unit_value(record.get(column))
+            lost = Failed(f"scoring: the record has no result in {column!r}, but {record.get(column)!r:.60}")
+            rows[name] = lost if score is None else score
+        return {**rows, **self._further(record)}
+
+    def _further(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured; and why
+        a unit result there is none. Other columns may be called so, and hold something else."""
+        found: dict[str, Any] = {}
+        for column, cell in record.items():
+            name = str(column).removesuffix(SUFFIX)
+            if name == column or name in self.scored:
+                continue
+            score = unit_value(cell)
+            if score is not None:
+                found[name] = score
+            elif name in self._directions or is_unit_result(cell):
+                found[name] = Failed(f"scoring: {column!r} has no score that is a number")
+            else:
+                continue
+            self._directions.setdefault(name, True)
+        return found
+
+    @property
+    def parents(self) -> Mapping[str, str]:
+        return {}
+
+    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+        return AGGREGATIONS["mean"] if row.metric in self.scored or row.metric in self._directions else None
+
+    def rows(self) -> frozenset[ScoreKey] | None:
+        """Its unit metrics, and the numbers of its reports; None where code of users names them."""
+        found = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(graph_of(self.task)))}
+        for each in self.processors:
+            numbers = _numbers(each, self.settings)
+            if numbers is None:
+                return None
+            found |= set(row_labels(numbers).values())
+        return frozenset(ScoreKey(name, "none") for name in found)
+
+    def higher_is_better(self) -> Mapping[str, bool | None]:
+        return self._directions
+
+    @cached_property
+    def _directions(self) -> dict[str, bool | None]:
+        """Rows of unit metrics, and those of a report of which more is known to be better."""
+        named = [row.metric for row in self.rows() or () if row.metric.rpartition(".")[2].startswith(BETTER)]
+        return dict.fromkeys([*self.scored, *named], True)
+
+    def described(self) -> Mapping[str, object]:
+        """The file, without its secrets."""
+        return {key: _without_secrets(value, key) for key, value in self.task.fields.items()}
+
+    def files(self, folder: Path | None, created: float, label: str) -> GraphFiles:
+        """Return the writer of its records."""
+        form = graph_of(self.task).config.output_config.format
+        compat = "sygra" if self.settings.graphs.like_sygra else None
+        sinks = graph_of(self.task).config.data_config.sink
+        self._files = GraphFiles(folder, created, self.processors, form, self.size, label, compat, sinks)
+        return self._files
+
+    def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
+        """The numbers of all records together."""
+        return self._files.conclude(estimated) if self._files is not None else {}

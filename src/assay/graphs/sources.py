@@ -1,0 +1,295 @@
+"""Where the records of a graph come from, and the values that its samplers take in turn."""
+
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from assay.config.source import digest
+from assay.config.task import TaskConfig
+from assay.errors import ConfigError, Problem
+from assay.graphs.reading import GraphFile
+from assay.graphs.spec import DataConfig, SampledColumn, SourceConfig
+from assay.graphs.transforms import TRANSFORMS, DataTransform
+from assay.samples.data import Split, columns_of, data_set, find_files
+from assay.samples.rows import DataError, Row, Rows, as_rows, digest_file
+from assay.samples.spill import spilled
+from assay.tasks.settings import Helpers, Settings
+from assay.user_code import place_of, user_code
+
+Transform = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+Opened = tuple[Sequence[Row], str]
+"""Rows, and a name for their content."""
+
+
+def graph_rows(
+    config: DataConfig,
+    transforms: Sequence[Sequence[Transform]],
+    *,
+    folder: str | None,
+    data_dir: str | None,
+    wanted: int | None,
+    like_pandas: bool = False,
+) -> Opened:
+    """All records of a graph. `transforms` are those of each source; `wanted` is how many, where they come from nowhere;
+    `like_pandas` reads csv cells as SyGra does."""
+    if config.source is None:
+        number = wanted if wanted is not None else config.num_records
+        if number is None:
+            raise DataError("the graph has no data_config.source; say how many records: --num_records N")
+        return Numbered([{} for _ in range(number)]), f"{number} empty records"
+    opened = [_opened(source, folder, data_dir, like_pandas) for source in config.source]
+    changed = [
+        (_changed(rows, changes, source), name)
+        for (rows, name), changes, source in zip(opened, transforms, config.source, strict=True)
+    ]
+    name = digest("\n".join(name for _, name in changed).encode())
+    rows = changed[0][0]
+    if len(config.source) > 1:
+        rows = spilled(joined(config.source, [list(each) for each, _ in changed]))
+    return Numbered(rows, config.id_column), name
+
+
+def column_values(
+    source: SourceConfig,
+    column: str,
+    changes: Sequence[Transform],
+    *,
+    folder: str | None,
+    data_dir: str | None,
+    like_pandas: bool = False,
+) -> tuple[list[Any], str]:
+    """The values of one column of a source, and a name for its content."""
+    rows, name = _opened(source, folder, data_dir, like_pandas)
+    rows = _changed(rows, changes, source)
+    if not len(rows) or column not in columns_of(rows):
+        known = ", ".join(columns_of(rows)) if len(rows) else "no records"
+        raise DataError(f"a sampler wants the column {column!r}, and its source has: {known}")
+    return [row[column] for row in rows], name
+
+
+class Numbered(Sequence[Row]):
+    """Records with an `id`: their own, that of a column, or their number."""
+
+    def __init__(self, rows: Sequence[Row], column: str | None = None) -> None:
+        self._rows, self._column = rows, column
+        own = columns_of(rows)
+        if column is not None and len(rows) and column not in own:
+            raise DataError(f"id_column: the records have no column {column!r}; they have: {', '.join(own)}")
+        self.columns = tuple(dict.fromkeys((*own, "id")))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return (self._with_id(number, row) for number, row in enumerate(self._rows))
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        return self._with_id(range(len(self))[index], self._rows[index])
+
+    def _with_id(self, number: int, row: Row) -> Row:
+        if row.get("id") is not None:
+            return row
+        return {**row, "id": row[self._column] if self._column is not None else number}
+
+
+def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, like_pandas: bool) -> Opened:
+    if source.type == "disk":
+        if not source.file_path:
+            raise DataError("data_config.source: a source of the type disk needs file_path")
+        files = _files(source.file_path, folder, data_dir)
+        options = {"encoding": source.encoding} if source.encoding else {}
+        return Rows(files, options, like_pandas=like_pandas), " ".join(digest_file(file) for file in files)
+    if not source.repo_id:
+        raise DataError("data_config.source: a source of the type hf needs repo_id")
+    token = {"token": source.token} if source.token else {}
+    config = TaskConfig(task="", dataset_path=source.repo_id, dataset_name=source.config_name, dataset_kwargs=token)
+    found = data_set(config, folder=folder, data_dir=data_dir)
+    splits = [source.split] if isinstance(source.split, str) else list(source.split)
+    parts = [found.split(split) for split in splits]
+    files = [file for part in parts for file in getattr(part, "files", ())]
+    name = " ".join([found.name, *splits, *map(digest_file, files)])
+    return (parts[0] if len(parts) == 1 else spilled(list(chain(*parts)))), name
+
+
+def _files(written: str, folder: str | None, data_dir: str | None) -> list[Path]:
+    return find_files(os.path.expanduser(written), folder, data_dir)  # noqa: PTH111  # a text: it may be a pattern
+
+
+def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceConfig) -> Sequence[Row]:
+    """The rows of a source after its transformations, with the columns that are wanted."""
+    if not changes and source.fields is None:
+        return rows
+    made: Sequence[Mapping[str, Any]] = rows
+    if changes:
+        whole = [dict(row) for row in rows]
+        for change in changes:
+            whole = change(whole)
+            if not isinstance(whole, list):
+                raise DataError(f"a transformation must return a list of records, got {type(whole).__name__}")
+            whole = [dict(row) for row in as_rows(whole, "a transformation returned")]
+        made = whole
+    if source.fields is not None:
+        wanted = {*source.fields, "id"}
+        made = [{key: value for key, value in row.items() if key in wanted} for row in made]
+    return spilled(made)
+
+
+Record = dict[str, Any]
+
+
+def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Any]]) -> list[Record]:
+    """One list of records: below each other (`vstack`), or beside the primary ones, with columns called `alias->column`."""
+    kinds = [source.join_type for source in sources]
+    if any(source.alias is None for source in sources) or None in kinds:
+        raise DataError("data_config.source: every one of several sources needs alias and join_type")
+    if set(kinds) == {"vstack"}:
+        shared = set.intersection(*({*table[0]} if table else set[str]() for table in tables))
+        return [{key: row[key] for key in row if key in shared} for table in tables for row in table]
+    if "vstack" in kinds or kinds.count("primary") != 1:
+        raise DataError("data_config.source: exactly one of several sources is primary, or all are vstack")
+    at = kinds.index("primary")
+    made = [_named(row, sources[at]) for row in tables[at]]
+    for source, table in zip(sources, tables, strict=True):
+        if source.join_type != "primary":
+            made = _beside(made, sources[at], source, [_named(row, source) for row in table])
+    return made
+
+
+def _named(row: Record, source: SourceConfig) -> Record:
+    return {f"{source.alias}->{key}": value for key, value in row.items()}
+
+
+def _beside(made: list[Record], primary: SourceConfig, source: SourceConfig, others: list[Record]) -> list[Record]:
+    if not others:
+        raise DataError(f"data_config.source: {source.alias!r} has no records to join")
+    if source.join_type == "cross":
+        return [{**row, **other} for row in made for other in others]
+    if source.join_type == "sequential":
+        return [{**row, **others[number % len(others)]} for number, row in enumerate(made)]
+    if source.join_type == "random":
+        drawn = random.Random(f"join {source.alias}")
+        return [{**row, **drawn.choice(others)} for row in made]
+    if not source.primary_key or not source.join_key:
+        raise DataError(f"data_config.source: {source.alias!r} needs primary_key and join_key")
+    left, right = f"{primary.alias}->{source.primary_key}", f"{source.alias}->{source.join_key}"
+    for key, row in ((left, made[0] if made else {left: None}), (right, others[0])):
+        if key not in row:
+            raise DataError(f"data_config.source: there is no column {key!r} to join by; there are: {', '.join(row)}")
+    found: dict[Any, list[Record]] = {}
+    for other in others:
+        found.setdefault(other[right], []).append(other)
+    nothing = [dict.fromkeys(others[0])]
+    return [{**row, **other} for row in made for other in found.get(row[left], nothing)]
+
+
+@dataclass
+class GraphSources:
+    """Reads the sources of a graph, changed as it says; `names` are those of contents beside that of the records."""
+
+    settings: Settings
+    helpers: Helpers
+    names: list[str] = field(default_factory=list)
+
+    def records(self, file: GraphFile, folder: str | None) -> tuple[Split, str]:
+        """The records, and a name for their content."""
+        problems: list[Problem] = []
+        transforms = self.transforms(file, folder, problems)
+        if problems:
+            raise ConfigError(problems)
+        limit, start = self.settings.limit, self.settings.start
+        wanted = int(limit) + start if limit is not None and limit >= 1 else None
+        return graph_rows(
+            file.config.data_config,
+            transforms,
+            folder=folder,
+            data_dir=self.settings.data_dir,
+            wanted=wanted,
+            like_pandas=self.settings.graphs.like_sygra,
+        )
+
+    def missing_files(self, file: GraphFile, folder: str | None) -> Iterator[Problem]:
+        """Data files that the sources name, and that are not there."""
+        written: Any = file.fields.get("data_config", {})
+        several = isinstance(written.get("source"), list)
+        for number, source in enumerate(file.config.data_config.source or ()):
+            if source.type == "disk" and source.file_path:
+                try:
+                    find_files(os.path.expanduser(source.file_path), folder, self.settings.data_dir)  # noqa: PTH111  # maybe a pattern
+                except DataError as error:
+                    place = file.place("data_config", "source", *([number] if several else []), "file_path")
+                    yield Problem(place, str(error), "put the file there, or correct its name")
+
+    def column(
+        self, file: GraphFile, wanted: SampledColumn, at: tuple[str | int, ...], folder: str | None
+    ) -> Sequence[Any]:
+        """The values that a sampler takes in turn."""
+        problems: list[Problem] = []
+        changes = self._of_source(file, wanted.source, at, folder, problems)
+        if problems:
+            raise ConfigError(problems)
+        values, name = column_values(
+            wanted.source,
+            wanted.column,
+            changes,
+            folder=folder,
+            data_dir=self.settings.data_dir,
+            like_pandas=self.settings.graphs.like_sygra,
+        )
+        self.names.append(name)
+        return values
+
+    def named(self, records: str) -> str:
+        """A name for all that was read."""
+        return digest("\n".join([records, *self.names]).encode()) if self.names else records
+
+    def transforms(self, file: GraphFile, folder: str | None, problems: list[Problem]) -> list[list[Transform]]:
+        """The changes of every source of the records; what is wrong with them is in `problems`."""
+        written: Any = file.fields.get("data_config", {})
+        several = isinstance(written.get("source"), list)
+        return [
+            self._of_source(file, source, ("data_config", "source", *([number] if several else [])), folder, problems)
+            for number, source in enumerate(file.config.data_config.source or ())
+        ]
+
+    def _of_source(
+        self,
+        file: GraphFile,
+        source: SourceConfig,
+        at: tuple[str | int, ...],
+        folder: str | None,
+        problems: list[Problem],
+    ) -> list[Transform]:
+        made: list[Transform] = []
+        for index, each in enumerate(source.transformations):
+            place = file.place(*at, "transformations", index, "transform")
+            try:
+                named = each.transform if each.transform in TRANSFORMS else None
+                kind = named or self.helpers.dotted(each.transform, folder, place)
+                if named is None and not (isinstance(kind, type) and hasattr(kind, "transform")):
+                    what = f"{each.transform} has no `transform`"
+                    raise ConfigError([Problem(place, what, "derive it from DataTransform")])
+                change = TRANSFORMS.bind(kind, {}, place)
+            except ConfigError as error:
+                problems += error.problems
+                continue
+            if isinstance(change, DataTransform):
+                change.like_sygra = self.settings.graphs.like_sygra
+                problems += change.problems(each.params, file.place(*at, "transformations", index))
+            made.append(_transform(each.transform, change, dict(each.params)))
+        return made
+
+
+def _transform(name: str, made: Any, params: dict[str, Any]) -> Transform:
+    guard = user_code(place_of(name, made.transform), DataError)
+
+    def transform(rows: Any) -> Any:
+        with guard:
+            return made.transform(rows, params)
+
+    return transform

@@ -1,0 +1,364 @@
+"""Keys of a graph_config.yaml. Names and defaults are SyGra's; what assay adds is at the end of each record."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from assay.config.option import NOTHING, Remark, option
+from assay.config.task import generation_slips
+
+JoinType = Literal["primary", "column", "sequential", "cross", "random", "vstack"]
+START, END = "START", "END"
+MAX_STEPS = 100
+
+
+def _not_yet(why: str) -> Callable[[object], Iterator[Remark]]:
+    """Refuses a key of SyGra's that assay does not have."""
+
+    def check(value: object) -> Iterator[Remark]:
+        off = isinstance(value, Mapping) and str(value.get("required")).lower() in ("no", "false")
+        if value not in (None, False, (), {}) and not off:
+            yield (), "is not supported", why
+
+    return check
+
+
+def _one_role(value: object) -> Iterator[Remark]:
+    for number, message in enumerate(value if isinstance(value, list) else ()):
+        if not isinstance(message, Mapping) or len(message) != 1:
+            yield (number,), "must be a list of messages with one role each", "write `- user: text`"
+        elif next(iter(message)) not in ROLES:
+            yield (number,), f"has a message of {next(iter(message))!r}", f"use one of: {', '.join(ROLES)}"
+
+
+def _positive(value: object) -> Iterator[Remark]:
+    if isinstance(value, int) and value < 1:
+        yield (), f"must be at least 1, not {value}", ""
+
+
+ROLES = ("system", "user", "assistant", "tool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transformation:
+    """A change of all records before the first is asked about."""
+
+    transform: str = option("The dotted name of a DataTransform class.")
+    params: Mapping[str, object] = option("Its parameters.", NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceConfig:
+    """Where records come from."""
+
+    type: Literal["hf", "disk"] = option("`hf` for the hub, `disk` for a file.")
+    alias: str | None = option("Its name among several sources.", None)
+    join_type: JoinType | None = option("How it is put together with the others.", None)
+    primary_key: str | None = option("The column of the primary source that `join_key` is compared with.", None)
+    join_key: str | None = option("The column of this source for a join by column.", None)
+    transformations: tuple[Transformation, ...] = option("Changes of the records, in order.", ())
+    fields: tuple[str, ...] | None = option("The columns that are kept, beside `id`.", None)
+    repo_id: str | None = option("The data set on the hub.", None)
+    config_name: str | None = option("The configuration of the data set.", None)
+    split: str | tuple[str, ...] = option("The split, or several one after the other.", "train")
+    token: str | None = option("A token for the hub.", None)
+    streaming: bool = option("No effect: rows are read as they are needed.", False)
+    shard: Mapping[str, object] | None = option(
+        "Parts of a data set.", None, check=_not_yet("name the files, or a pattern, in file_path")
+    )
+    file_path: str | None = option("A json, jsonl, csv or parquet file, or a pattern of files.", None)
+    file_format: str | None = option("No effect: the ending of the name decides, as with SyGra.", None)
+    encoding: str | None = option("How the text of a csv file is written.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkConfig:
+    """A further copy of the output."""
+
+    type: Literal["json", "jsonl", "csv", "parquet"] = option(
+        "How it is written; in csv and parquet, mappings and lists are JSON."
+    )
+    file_path: str = option("Where, from the working directory.")
+    alias: str | None = option("No effect.", None)
+    encoding: str = option("How its text is written.", "utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    """The records of a graph."""
+
+    source: tuple[SourceConfig, ...] | None = option("Where they come from; empty ones when absent.", None, many=True)
+    sink: tuple[SinkConfig, ...] = option("Further copies of the output.", (), many=True)
+    resumable: bool = option("No effect: every run with a folder is.", False)
+    id_column: str | None = option("The column that is the `id` of a record.", None)
+    num_records: int | None = option("How many empty records there are where no source is named.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructuredOutput:
+    """The fields that an answer must have."""
+
+    enabled: bool = option("Whether to ask for them.", True)
+    schema: str | Mapping[str, object] = option("`{fields: {name: {type:}}}`, or the dotted name of a pydantic class.")
+    fallback_strategy: str | None = option("No effect, as with SyGra.", None)
+    retry_on_parse_error: bool | None = option("No effect, as with SyGra: once.", None)
+    max_parse_retries: int | None = option("No effect, as with SyGra: once.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """A model as a node names it. Keys beyond these change its entry of models.yaml."""
+
+    name: str = option("Its name in models.yaml, or of a role of the run.")
+    parameters: Mapping[str, object] = option("Parameters of generation.", NOTHING, check=generation_slips)
+    structured_output: StructuredOutput | None = option("The fields that an answer must have.", None)
+    entry: Mapping[str, object] = option("Keys of models.yaml.", NOTHING, rest=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """Keys of every node."""
+
+    node_type: str = option(
+        "llm, agent, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
+    )
+    node_state: Literal["active", "idle"] = option("An idle node is not part of the graph.", "active")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationSpec(NodeConfig):
+    """Keys of nodes that ask a model for text."""
+
+    prompt: tuple[Mapping[str, object], ...] = option("Messages: `- user: text with {key}`.", check=_one_role)
+    output_keys: str | tuple[str, ...] = option("Where the answer is put.", "messages")
+    input_key: str = option("A list of messages that follow the prompt.", "messages")
+    output_role: str = option("The role of the answer among `messages`.", "assistant")
+    pre_process: str | None = option("A function of the state, or a NodePreProcessor, before asking.", None)
+    chat_history: bool = option("Whether earlier turns are asked along.", False)
+    tools: tuple[str, ...] = option("Functions that the model may call: dotted names of them, classes, modules.", ())
+    tool_choice: str | Mapping[str, object] | None = option("Whether it must: auto, none, required, or which.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmSpec(GenerationSpec):
+    """A node that asks one model."""
+
+    model: ModelConfig = option("The model.")
+    post_process: str | None = option("A function of the answer, or a NodePostProcessor.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSpec(LlmSpec):
+    """A node that asks one model, calls the tools that it wants, and asks again, until it wants none."""
+
+    inject_system_messages: tuple[Mapping[object, str], ...] = option(
+        "Messages to the model, by turn: `- 2: text`.", ()
+    )
+    max_turns: int = option("How often it is asked at most.", 25, check=_positive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiLlmSpec(GenerationSpec):
+    """A node that asks several models the same."""
+
+    models: Mapping[str, object] = option("Models by label.")
+    multi_llm_post_process: str | None = option("A function of the answers by label.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikelihoodSpec(NodeConfig):
+    """Keys of nodes that ask for log-likelihoods. Their types are named as `output_type` is."""
+
+    model: ModelConfig = option("The model; it takes no parameters.")
+    output_keys: str = option("The key of the result; what belongs to it has keys that begin so.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceSpec(LikelihoodSpec):
+    """A node that asks how likely each of some choices is: the most likely one is put into `output_keys`, and into
+    `<output_keys>_choices` for each its `loglikelihood`, `is_greedy`, `per_character`, `per_byte`, `probability`."""
+
+    prompt: str | tuple[Mapping[str, object], ...] = option(
+        "What they follow: a text with {key}, or messages.", check=_one_role
+    )
+    choices: str | tuple[str, ...] = option("Texts with {key}; or the key of the state that has a list of them.")
+    target_delimiter: str = option("The text between prompt and choice.", " ")
+    choose_by: Literal["loglikelihood", "per_character", "per_byte"] = option(
+        "What is compared: as `acc`, `acc_norm` and `acc_bytes` do.", "loglikelihood"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoglikelihoodSpec(LikelihoodSpec):
+    """A node that asks how likely a continuation is. Into `<output_keys>_is_greedy`: whether the model would say it."""
+
+    prompt: str | tuple[Mapping[str, object], ...] = option(
+        "What it follows: a text with {key}, or messages.", check=_one_role
+    )
+    continuation: str = option("A text with {key}; it follows as it is written.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollingSpec(LikelihoodSpec):
+    """A node that asks how likely a whole text is; also into `<output_keys>_per_word` and `<output_keys>_per_byte`."""
+
+    text: str = option("A text with {key}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaSpec(NodeConfig):
+    """A node that calls a function. Keys beyond these are for the function."""
+
+    function: str = option("A function of node and state, or a LambdaFunction.", key="lambda")
+    output_keys: str | tuple[str, ...] = option("What it puts into the state.", ())
+    settings: Mapping[str, object] = option("Keys for the function.", NOTHING, rest=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledColumn:
+    """Values of a sampler that come from a data source: one record after the other, and from the start again."""
+
+    column: str = option("The column that has them.")
+    source: SourceConfig = option("Where it comes from.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """The values of a sampler."""
+
+    values: tuple[object, ...] | list[object] | SampledColumn = option(
+        "The values; or `{column:, source:}`, of which the n-th record gets the n-th."
+    )
+    weights: tuple[float, ...] | list[float] | None = option("How likely each is.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplerSpec(NodeConfig):
+    """A node that draws values, the same ones for a record every time."""
+
+    attributes: Mapping[str, object] = option("By key of the state: `{values:, weights:}`.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubgraphSpec(NodeConfig):
+    """A node that is the graph of another file."""
+
+    subgraph: str = option("The graph: a dotted name, a folder or a file.")
+    node_config_map: Mapping[str, object] = option("Changes of its nodes, by name.", NOTHING)
+
+
+NODE_TYPES: dict[str, type[NodeConfig]] = {
+    "llm": LlmSpec,
+    "agent": AgentSpec,
+    "multi_llm": MultiLlmSpec,
+    "multiple_choice": ChoiceSpec,
+    "loglikelihood": LoglikelihoodSpec,
+    "loglikelihood_rolling": RollingSpec,
+    "lambda": LambdaSpec,
+    "weighted_sampler": SamplerSpec,
+    "subgraph": SubgraphSpec,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeConfig:
+    """A way from one node to the next: always the same, or as a condition says."""
+
+    source: str = option("Where it begins.", key="from")
+    target: str | None = option("Where it leads.", None, key="to")
+    condition: str | None = option("A function of the state, or an EdgeCondition, that says where.", None)
+    path_map: Mapping[str, object] | None = option("By what it says, the node.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphProperties:
+    """Properties for all nodes. Further keys are for the nodes' code."""
+
+    chat_conversation: Literal["multiturn", "singleturn"] | None = option("What `chat_history` does.", None)
+    chat_history_window_size: int = option("How many turns are asked along.", 5, check=_positive)
+    max_steps: int = option("How many steps a record may take.", MAX_STEPS, check=_positive)
+    more: Mapping[str, object] = option("Anything else.", NOTHING, rest=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphShape:
+    """Nodes and the ways between them."""
+
+    nodes: Mapping[str, object] = option("The nodes, by name.")
+    edges: tuple[EdgeConfig, ...] = option("The ways between them; from START, to END.")
+    graph_properties: GraphProperties = option("What holds for all of them.", GraphProperties())
+    graph_state: object = option("No effect, as with SyGra.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputField:
+    """One field of an output record."""
+
+    source: str | None = option("The key of the state it comes from.", None, key="from")
+    value: object = option("A value that is always the same; `$a.b` is one of this file.", None)
+    transform: str | None = option("A method of the generator, over it.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputConfig:
+    """The output record."""
+
+    output_map: Mapping[str, object] | None = option("The fields; the whole state when absent.", None)
+    generator: str | None = option("A BaseOutputGenerator.", None)
+    oasst_mapper: Mapping[str, object] | None = option("Another layout.", None, check=_not_yet("write a generator"))
+    data_quality: Mapping[str, object] | None = option("Tags of quality.", None, check=_not_yet("use scorers of tasks"))
+    format: Literal["json", "jsonl"] | None = option("How it is written: json up to 25,000 records, else jsonl.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaField:
+    """A constraint on one key of the final state."""
+
+    name: str = option("The key.")
+    type: str = option("Its type, as `str` or `list[dict[str,any]]`.")
+    is_greater_than: float | None = option("It must be above this.", None)
+    is_less_than: float | None = option("It must be below this.", None)
+    is_equal_to: object = option("It must be this.", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaConfig:
+    """Constraints on the final state: a record that does not fit has failed."""
+
+    schema: str | None = option("The dotted name of a pydantic class.", None)
+    fields: tuple[SchemaField, ...] = option("Keys with their types.", ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostProcess:
+    """A post-processor of all records."""
+
+    processor: str = option("The dotted name of a GraphPostProcessor.")
+    params: Mapping[str, object] = option("What it is made with.", NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphConfig:
+    """An evaluation that is a graph: every record goes from START to END."""
+
+    graph_config: GraphShape = option("Nodes and edges.")
+    data_config: DataConfig = option("The records.", DataConfig())
+    output_config: OutputConfig = option("The output record.", OutputConfig())
+    schema_config: SchemaConfig | None = option("What must hold for it.", None)
+    graph_post_process: tuple[str | PostProcess, ...] = option("A post-processor of all records.", ())
+    task_name: str | None = option("No effect: the folder, or `task`, is its name.", None)
+    task: str | None = option("A name by which it can be selected; the folder's when absent.", None)
+    task_alias: str | None = option("The name shown in tables.", None)
+    tag: tuple[str, ...] = option("Names by which it can be selected together with others.", (), many=True)
+    metadata: Mapping[str, object] | None = option("`version`, and anything else.", None)
+    cluster_by: str | None = option("A column: records with the same value in it are one draw.", None)
+
+    @property
+    def processors(self) -> tuple[PostProcess, ...]:
+        return tuple(
+            each if isinstance(each, PostProcess) else PostProcess(processor=each) for each in self.graph_post_process
+        )
+
+
+AnyNode = Any
+"""One of the node records; their types tell what they have."""

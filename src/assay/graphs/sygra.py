@@ -1,0 +1,118 @@
+"""Base classes for the helper code of a graph, by SyGra's names."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class SygraState(dict[str, Any]):
+    """The values of a record while it goes through a graph, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SygraMessage:
+    """The argument of a post-processor: it holds the message."""
+
+    message: Any
+
+
+class NodePreProcessor:
+    """Changes the state before a model is asked."""
+
+    def apply(self, state: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no `apply`")
+
+
+class NodePostProcessor:
+    """Makes values of a model's message."""
+
+    def apply(self, resp: SygraMessage) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no `apply`")
+
+
+class NodePostProcessorWithState:
+    """Makes values of a model's message and the state."""
+
+    def apply(self, resp: SygraMessage, state: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no `apply`")
+
+
+class LambdaFunction:
+    """A node that is a function of its configuration and the state."""
+
+    @staticmethod
+    def apply(lambda_node_dict: dict[str, Any], state: Any) -> Any:
+        raise NotImplementedError("a lambda node's class has no `apply`")
+
+
+class AsyncLambdaFunction:
+    """The same for a function that waits."""
+
+    @staticmethod
+    async def apply(lambda_node_dict: dict[str, Any], state: Any) -> Any:
+        raise NotImplementedError("a lambda node's class has no `apply`")
+
+
+class EdgeCondition:
+    """Says which way a record goes: a key of `path_map`."""
+
+    @staticmethod
+    def apply(state: Any) -> str:
+        raise NotImplementedError("a condition's class has no `apply`")
+
+
+class GraphPostProcessor:
+    """Makes a report, or other records, of the records of a run."""
+
+    def process(self, data: Sequence[dict[str, Any]], metadata: dict[str, Any]) -> list[Any]:
+        raise NotImplementedError(f"{type(self).__name__} has no `process`")
+
+
+class BaseOutputGenerator:
+    """Makes the record that is written of the state at the end: each field `from` the state or a `value`.
+
+    A field's `transform` is a method of the class, of the value and the state.
+    """
+
+    def __init__(self, output_config: Mapping[str, Any] | None = None) -> None:
+        self.output_config = output_config or {}
+        self.output_map: Mapping[str, Any] = self.output_config.get("output_map", {})
+
+    def generate(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The record; None leaves it out."""
+        return {field: self._value(rule or {}, state) for field, rule in self.output_map.items()}
+
+    def _value(self, rule: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
+        value = rule["value"] if "value" in rule else state.get(rule.get("from", ""))
+        transform = rule.get("transform")
+        return getattr(self, transform)(value, state) if transform else value
+
+
+def parse_response_as_json(s: Any) -> dict[str, Any] | None:
+    """The JSON object that a reply is, or else the first one in it; None without one.
+
+    >>> parse_response_as_json('The answer is {"topic": "Music"}.')
+    {'topic': 'Music'}
+    >>> parse_response_as_json("3")
+    {'value': 3}
+    """
+    if s is None:
+        return None
+    text = s if isinstance(s, str) else str(s)
+    try:
+        found = json.loads(text)
+        return found if isinstance(found, dict) else {"value": found}
+    except (ValueError, RecursionError):
+        return _first_object(text)
+
+
+def _first_object(text: str) -> dict[str, Any] | None:
+    decoder, start = json.JSONDecoder(), text.find("{")
+    while start >= 0:
+        try:
+            found: dict[str, Any] = decoder.raw_decode(text, start)[0]
+            return found
+        except (ValueError, RecursionError):
+            start = text.find("{", start + 1)
+    return None

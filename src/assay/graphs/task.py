@@ -1,0 +1,292 @@
+"""A task that is a graph: records go through it, and what their unit metrics say are its scores."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.graphs.binding import GraphBinder
+from assay.graphs.models import UNDER_TEST, GraphModels
+from assay.graphs.output import Estimated, Processor, make_finish, make_processors
+from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, undeclared
+from assay.graphs.scores import (
+    GraphScores,
+    aggregator_problems,
+    result_columns,
+    row_problems,
+    scored_columns,
+    unit_fields,
+)
+from assay.graphs.sources import GraphSources
+from assay.graphs.spec import LambdaSpec
+from assay.graphs.walk import Graph
+from assay.records import Asking, Estimate, Sample, ScoreKey
+from assay.samples.data import Split, columns_of
+from assay.samples.rows import DataError
+from assay.tasks.documents import chosen, count, is_in
+from assay.tasks.kinds import FindDotted
+from assay.tasks.prepare import check_clusters
+from assay.tasks.rescore import TaskFacts
+from assay.tasks.settings import Helpers, Settings
+from assay.tasks.task import Task
+
+UNMEASURED = "no metric: nothing is measured; add a UnitMetrics node or a post-processor"
+ReadGraph = Callable[[str, Place], GraphFile]
+"""Finds the graph of another file by its name."""
+
+
+def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGraph) -> "GraphTask":
+    """The graph, bound to its records, its models and its code. All that can fail before the first request does so here."""
+    file = graph_of(task)
+    folder = file.fields.origin("graph_config").folder
+    models = GraphModels(file, settings.graphs, helpers, settings.gen_kwargs, folder)
+    sources = GraphSources(settings, helpers)
+    binder = GraphBinder(file, models, helpers, folder, read, sources.column)
+    problems: list[Problem] = []
+    graph = processors = None
+    try:
+        graph = binder.bind(make_finish(file, helpers, folder))
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        processors = make_processors(file, helpers, folder)
+    except ConfigError as error:
+        problems += error.problems
+    fields = unit_fields(file, helpers, folder, problems)
+    problems += sources.missing_files(file, folder)
+    if problems:  # what its source says is looked at all the same
+        sources.transforms(file, folder, problems)
+        raise ConfigError(problems)
+    rows, name = sources.records(file, folder)
+    problems += [*undeclared(file, columns_of(rows)), *lacking_sides(file, columns_of(rows))]
+    problems += aggregator_problems(file, processors or (), columns_written(file, columns_of(rows)), settings)
+    problems += [] if problems else row_problems(file, fields, processors or (), settings)
+    if problems or graph is None or processors is None:
+        raise ConfigError(problems)
+    made = GraphTask(
+        task=task,
+        settings=settings,
+        processors=processors,
+        scored=scored_columns(file, fields, processors),
+        docs=rows,
+        fingerprint=sources.named(name),
+        graph=graph,
+        graph_models=models,
+    )
+    if not made.scored and not processors and not result_columns(file) and not settings.predict_only:
+        logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
+    check_clusters(task, rows)
+    if not made.size:
+        raise DataError("there are no records")
+    return made
+
+
+def columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
+    """The columns that records will have; None where code decides."""
+    if file.config.output_config.generator is not None or (not file.outputs and has_hidden_keys(file)):
+        return None
+    return set(file.outputs) or {*columns, *produced(file)}
+
+
+def lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
+    """Unit metrics that compare what is never there."""
+    known = {*columns, *produced(file)}
+    for name, node in file.nodes.items():
+        for key in (
+            ("golden_key", "predicted_key") if isinstance(node, LambdaSpec) and not has_hidden_keys(file) else ()
+        ):
+            wanted = node.settings.get(key)
+            if isinstance(wanted, str) and "unit_metrics_map" in node.settings and wanted not in known:
+                what = f"nothing produces {wanted!r}: no column of the records, no output_keys"
+                yield Problem(file.node_place(name, key), what, did_you_mean(wanted, known))
+
+
+@dataclass(kw_only=True)
+class GraphTask(GraphScores):
+    """A graph, ready to be run."""
+
+    docs: Split
+    fingerprint: str
+    graph: Graph
+    graph_models: GraphModels
+
+    @cached_property
+    def original(self) -> int:
+        return len(self.docs)
+
+    @cached_property
+    def size(self) -> int:
+        return count(self.docs, self.task.name, self.settings)
+
+    @cached_property
+    def _golden(self) -> str | None:
+        """The column that answers are compared with, where unit metrics say so."""
+        nodes = graph_of(self.task).nodes.values()
+        found = (node.settings.get("golden_key") for node in nodes if isinstance(node, LambdaSpec))
+        return next((str(key) for key in found if key is not None), None)
+
+    @property
+    def source(self) -> str:
+        return self.fingerprint
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.needs_of(UNDER_TEST)
+
+    def needs_of(self, role: str) -> frozenset[str]:
+        """Return the kinds of request that a role's model must support."""
+        return frozenset(self.graph_models.needs.get(role, ()))
+
+    def samples(self) -> Iterator[Sample]:
+        for number, (doc_id, doc) in enumerate(chosen(self.docs, self.task.name, self.settings)):
+            if not is_in(self.settings.shard, number):
+                continue
+            target = doc.get(self._golden) if self._golden is not None else None
+            yield Sample(doc_id, doc, (), target, target)
+
+    def plan(self, sample: Sample) -> Asking:
+        return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
+
+    def models(self) -> Mapping[str, object]:
+        return self.graph_models.wanted
+
+    def role_needs(self) -> Mapping[str, frozenset[str]]:
+        return {role: self.needs_of(role) for role in self.models()}
+
+    def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
+        """Further copies of the output, and the numbers of all records together."""
+        if self._files is not None and self.settings.shard is None:
+            self._files.write_copies()
+        return super().conclude(estimated)
+
+
+@dataclass(kw_only=True)
+class RescoredGraph(GraphScores):
+    """A graph whose records went through it in an earlier run."""
+
+    facts: TaskFacts
+
+    @property
+    def original(self) -> int:
+        return self.facts.original
+
+    @property
+    def size(self) -> int:
+        return self.facts.size
+
+    @property
+    def fingerprint(self) -> str:
+        return self.facts.source
+
+    @property
+    def source(self) -> str:
+        return self.facts.source
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset()
+
+    def samples(self) -> Iterator[Sample]:
+        return iter(())
+
+    def plan(self, sample: Sample) -> Asking:
+        raise NotImplementedError("nothing is asked about records that are there")
+
+    def models(self) -> Mapping[str, object]:
+        return {}
+
+    def role_needs(self) -> Mapping[str, frozenset[str]]:
+        return {}
+
+
+def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, facts: TaskFacts) -> RescoredGraph:
+    """The graph, ready to take its records; `facts.first` is one of them, and has the columns that can be aggregated."""
+    file = graph_of(task)
+    folder = file.fields.origin("graph_config").folder
+    processors = make_processors(file, helpers, folder)
+    problems: list[Problem] = []
+    fields = unit_fields(file, helpers, folder, problems)
+    columns = facts.first
+    problems += aggregator_problems(file, processors, columns, settings)
+    if problems:
+        raise ConfigError(problems)
+    scored = scored_columns(file, fields, processors)
+    there = {name: column for name, column in scored.items() if columns is None or column in columns}
+    return RescoredGraph(task=task, settings=settings, processors=processors, scored=there, facts=facts)
+
+
+class _Unseen:
+    """A stand-in for a user's class that is not imported: it may be and take anything."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def apply(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    process = transform = apply
+
+
+def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[Problem]:
+    """The problems that a run would refuse the graph for, all that show."""
+    file = graph_of(task)
+    folder = file.fields.origin("graph_config").folder
+    looked = replace(helpers, dotted=lambda name, folder, place: find_dotted(name, folder, place) or _Unseen)
+    sources = GraphSources(Settings(), looked)
+    problems: list[Problem] = []
+    processors: list[Processor] = []
+    try:
+        processors = make_processors(file, looked, folder)
+    except ConfigError as error:
+        problems += error.problems
+    fields = unit_fields(file, looked, folder, problems)
+    hidden = _has_unseen_functions(file, folder, find_dotted, problems)
+    if not problems and not hidden and not scored_columns(file, fields, processors) and not processors:
+        what, _, fix = UNMEASURED.partition("; ")
+        problems.append(Problem(file.place("graph_config"), what, fix, serious=False))
+    missing = list(sources.missing_files(file, folder))
+    columns = () if missing else _columns(task, sources, folder, find_dotted, problems)
+    problems += missing
+    if columns:
+        problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
+        problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
+    problems += [] if problems else row_problems(file, fields, processors, Settings())
+    return problems
+
+
+def _has_unseen_functions(
+    file: GraphFile, folder: str | None, find_dotted: FindDotted, problems: list[Problem]
+) -> bool:
+    """Whether a lambda node calls code that is not looked at: it may measure. What is not there at all is a problem."""
+    found = False
+    for name, node in file.nodes.items():
+        if isinstance(node, LambdaSpec):
+            try:
+                found |= find_dotted(node.function, folder, file.node_place(name, "lambda")) is None
+            except ConfigError as error:
+                problems += error.problems
+    return found
+
+
+def _columns(
+    task: Task, sources: GraphSources, folder: str | None, find_dotted: FindDotted, problems: list[Problem]
+) -> tuple[str, ...]:
+    """The columns of the records; none where they come over a network, or user code would have to run."""
+    file = graph_of(task)
+    wrong: list[Problem] = []
+    sources.transforms(file, folder, wrong)
+    problems += wrong
+    place = file.place("data_config" if "data_config" in file.fields else "graph_config")
+    own = file.config.data_config.source or ()
+    changes = [each.transform for source in own for each in source.transformations]
+    if wrong or not own or any(source.type != "disk" for source in own):
+        return ()
+    if any(find_dotted(name, folder, place) is None for name in changes):
+        return ()
+    try:
+        return tuple(columns_of(sources.records(file, folder)[0]))
+    except DataError as error:
+        problems.append(Problem(place, str(error), "correct the records, or what is said of them"))
+        return ()

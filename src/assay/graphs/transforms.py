@@ -1,0 +1,191 @@
+"""Transforms of records before they are evaluated, by the names and parameters that SyGra gives them."""
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from assay.errors import ConfigError, Place, Problem
+from assay.registry import Table, parameter_problems
+
+Record = dict[str, Any]
+
+
+class DataTransform:
+    """The class to derive a transform from: `transform` takes records and parameters, and gives records.
+
+    With `like_sygra`, what SyGra does otherwise is done as there.
+    """
+
+    like_sygra = False
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def transform(self, data: list[Record], params: dict[str, Any]) -> list[Record]:
+        raise NotImplementedError(f"{type(self).__name__} has no `transform`")
+
+    def problems(self, params: Mapping[str, Any], place: Place) -> list[Problem]:  # noqa: ARG002  # nothing is known
+        """List the problems of parameters that show before the transform runs."""
+        return []
+
+
+class _Checked(DataTransform):
+    """A transform whose parameters are the keyword parameters of `rows`."""
+
+    def rows(self, data: Sequence[Record], **params: Any) -> list[Record]:
+        raise NotImplementedError
+
+    def transform(self, data: list[Record], params: dict[str, Any]) -> list[Record]:
+        wrong = self.problems(params, Place(f"transform {self.name!r}"))
+        if wrong:
+            raise ConfigError(wrong)
+        return self.rows(list(data), **params)
+
+    def problems(self, params: Mapping[str, Any], place: Place) -> list[Problem]:
+        return parameter_problems(partial(self.rows, []), params, f"transform {self.name!r}", place)
+
+
+class RenameFieldsTransform(_Checked):
+    """Fields under other names. A name that is taken is given only with `overwrite`."""
+
+    name = "rename_fields"
+
+    def rows(self, data: Sequence[Record], *, mapping: dict[str, Any], overwrite: bool = False) -> list[Record]:  # type: ignore[override]
+        return [self._renamed(record, mapping, overwrite) for record in data]
+
+    @staticmethod
+    def _renamed(record: Record, mapping: Mapping[str, Any], overwrite: bool) -> Record:
+        made = dict(record)
+        for old, new in mapping.items():
+            if old in made and (overwrite or new not in made):
+                made[new] = made.pop(old)
+        return made
+
+
+class AddNewFieldTransform(_Checked):
+    """The same value in every record."""
+
+    name = "add_new_field"
+
+    def rows(self, data: Sequence[Record], *, mapping: dict[str, Any]) -> list[Record]:  # type: ignore[override]
+        return [{**record, **mapping} for record in data]
+
+
+class AddRetryFieldsTransform(_Checked):
+    """Adds the fields in which a graph counts its retries."""
+
+    name = "add_retry_fields"
+
+    def rows(  # type: ignore[override]
+        self,
+        data: Sequence[Record],
+        *,
+        max_retries: int = 3,
+        initial_retry_count: int = 0,
+        original_current_user_text: str = "",
+    ) -> list[Record]:
+        added = {
+            "max_retries": max_retries,
+            "curr_retries": initial_retry_count,
+            "original_current_user_text": original_current_user_text,
+        }
+        return [{**record, **added} for record in data]
+
+
+class SkipRecords(_Checked):
+    """All records but some: those of a `range` such as "[:10],[-10:]", or a `count` from the start and from the end."""
+
+    name = "skip_records"
+
+    def rows(  # type: ignore[override]
+        self, data: Sequence[Record], *, skip_type: str = "range", range: str = "", count: dict[str, Any] | None = None
+    ) -> list[Record]:
+        if skip_type == "count":
+            known = count or {}
+            start = int(known.get("from_start", known.get("from_begin", 0)))
+            return list(data[start : len(data) - int(known.get("from_end", 0))])
+        if skip_type != "range":
+            what = f"skip_type must be range or count, got {skip_type!r}"
+            raise ConfigError([Problem(Place(f"transform {self.name!r}"), what, "use range or count")])
+        skipped = {at for part in _slices(range) for at in _indices(part, len(data))}
+        return [record for at, record in enumerate(data) if at not in skipped]
+
+
+def _slices(written: str) -> list[slice]:
+    """The slices that a text such as "[:10],[-10:]" names."""
+    found = []
+    for part in filter(None, (each.strip() for each in written.split(","))):
+        bounds = re.fullmatch(r"\[\s*(-?\d*)\s*:\s*(-?\d*)\s*\]", part)
+        if bounds is None:
+            fix = "write [start:end], as in [:10],[-10:]"
+            raise ConfigError([Problem(Place("transform 'skip_records'"), f"invalid range {part!r}", fix)])
+        start, end = (int(each) if each else None for each in bounds.groups())
+        found.append(slice(start, end))
+    return found
+
+
+def _indices(part: slice, length: int) -> Sequence[int]:
+    return range(*part.indices(length))
+
+
+class CombineRecords(_Checked):
+    """Neighbouring records as one: `combine` of them, then on by `shift`. `join_column` says for every column how,
+    with $1 for its value in the first record, $2 in the second, and so on."""
+
+    name = "combine_records"
+
+    def rows(  # type: ignore[override]
+        self,
+        data: Sequence[Record],
+        *,
+        combine: int = 1,
+        shift: int = 1,
+        skip: dict[str, Any] | None = None,
+        join_column: dict[str, Any] | None = None,
+    ) -> list[Record]:
+        if combine < 2:
+            return list(data)
+        if shift < 1:
+            what = f"shift must be at least 1, got {shift}"
+            raise ConfigError([Problem(Place(f"transform {self.name!r}"), what, "write `shift: 1`")])
+        start, left_out = int((skip or {}).get("from_beginning", 0)), int((skip or {}).get("from_end", 0))
+        # SyGra's last window is the last but one
+        end = len(data) - left_out - combine + (0 if self.like_sygra else 1)
+        starts = range(start, end, shift)
+        return [_joined(data[at : at + combine], join_column or {}) for at in starts]
+
+
+def _joined(records: Sequence[Record], columns: Mapping[str, Any]) -> Record:
+    return {column: _filled(str(rule), [record[column] for record in records]) for column, rule in columns.items()}
+
+
+def _filled(rule: str, values: Sequence[Any]) -> str:
+    """A rule with its values in place of their numbers; a number without a record stays.
+
+    >>> _filled("$1-$2 $3", ["a", "b"])
+    'a-b $3'
+    """
+    return re.sub(
+        r"\$(\d+)", lambda found: str(values[int(found[1]) - 1]) if 0 < int(found[1]) <= len(values) else found[0], rule
+    )
+
+
+def _adopted(name: str, thing: Any) -> type:
+    if not (inspect.isclass(thing) and callable(getattr(thing, "transform", None))):
+        raise TypeError(f"{name!r} must be a class with `transform(data, params)`, got {thing!r:.60}")
+    return thing
+
+
+TRANSFORMS: Table[type, DataTransform] = Table(
+    "transform",
+    {
+        each.__name__: each
+        for each in (RenameFieldsTransform, AddNewFieldTransform, SkipRecords, CombineRecords, AddRetryFieldsTransform)
+    },
+    group="assay.transforms",
+    adopt=_adopted,
+)
+"""Names for `transform:` of a source; SyGra's dotted names work, too."""

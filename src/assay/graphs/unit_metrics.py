@@ -1,0 +1,491 @@
+"""Unit metrics: what was right next to what was predicted, of one record, to a verdict with a score.
+
+A unit metric is a class derived from UnitMetric, or a function of both; `@unit_metric("name")` makes it known
+(graphs/unit_metrics.py).
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import Any, TypeVar
+
+from assay.errors import ConfigError, Place, Problem
+from assay.registry import MetricRegistry, Table, dress, library_problem, read_signature, subclass_of
+from assay.scoring.metrics.lm_eval import Declared
+from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.text import ALONE
+from assay.scoring.results import GENERATE
+
+NOT_GIVEN = float("nan")
+"""A missing score, which then follows from the verdict. Compared by identity: another nan is a score that is not a number."""
+
+
+@dataclass(frozen=True)
+class UnitMetricResult:
+    """The verdict about one record, what it is about, and its score: 1 or 0 unless the metric gives another."""
+
+    correct: bool
+    golden: dict[str, Any]
+    predicted: dict[str, Any]
+    metadata: dict[str, Any] = field(default_factory=dict)
+    score: float = NOT_GIVEN
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.golden, dict) and isinstance(self.predicted, dict)):
+            name = "predicted" if isinstance(self.golden, dict) else "golden"
+            raise ValueError(f"{name} must be a mapping, got {getattr(self, name)!r:.60}")
+        score = float(self.correct) if self.score is NOT_GIVEN else float(self.score)
+        if not math.isfinite(score):
+            raise ValueError(f"a score must be a finite number, got {score}")
+        object.__setattr__(self, "score", score)
+        object.__setattr__(self, "correct", bool(self.correct))
+        object.__setattr__(self, "metadata", self.metadata if isinstance(self.metadata, dict) else {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Itself as JSON can say it: numbers that are not finite become null."""
+        return {
+            "correct": self.correct,
+            "golden": finite(self.golden),
+            "predicted": finite(self.predicted),
+            "metadata": finite(self.metadata),
+            "score": self.score,
+        }
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> "UnitMetricResult":
+        """The result that a mapping describes; one of SyGra has no score."""
+        correct, score = bool(written.get("correct", False)), written.get("score")
+        return cls(
+            correct,
+            dict(written.get("golden") or {}),
+            dict(written.get("predicted") or {}),
+            dict(written.get("metadata") or {}),
+            float(correct) if score is None else float(score),
+        )
+
+
+_ALWAYS_FINITE = frozenset((str, bool, int, type(None)))
+
+
+def finite(value: Any) -> Any:
+    """A value without infinities, which JSON does not have, however deep."""
+    if type(value) in _ALWAYS_FINITE:  # most of them: to ask what a text is not would take longer than all else
+        return value
+    if type(value) is dict:
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return value
+
+
+class MetricMetadata:
+    """A metric's description of itself; further keys are accepted."""
+
+    def __init__(self, **said: Any) -> None:
+        self.name = said.get("name", "")
+        self.display_name = said.get("display_name", self.name)
+        self.description = said.get("description", "")
+        self.range = said.get("range", (0.0, 1.0))
+        self.higher_is_better = said.get("higher_is_better", True)
+        self.metric_type = said.get("metric_type", "custom")
+        self.__dict__.update(said)
+
+
+class UnitMetric:
+    """The class to derive a unit metric from. Override `compare`, of one record, or `evaluate`, of several.
+
+    Its constructor's parameters are its YAML keys. `like_sygra` means that what is missing is taken for an empty text.
+    """
+
+    like_sygra = False
+    runs_code = False
+
+    def __init__(self, **config: Any) -> None:
+        self.config = config
+
+    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+        raise NotImplementedError(f"{type(self).__name__} has neither `compare` nor `evaluate`")
+
+    def evaluate(self, golden: list[Any], predicted: list[Any]) -> list[UnitMetricResult]:
+        """The verdict about each record."""
+        if len(golden) != len(predicted):
+            raise ValueError(f"there are {len(golden)} golden and {len(predicted)} predicted values")
+        return [self.compare(right, given) for right, given in zip(golden, predicted, strict=True)]
+
+    def validate_config(self) -> None:
+        """For classes written for SyGra, which call it in their constructors."""
+
+    def get_metadata(self) -> MetricMetadata:
+        return MetricMetadata(name=self.get_metric_name(), description=inspect.getdoc(type(self)) or "")
+
+    def get_metric_name(self) -> str:
+        return str(getattr(getattr(self, "metadata", None), "name", "")) or type(self).__name__
+
+
+def metric_of(name: str, function: Callable[..., Any]) -> type[UnitMetric]:
+    """A function of golden and predicted values as a class. It gives a verdict, a score, or a whole result."""
+
+    class FunctionUnitMetric(UnitMetric):
+        def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+            given = function(golden, predicted, **self.config)
+            if isinstance(given, UnitMetricResult):
+                return given
+            correct = given if isinstance(given, bool) else float(given) >= 1
+            return UnitMetricResult(
+                correct, as_mapping(golden), as_mapping(predicted), {"validator": name}, float(given)
+            )
+
+    dress(FunctionUnitMetric, function, name)
+    return FunctionUnitMetric
+
+
+def as_mapping(value: Any) -> dict[str, Any]:
+    """A value as a result holds it: a mapping as it is, anything else as its text."""
+    return dict(value) if isinstance(value, Mapping) else {"text": value}
+
+
+DIRECTIONS = ("up", "down", "left", "right")
+
+
+def plain(text: str, *, case_sensitive: bool = False, normalize_whitespace: bool = True) -> str:
+    """A text as it is compared.
+
+    >>> plain("  New   York ")
+    'new york'
+    """
+    spaced = " ".join(text.split()) if normalize_whitespace else text
+    return spaced if case_sensitive else spaced.lower()
+
+
+def difference(golden: str, predicted: str, *, like_sygra: bool = False) -> SequenceMatcher[str]:
+    """The two texts side by side; SyGra overlooks letters that are frequent in texts of 200 letters and more."""
+    return SequenceMatcher(None, golden, predicted, autojunk=like_sygra)
+
+
+class _Comparing(UnitMetric):
+    """The base of these metrics: it reads the golden and the predicted value."""
+
+    def golden(self, value: Any, key: str | None) -> Any:
+        """The right value; that there is none is an error of the data."""
+        found = self._read(value, key)
+        if found is None:
+            where = f"no {key!r}" if key is not None and isinstance(value, Mapping) else "no value"
+            raise ValueError(f"the golden value has {where}: {value!r:.80}")
+        return found
+
+    def predicted(self, value: Any, key: str | None) -> Any:
+        """The predicted value, or None."""
+        return self._read(value, key)
+
+    def _read(self, value: Any, key: str | None) -> Any:
+        if key is None or not isinstance(value, Mapping):
+            return str(value) if value is not None or self.like_sygra else None
+        return value.get(key, "") if self.like_sygra else value.get(key)
+
+    def result(
+        self, correct: bool, golden: Any, predicted: Any, metadata: Mapping[str, Any], score: float | None = None
+    ) -> UnitMetricResult:
+        said = {"validator": self.validator, **metadata}
+        number = float(correct) if score is None else score
+        return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), said, number)
+
+    validator = ""
+    """The name in the metadata of its results."""
+
+
+@dataclass(kw_only=True)
+class ExactMatchMetric(_Comparing):
+    """Whether two texts are equal, apart from case and the amount of white space unless these shall count.
+
+    `key` is the key of the text in a mapping; without it, the whole value is taken as text.
+    """
+
+    key: str | None = None
+    case_sensitive: bool = False
+    normalize_whitespace: bool = True
+
+    validator = "exact_match"
+
+    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+        right, given = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
+        return self.result(
+            right == given,
+            golden,
+            predicted,
+            {
+                "golden_text": right,
+                "predicted_text": given,
+                "case_sensitive": self.case_sensitive,
+                "normalize_whitespace": self.normalize_whitespace,
+            },
+        )
+
+    def _text(self, value: Any) -> str | None:
+        if value is None and not self.like_sygra:
+            return None
+        return plain(str(value), case_sensitive=self.case_sensitive, normalize_whitespace=self.normalize_whitespace)
+
+
+@dataclass(kw_only=True)
+class FuzzyMatchMetric(_Comparing):
+    """Whether two texts are alike: the share of letters in matching runs, which is the score, reaches `threshold`."""
+
+    key: str | None = None
+    threshold: float = 0.8
+    case_sensitive: bool = False
+    normalize_whitespace: bool = True
+
+    validator = "fuzzy_match"
+
+    def __post_init__(self) -> None:
+        _check_share("threshold", self.threshold)
+
+    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+        right, given = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
+        alike = 0.0 if given is None else difference(str(right), given).ratio()
+        said = {"golden_text": right, "predicted_text": given, "similarity_score": alike, "threshold": self.threshold}
+        return self.result(given is not None and alike >= self.threshold, golden, predicted, said, alike)
+
+    def _text(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        return plain(str(value), case_sensitive=self.case_sensitive, normalize_whitespace=self.normalize_whitespace)
+
+
+@dataclass(kw_only=True)
+class TypedValueMatchMetric(_Comparing):
+    """Whether a typed text is the right one, or at least so much like it as `fuzzy_match_threshold` says."""
+
+    golden_text_key: str = "text"
+    predicted_text_key: str = "text"
+    fuzzy_match_threshold: float = 0.8
+    case_sensitive: bool = False
+
+    validator = "typed_value_match"
+
+    def __post_init__(self) -> None:
+        _check_share("fuzzy_match_threshold", self.fuzzy_match_threshold)
+
+    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+        wanted, given = self.golden(golden, self.golden_text_key), self.predicted(predicted, self.predicted_text_key)
+        right = plain(str(wanted), case_sensitive=self.case_sensitive)
+        if given is None and not self.like_sygra:
+            return self.result(False, golden, predicted, {"golden_text": right, "predicted_text": None})
+        typed = plain(str(given), case_sensitive=self.case_sensitive)
+        matcher = difference(right, typed, like_sygra=self.like_sygra)
+        alike = matcher.ratio()
+        said = {
+            "golden_text": right,
+            "predicted_text": typed,
+            "exact_match": right == typed,
+            "similarity_score": alike,
+            "fuzzy_match": alike >= self.fuzzy_match_threshold,
+            "differences": [
+                {"operation": kind, "golden": right[a:b], "predicted": typed[c:d]}
+                for kind, a, b, c, d in matcher.get_opcodes()
+                if kind != "equal"
+            ],
+        }
+        return self.result(right == typed or alike >= self.fuzzy_match_threshold, golden, predicted, said, alike)
+
+
+@dataclass(kw_only=True)
+class ActionWithinBboxMetric(_Comparing):
+    """Whether a point lies in a box {x, y, width, height}, its edges included, or at most `tolerance` beside it."""
+
+    predicted_x_key: str = "x"
+    predicted_y_key: str = "y"
+    golden_bbox_key: str = "bbox"
+    tolerance: float = 0.0
+
+    validator = "action_within_bbox"
+
+    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+        box = self.golden(golden, self.golden_bbox_key)
+        sides = {
+            side: _number(box.get(side)) if isinstance(box, Mapping) else None for side in ("x", "y", "width", "height")
+        }
+        left, top, width, height = sides.values()
+        if left is None or top is None or width is None or height is None:
+            raise ValueError(
+                f"the golden {self.golden_bbox_key!r} must be a box of x, y, width and height, got {box!r:.80}"
+            )
+        x = _number(self.predicted(predicted, self.predicted_x_key))
+        y = _number(self.predicted(predicted, self.predicted_y_key))
+        within = (
+            x is not None
+            and y is not None
+            and left - self.tolerance <= x <= left + width + self.tolerance
+            and top - self.tolerance <= y <= top + height + self.tolerance
+        )
+        keys = {"predicted_x_key": self.predicted_x_key, "predicted_y_key": self.predicted_y_key}
+        said = {**keys, "golden_bbox_key": self.golden_bbox_key, "predicted_x": x, "predicted_y": y}
+        return self.result(within, golden, predicted, said)
+
+
+@dataclass(kw_only=True)
+class ScrollDirectionMetric(_Comparing):
+    """Whether the direction is the right one: up, down, left or right."""
+
+    golden_direction_key: str = "direction"
+    predicted_direction_key: str = "direction"
+
+    validator = "scroll_direction"
+
+    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+        right = self.golden(golden, self.golden_direction_key)
+        given = self.predicted(predicted, self.predicted_direction_key)
+        if right not in DIRECTIONS and not self.like_sygra:
+            raise ValueError(f"the golden direction {right!r:.40} is none of {', '.join(DIRECTIONS)}")
+        said = {"golden_direction": right, "predicted_direction": given}
+        return self.result(right == given and right in DIRECTIONS, golden, predicted, said)
+
+
+@dataclass(kw_only=True)
+class ScrollAmountMetric(_Comparing):
+    """Whether an amount is at most `tolerance_percent` from the right one; where that is 0, at most `scroll_threshold`."""
+
+    golden_amount_key: str = "amount"
+    predicted_amount_key: str = "amount"
+    tolerance_percent: float = 20.0
+    scroll_threshold: float = 10.0
+
+    validator = "scroll_amount"
+
+    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+        written = self.golden(golden, self.golden_amount_key)
+        right, given = _number(written), _number(self.predicted(predicted, self.predicted_amount_key))
+        if right is None:
+            raise ValueError(f"the golden {self.golden_amount_key!r} must be a number, got {written!r:.60}")
+        apart = None if given is None else abs(right - given)
+        percent = None if apart is None or right == 0 else apart / abs(right) * 100
+        if apart is None:
+            near = False
+        elif percent is None:
+            near = apart <= self.scroll_threshold
+        else:
+            near = percent <= self.tolerance_percent
+        said = {
+            "is_valid": near,
+            "difference": apart,
+            "difference_percent": percent,
+            "tolerance_used": self.tolerance_percent,
+            "scroll_threshold": self.scroll_threshold,
+            "golden_scroll_amount": right,
+            "predicted_scroll_amount": given,
+        }
+        return self.result(near, golden, predicted, said)
+
+
+def _number(value: Any) -> float | None:
+    """The number that a value says, or None."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must be between 0 and 1, got {value}")
+
+
+OWN_UNIT_METRICS: dict[str, type[UnitMetric]] = {
+    "exact_match": ExactMatchMetric,
+    "fuzzy_match": FuzzyMatchMetric,
+    "action_within_bbox": ActionWithinBboxMetric,
+    "typed_value_match": TypedValueMatchMetric,
+    "scroll_direction": ScrollDirectionMetric,
+    "scroll_amount": ScrollAmountMetric,
+}
+
+
+TOLERANCE = 1e-9
+"""Distance from the best score that still counts as correct: sums of fractions are not exact."""
+
+
+def gives_a_number(declared: Declared) -> bool:
+    """Whether a metric gives one number for one answer."""
+    return GENERATE in declared.functions and declared.aggregation == "mean" and declared.gives is None
+
+
+def adapted(name: str, declared: Declared) -> type[UnitMetric]:
+    """A metric of assay as a class of unit metrics, with its parameters, `key` and `threshold`."""
+    function = declared.functions[GENERATE]
+    best = (100.0 if name in ALONE else 1.0) if declared.higher_is_better else 0.0
+
+    class OfAnswer(UnitMetric):
+        runs_code = declared.runs_code
+
+        def __init__(self, *, key: str | None = "text", threshold: float = best, **params: Any) -> None:
+            super().__init__(key=key, threshold=threshold, **params)
+            self.key, self.threshold = key, threshold
+            problem = library_problem(declared.needs, f"unit metric {name!r}", Place(f"unit metric {name!r}"))
+            obstacle = declared.obstacle() if declared.obstacle is not None else None
+            if obstacle is not None:
+                problem = Problem(Place(f"unit metric {name!r}"), f"cannot work here: {obstacle[0]}", obstacle[1])
+            if problem is not None:
+                raise ConfigError([problem])
+            prepared: Callable[..., Any] | None = getattr(function, "prepared", None)
+            self._score = prepared(**params) if prepared is not None else _bound(function, params)
+
+        def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+            right, given = _value(golden, self.key), _value(predicted, self.key)
+            if right is None:
+                raise ValueError(f"the golden value has no {self.key!r}: {golden!r:.80}")
+            references = [str(each) for each in right] if isinstance(right, list | tuple) else [str(right)]
+            score = float(self._score(references, "" if given is None else str(given)))
+            above, below = score >= self.threshold - TOLERANCE, score <= self.threshold + TOLERANCE
+            correct = given is not None and (above if declared.higher_is_better else below)
+            said = {"validator": name, "threshold": self.threshold}
+            return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), said, score)
+
+    OfAnswer.__name__ = OfAnswer.__qualname__ = f"Unit_{name}"
+    OfAnswer.__doc__ = function.__doc__
+    own = [each for each in inspect.signature(OfAnswer).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    more = [each for each in read_signature(function).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    OfAnswer.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+    return OfAnswer
+
+
+def _bound(function: Callable[..., Any], params: Mapping[str, Any]) -> Callable[..., Any]:
+    return lambda references, answer: function(references, answer, **params)
+
+
+def _value(value: Any, key: str | None) -> Any:
+    return value.get(key) if key is not None and isinstance(value, Mapping) else value
+
+
+ADAPTED_METRICS: dict[str, type[UnitMetric]] = {
+    name: adapted(name, declared) for name, declared in {**METRICS, **ALONE}.items() if gives_a_number(declared)
+}
+
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+def _adopted(name: str, thing: Any) -> type[UnitMetric]:
+    """A class of unit metrics, or a function of golden and predicted values as one."""
+    return subclass_of(UnitMetric)(name, metric_of(name, thing) if inspect.isroutine(thing) else thing)
+
+
+UNIT_METRICS: Table[type[UnitMetric], UnitMetric] = Table(
+    "unit metric", {**ADAPTED_METRICS, **OWN_UNIT_METRICS}, group="assay.unit_metrics", adopt=_adopted
+)
+UnitMetricRegistry = MetricRegistry(UNIT_METRICS)
+"""The same by SyGra's name, with its methods."""
+
+
+def unit_metric(name: str) -> Callable[[Made], Made]:
+    """Make a class or function known as a unit metric by a name.
+
+    A class is derived from UnitMetric. A function takes what is right, what was predicted, and keyword parameters, and
+    gives a verdict, a score (of which 1 is correct), or a UnitMetricResult.
+    """
+    return UNIT_METRICS.register(name)

@@ -1,0 +1,192 @@
+"""The lambda node that scores a record with unit metrics, and what can be wrong with it before anything runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from assay.config.option import near_miss
+from assay.config.row_names import row_name_problem
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.graphs.sygra import LambdaFunction
+from assay.graphs.unit_metrics import UNIT_METRICS, UnitMetric, UnitMetricResult
+from assay.user_code import UserCodeError, user_code
+
+ENTRY_KEYS = ("name", "params", "as")
+SUFFIX = "_result"
+"""Behind the name of a unit metric, in the field that it writes."""
+NODE_KEYS = ("golden_key", "predicted_key", "unit_metrics_map")
+"""The keys of the node that are its own, beside those that every lambda node has."""
+ALL_KEYS = (*NODE_KEYS, "node_type", "node_state", "lambda", "output_keys", "compat")
+Places = Callable[..., Place]
+"""Returns the place of a key, by its path."""
+
+
+class UnitMetrics(LambdaFunction):
+    """Scores a record: golden and predicted values of the state to a field for every unit metric.
+
+    A metric `m` writes `m_result`; where the node declares `m` among its `output_keys` and not `m_result`, as newer
+    versions of SyGra do, it writes `m`; an entry's `as` says another name. A value that is a mapping is compared as it is,
+    any other as `{"text": value}`. With `compat: sygra` in the node, everything is wrapped, and what cannot be compared is
+    wrong; else that is an error, and the record failed.
+    """
+
+    @staticmethod
+    def apply(lambda_node_dict: dict[str, Any], state: Any) -> dict[str, Any]:
+        """The state with the results."""
+        node, like_sygra = lambda_node_dict, lambda_node_dict.get("compat") == "sygra"
+        right, given = (_side(node, state, key, like_sygra=like_sygra) for key in ("golden_key", "predicted_key"))
+        found = {}
+        for entry in _entries(node):
+            metric = _metric(entry, like_sygra=like_sygra)
+            found[result_field(entry, node)] = _scored(metric, entry["name"], right, given).to_dict()
+        return {**state, **found}
+
+
+def _side(node: Mapping[str, Any], state: Mapping[str, Any], key: str, *, like_sygra: bool) -> dict[str, Any]:
+    """A value of the state as metrics take it."""
+    name = node[key]
+    if name not in state:
+        raise KeyError(f"the state has no {name!r}, which {key} names; it has {', '.join(map(str, state))}")
+    value = state[name]
+    return dict(value) if isinstance(value, Mapping) and not like_sygra else {"text": value}
+
+
+def _scored(metric: UnitMetric, name: str, right: dict[str, Any], given: dict[str, Any]) -> UnitMetricResult:
+    if metric.like_sygra:
+        try:
+            with user_code(name):
+                results = metric.evaluate([right], [given])
+        except UserCodeError as error:  # SyGra takes whatever a metric raises for a wrong answer
+            return UnitMetricResult(False, right, given, {"validator": name, "error": str(error.__cause__)})
+    else:
+        results = metric.evaluate([right], [given])
+    if len(results) != 1:
+        raise ValueError(f"unit metric {name!r} gave {len(results)} results for one record")
+    return results[0]
+
+
+def _metric(entry: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
+    """The metric of an entry, made once for all records that have the same."""
+    name, params = str(entry["name"]), entry.get("params") or {}
+    kind = UNIT_METRICS.find(
+        name, Place(f"unit metric {name!r}")
+    )  # tells apart what a name meant before it was registered again
+    key = (kind, repr(params), like_sygra)
+    if key not in _MADE:
+        if len(_MADE) >= MOST_MADE:
+            _MADE.clear()
+        _MADE[key] = _new(name, params, like_sygra=like_sygra)
+    return _MADE[key]
+
+
+MOST_MADE = 256
+_MADE: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
+"""By what they were made with, metrics for all records: a task has a few."""
+
+
+def _new(name: str, params: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
+    made = UNIT_METRICS.bind(name, params, Place(f"unit metric {name!r}"))
+    made.like_sygra = like_sygra
+    return made
+
+
+def _entries(node: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The entries that are any: of others `check_unit_metrics` speaks."""
+    written = node.get("unit_metrics_map")
+    return [each for each in written if isinstance(each, Mapping)] if isinstance(written, list | tuple) else ()
+
+
+def result_field(entry: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+    """The field that an entry of `unit_metrics_map` writes."""
+    if entry.get("as"):
+        return str(entry["as"])
+    name, declared = str(entry.get("name")), _declared(node)
+    return name if name in declared and f"{name}_result" not in declared else f"{name}_result"
+
+
+def _declared(node: Mapping[str, Any]) -> Sequence[str]:
+    written = node.get("output_keys") or ()
+    return (written,) if isinstance(written, str) else tuple(written)
+
+
+def unit_metric_fields(node: Mapping[str, Any]) -> list[str]:
+    """All fields that the node writes."""
+    return [result_field(entry, node) for entry in _entries(node)]
+
+
+def runs_code(node: Mapping[str, Any]) -> bool:
+    """Whether one of the node's metrics executes what the model wrote."""
+    names = [str(entry.get("name")) for entry in _entries(node)]
+    return any(UNIT_METRICS[name].runs_code for name in names if name in UNIT_METRICS)
+
+
+def check_unit_metrics(node_config: Mapping[str, Any], place: Place, at: Places | None = None) -> list[Problem]:
+    """All that is wrong with the node: what it lacks, unknown metrics and parameters, fields that clash.
+
+    `place` is that of the node, `at` returns the place of its keys.
+    """
+    at = at or (lambda *_: place)
+    problems = [
+        Problem(at(key), f"UnitMetrics has no key {key!r}", f"did you mean {near!r}?")
+        for key in node_config
+        if key not in ALL_KEYS and (near := near_miss(str(key), NODE_KEYS)) is not None
+    ]
+    problems += [
+        Problem(place, f"UnitMetrics needs {key!r}", f"add `{key}:` with a key of the state")
+        for key in ("golden_key", "predicted_key")
+        if not isinstance(node_config.get(key), str) or not node_config[key]
+    ]
+    entries = node_config.get("unit_metrics_map")
+    if not isinstance(entries, list) or not entries:
+        fix = "add `unit_metrics_map:` with a list of `name:` and `params:`"
+        return [*problems, Problem(place, "UnitMetrics has no unit metrics", fix)]
+    for number, entry in enumerate(entries):
+        problems += _entry_problems(entry, number, at("unit_metrics_map", number))
+    if problems:
+        return problems
+    return _field_problems(node_config, place, at)
+
+
+def _entry_problems(entry: Any, number: int, place: Place) -> list[Problem]:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+        return [
+            Problem(place, f"entry {number + 1} of unit_metrics_map names no metric", "write `- name: exact_match`")
+        ]
+    unknown = [key for key in entry if key not in ENTRY_KEYS]
+    if unknown:
+        what = f"unit_metrics_map: {entry['name']!r} has an unknown key {unknown[0]!r}"
+        return [Problem(place, what, did_you_mean(str(unknown[0]), ENTRY_KEYS))]
+    params = entry.get("params") or {}
+    if not isinstance(params, Mapping):
+        return [Problem(place, f"params of {entry['name']!r} must be a mapping", "write `params: {key: text}`")]
+    try:
+        UNIT_METRICS.bind(entry["name"], params, place)
+    except ConfigError as error:
+        return list(error.problems)
+    return []
+
+
+def _field_problems(node: Mapping[str, Any], place: Place, at: Places) -> list[Problem]:
+    fields, declared = unit_metric_fields(node), _declared(node)
+    problems: list[Problem] = []
+    for number, field in enumerate(fields):
+        here, wrong = at("unit_metrics_map", number), row_name_problem(field.removesuffix(SUFFIX))
+        if wrong is not None:
+            problems.append(Problem(here, f"a unit metric cannot write {field!r}: {wrong[0]}", wrong[1]))
+        if field in fields[:number]:
+            first = at("unit_metrics_map", fields.index(field))
+            what = f"two unit metrics write {field!r}: the other one is at {first}"
+            problems.append(Problem(here, what, "give one of them another name with `as:`"))
+    if declared:
+        problems += [
+            Problem(
+                place, f"UnitMetrics writes {field!r}, which is none of its output_keys", "add it to `output_keys:`"
+            )
+            for field in dict.fromkeys(fields)
+            if field not in declared
+        ]
+        problems += [
+            Problem(place, f"no unit metric writes the output key {key!r}", did_you_mean(str(key), fields))
+            for key in declared
+            if key not in fields
+        ]
+    return problems

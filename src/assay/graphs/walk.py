@@ -1,0 +1,238 @@
+"""A graph as one plan per record: from START, step by step, to END. Nodes of one step ask together."""
+
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+from assay.errors import SelfExplanatory
+from assay.graphs.spec import END, MAX_STEPS
+from assay.records import Asking, Call, Failed, Generate, Outcome, Prompt, Request, Response, plain
+from assay.user_code import user_code
+
+State = dict[str, Any]
+Updates = Mapping[str, Any]
+Steps = Generator[Sequence[Request | Call], Sequence[Response], Updates]
+"""A node at work: it yields requests, is sent responses, and returns what it writes into the state."""
+ENDS = (END, "__end__")
+
+
+class NodeFailed(SelfExplanatory):
+    """The reason why a record failed."""
+
+
+class Walk:
+    """One record on its way: what was asked, what came back, what is worth counting.
+
+    `name` tells records apart, `number` is its place among them. `node` is who asks: see Generate.
+    """
+
+    __slots__ = ("asked", "name", "node", "noticed", "number", "responses", "trace", "visits")
+
+    def __init__(self, name: str, number: int = 0) -> None:
+        self.name, self.number = name, number
+        self.node: tuple[str, ...] = ()
+        self.asked: list[Request] = []
+        self.responses: list[Response] = []
+        self.noticed: dict[str, int] = defaultdict(int)
+        self.visits: dict[object, int] = defaultdict(int)
+        self.trace: list[tuple[str, list[int]]] = []
+
+    def at(self, node: str) -> "Walk":
+        """The same walk, for what is asked by a node below this one, or by a label of it."""
+        made = Walk.__new__(Walk)
+        made.name, made.number, made.node = self.name, self.number, (*self.node, node)
+        made.asked, made.responses, made.noticed = self.asked, self.responses, self.noticed
+        made.visits, made.trace = self.visits, self.trace
+        return made
+
+    def enter(self, node: str) -> list[int]:
+        """Note that the record entered a node; returns the list for the numbers of its responses."""
+        numbers: list[int] = []
+        self.trace.append((node, numbers))
+        return numbers
+
+    def generate(self, role: str, prompt: Prompt, params: Mapping[str, object]) -> Generate:
+        """A request; the second of its kind in a record differs from the first by its visit."""
+        visit = self.visits[role, prompt, id(params)]
+        self.visits[role, prompt, id(params)] += 1
+        return Generate(prompt, params, visit, role, self.node)
+
+    def take(self, requests: Sequence[Request], responses: Sequence[Response]) -> None:
+        """Note what came back; a request that failed for good ends the record."""
+        self.asked += requests
+        self.responses += responses
+        for response in responses:
+            if isinstance(response, Failed):
+                raise NodeFailed(response.reason)
+
+
+class GraphNode(Protocol):
+    """One node at work. A node that `asks` is a generator; the others return their updates at once."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def asks(self) -> bool: ...
+    def apply(self, state: State, walk: Walk) -> Updates: ...
+    def ask(self, state: State, walk: Walk) -> Steps: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalEdge:
+    """A condition at the end of a node: what it says of the state leads to a node."""
+
+    condition: Callable[[State], object]
+    paths: Mapping[object, str]
+
+    def choose(self, state: State) -> str:
+        said = plain(self.condition(state))
+        found = self.paths.get(said) or self.paths.get(str(said))
+        if found is None and said in ENDS:
+            found = END
+        if found is None:
+            known = ", ".join(str(path) for path in self.paths if path != "__end__")
+            raise NodeFailed(f"a condition said {said!r:.60}, and path_map has: {known}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingEdges:
+    """The edges that leave a node: to the same nodes always, and to those that conditions choose."""
+
+    always: tuple[str, ...] = ()
+    forks: tuple[ConditionalEdge, ...] = ()
+
+    def onward(self, state: State) -> Sequence[str]:
+        return (*self.always, *(fork.choose(state) for fork in self.forks)) if self.forks else self.always
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes and ways, compiled once for all records. `finish` makes the output of the last state."""
+
+    nodes: Mapping[str, GraphNode]
+    ways: Mapping[str, OutgoingEdges]
+    start: OutgoingEdges
+    max_steps: int = MAX_STEPS
+    finish: Callable[[State], Mapping[str, Any]] = dict
+
+    def plan(self, record: Mapping[str, Any], name: str, number: int = 0) -> Asking:
+        """Yield the requests about a record; return the responses and the Outcome, or the failure, at the end."""
+        walk, state = Walk(name, number), dict(record)
+        try:
+            yield from self.steps(state, walk)
+            made = {plain(key): plain(value) for key, value in self._finished(state).items()}
+        except NodeFailed as failed:
+            if not any(isinstance(response, Failed) for response in walk.responses):
+                walk.responses.append(Failed(str(failed)))
+            return [
+                response._replace(trace=walk.trace) if isinstance(response, Failed) else response
+                for response in walk.responses
+            ]
+        return [*walk.responses, Outcome(made, walk.asked, walk.noticed, trace=walk.trace)]
+
+    def _finished(self, state: State) -> Mapping[str, Any]:
+        with user_code("the output", NodeFailed, NodeFailed):
+            return self.finish(state)
+
+    def steps(self, state: State, walk: Walk, within: str = "") -> Steps:
+        """Go from START to END; `state` is written to on the way. `within` is before the names of nodes in the trace."""
+        active: Sequence[GraphNode] = self._following([self.start], state)
+        for _ in range(self.max_steps):
+            if not active:
+                return state
+            if len(active) == 1:
+                node = active[0]
+                numbers, before = walk.enter(within + node.name), len(walk.responses)
+                try:
+                    with _running(node.name):
+                        updates = (
+                            (yield from node.ask(state, walk.at(node.name))) if node.asks else node.apply(state, walk)
+                        )
+                finally:
+                    numbers.extend(range(before, len(walk.responses)))
+                merge(state, updates, node.name)
+            else:
+                yield from self._together(active, state, walk, within)
+            active = self._following([self.ways[node.name] for node in active], state)
+        if active:
+            fix = f"graph_properties.max_steps is {self.max_steps}"
+            raise NodeFailed(f"the record was still at {active[0].name!r} after {self.max_steps} steps ({fix})")
+        return state
+
+    def _following(self, ways: Sequence[OutgoingEdges], state: State) -> Sequence[GraphNode]:
+        """The nodes that come next, each once, in the order of the edges."""
+        if len(ways) == 1 and not ways[0].forks:
+            names: Sequence[str] = ways[0].always
+        else:
+            with user_code("a condition", NodeFailed, NodeFailed):
+                names = [name for way in ways for name in way.onward(state)]
+        return [self.nodes[name] for name in dict.fromkeys(names) if name not in ENDS]
+
+    def _together(self, active: Sequence[GraphNode], state: State, walk: Walk, within: str) -> Steps:
+        """Nodes of one step: all see the state as it was, what they ask goes out together, and then all write."""
+        made: dict[str, Updates] = {}
+        waiting: dict[str, tuple[Steps, Sequence[Request | Call]]] = {}
+        entered = {node.name: walk.enter(within + node.name) for node in active}
+        for node in active:
+            own = dict(state)
+            if node.asks:
+                self._resume(node.name, node.ask(own, walk.at(node.name)), None, waiting, made)
+            else:
+                with _running(node.name):
+                    made[node.name] = node.apply(own, walk)
+        while waiting:
+            now, waiting = waiting, {}
+            responses = iter((yield [request for _, requests in now.values() for request in requests]))
+            for name, (asking, requests) in now.items():
+                known = len(walk.responses)
+                self._resume(name, asking, [next(responses) for _ in requests], waiting, made)
+                entered[name].extend(range(known, len(walk.responses)))
+        writers: dict[str, str] = {}
+        before = dict(state)
+        for node in active:
+            own_updates = {
+                key: value for key, value in made[node.name].items() if key not in before or before[key] is not value
+            }
+            for key in own_updates:
+                if key != "messages" and writers.setdefault(key, node.name) != node.name:
+                    raise NodeFailed(f"the nodes {writers[key]!r} and {node.name!r} wrote {key!r} in the same step")
+            merge(state, own_updates, node.name)
+        return state
+
+    def _resume(
+        self,
+        name: str,
+        asking: Steps,
+        responses: Sequence[Response] | None,
+        waiting: dict[str, tuple[Steps, Sequence[Request | Call]]],
+        made: dict[str, Updates],
+    ) -> None:
+        with _running(name):
+            try:
+                requests = next(asking) if responses is None else asking.send(responses)
+                waiting[name] = (asking, requests)
+            except StopIteration as stop:
+                made[name] = stop.value
+
+
+def merge(state: State, updates: object, name: str) -> None:
+    """Write what a node gave into the state; messages are added to those that are there."""
+    if not isinstance(updates, Mapping):
+        raise NodeFailed(f"the node {name!r} must return a mapping, got {type(updates).__name__}")
+    if updates is state:
+        state.update({key: plain(value) for key, value in state.items() if type(value).__module__ == "numpy"})
+        return
+    messages = updates.get("messages")
+    known = state.get("messages")
+    state.update({key: value if state.get(key) is value else plain(value) for key, value in updates.items()})
+    if isinstance(messages, list) and isinstance(known, list) and messages is not known:
+        state["messages"] = known + [each for each in messages if not any(each is old for old in known)]
+
+
+@cache
+def _running(name: str) -> user_code:
+    """The context in which a node runs: its code is the user's."""
+    return user_code(f"the node {name!r}", NodeFailed, NodeFailed)

@@ -1,1 +1,0 @@
-"""Sample to requests to answer, as generators without input or output of their own."""
