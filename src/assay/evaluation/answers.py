@@ -25,7 +25,7 @@ from assay.tasks.rescore import RescoredTask, TaskFacts
 from assay.tasks.runnable import Runnable
 
 
-class Answers(Protocol):
+class StoredAnswers(Protocol):
     """What a scoring needs to know of answers: whose they are, how they were asked for, what was made of them before."""
 
     @property

@@ -1,56 +1,45 @@
-"""How the asynchronous part of a run is conducted from ordinary code: its loop, its interruption, its garbage."""
+"""The event loop that the asynchronous part of a run has to itself, and how Ctrl-C reaches it."""
 
 import asyncio
-import gc
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-def run_async(work: Coroutine[Any, Any, None]) -> None:
-    """Do something asynchronous and wait for it; beside a loop that runs already, as in a notebook, in a thread."""
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end; where a loop is running already, as in a notebook, in a thread of its own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         with _prompt_interrupts():
-            asyncio.run(work)
-        return
-    _run_beside(work)
+            return asyncio.run(work)
+    return _run_in_thread(work)
 
 
-def _run_beside(work: Coroutine[Any, Any, None]) -> None:
-    """The same in a thread. Ctrl-C reaches the main thread, which hands it on."""
+def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a thread. Ctrl-C reaches the main thread, which cancels it."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
 
-    def conduct() -> None:
+    def run_loop() -> T:
         try:
-            loop.run_until_complete(task)
+            return loop.run_until_complete(task)
         finally:
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
 
-    with ThreadPoolExecutor(1) as beside:
-        running = beside.submit(conduct)
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(run_loop)
         try:
-            running.result()
+            return running.result()
         except KeyboardInterrupt:
             loop.call_soon_threadsafe(task.cancel)
             raise
-
-
-@contextmanager
-def fewer_collections() -> Iterator[None]:
-    """A run makes many small objects and hardly any garbage in cycles: looking for it less often saves a tenth."""
-    before = gc.get_threshold()
-    gc.set_threshold(50_000, 20, 20)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _interrupt(*_: object) -> None:
@@ -59,7 +48,7 @@ def _interrupt(*_: object) -> None:
 
 @contextmanager
 def _prompt_interrupts() -> Iterator[None]:
-    """Have Ctrl-C stop whatever is going on, a long match of a pattern too: asyncio would wait for the next pause."""
+    """Let Ctrl-C stop whatever is running, a long regex match too: asyncio would wait for the next await."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,6 +1,6 @@
 """What a run supplies to graphs: conversations as the models want them, and graphs within graphs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +8,9 @@ from assay.catalog.graphs import FILE, graph_file
 from assay.config.graph_reading import GraphFile
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation.answers import Answers
-from assay.models.dummy import Nobody
 from assay.models.protocol import AnyModel
 from assay.records import Message, Prompt
-from assay.runs.parquet import file_name
 from assay.tasks import TaskManager
-from assay.tasks.graph_files import GraphFiles
-from assay.tasks.graph_scores import GraphScores
-from assay.tasks.run import TaskRun
 from assay.tasks.settings import GraphSettings
 
 
@@ -35,33 +29,6 @@ def graph_settings(
 
     named = frozenset({**(config.model_role or {}), **roles})
     return GraphSettings(write, takes_schema, named, whole, config.models_file, config.compat == "sygra")
-
-
-def nobody(config: RunConfig, runs: Sequence[TaskRun]) -> AnyModel | None:
-    """What stands for the model under test where no task asks it and nobody named it."""
-    if config.model_named or not runs or any(run.runnable.needs for run in runs):
-        return None
-    roles = sorted({role for run in runs for role in run.runnable.models()})
-    return Nobody(" and ".join(roles) or "no model")
-
-
-def label_of(run: TaskRun, several: bool, run_name: str | None) -> str:
-    """What stands before the names of a graph's files."""
-    own = f"{file_name(run.runnable.task.name)}_" if several else ""
-    return (f"{file_name(run_name)}_" if run_name else "") + own
-
-
-def graph_files(answers: Answers, runs: Sequence[TaskRun], folder: Path, created: float) -> list[GraphFiles]:
-    """What takes the records of the graphs among tasks whose answers are there, called as in a run of that time."""
-    graphs = [run for run in runs if isinstance(run.runnable, GraphScores)]
-    found = []
-    for run in graphs:
-        label = label_of(run, len(graphs) > 1, answers.config.run_name)
-        made = run.runnable.files(folder, created, label)
-        assert isinstance(made, GraphFiles)
-        run.keep = made.add
-        found.append(made)
-    return found
 
 
 def read_inner(manager: TaskManager) -> Any:

@@ -14,8 +14,7 @@ from assay.config.arguments import parse_arguments
 from assay.config.option import yaml_fields
 from assay.config.run import RunConfig
 from assay.config.source import digest
-from assay.evaluation.models import UNDER_TEST, parse_role
-from assay.evaluation.recognition import served_facts
+from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
 from assay.models.protocol import AnyModel
 from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
