@@ -149,7 +149,7 @@ def test_an_archive_that_was_imported_runs_no_code_of_its_sender(world: World, t
     assert "Traceback" not in ended.stderr
     ended = run_assay("score", tmp_path / "there", "--include_path", world.tasks)
     assert (ended.returncode, world.was_loaded) == (0, True), ended.stderr
-    assert "the run was made elsewhere: what it names is not used" in ended.stderr
+    assert "the run was made elsewhere; the paths it names are not used" in ended.stderr
 
 
 def test_nothing_that_was_imported_is_named_under_the_name_that_is_used(world: World, tmp_path: Path) -> None:
