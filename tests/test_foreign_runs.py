@@ -13,8 +13,8 @@ import pytest
 from assay import ScoreOptions, score, simple_evaluate
 from assay.config.run import RunConfig
 from assay.errors import AssayError
-from assay.evaluation import foreign
-from assay.evaluation.foreign import imported, is_known, without_paths
+from assay.evaluation import answers
+from assay.evaluation.answers import imported, is_known, without_paths
 from assay.evaluation.merge import merge
 from assay.exchange.formats import import_runs
 from assay.exchange.pack import pack
@@ -312,7 +312,7 @@ def test_every_option_of_a_run_is_either_data_or_left_out() -> None:
         "fewshot_random_seed", "cache_requests", "rewrite_requests_cache", "delete_requests_cache", "check_integrity",
         "model_named", "records_at_once",
     }  # fmt: skip
-    known = data | foreign.PATHS | foreign.CONSENT | foreign.UNUSED | foreign.ARGUMENTS
+    known = data | answers.PATHS | answers.CONSENT | answers.UNUSED | answers.ARGUMENTS
     assert {field.name for field in dataclasses.fields(RunConfig)} == known
 
 

@@ -111,7 +111,7 @@ def test_a_definition_that_is_gone_is_asked_for_and_can_be_given(tasks: Path, ou
     kept = tmp_path / "elsewhere"
     kept.mkdir()
     shutil.move(tasks / "sums.yaml", kept / "sums.yaml")
-    with pytest.raises(AssayError, match=r"task 'sums'.*not found any more.*--with FILE"):
+    with pytest.raises(AssayError, match=r"task 'sums'.*is not found.*--with FILE"):
         score([output])
     assert not (output / "scored").exists()
     for wanted in (ScoreOptions(files=[str(kept / "sums.yaml")]), ScoreOptions(include_path=[str(kept)])):
@@ -244,7 +244,7 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
     found = run_small(folder, says(["xax", "x"]), output_path=str(tmp_path / "run"))
     assert values(found, "t") == {"found,none": 0.5}
     assert values(score([tmp_path / "run"]).results, "t") == {"found,none": 0.5}
-    with pytest.raises(AssayError, match="is a Python class, which says itself how it is scored"):
+    with pytest.raises(AssayError, match="is a Python class, which defines its own scoring"):
         score([tmp_path / "run"], ScoreOptions(metrics=["exact_match"]))
 
 
@@ -253,16 +253,16 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
     [
         (ScoreOptions(filters=["x=regx:a"]), "no filter is called 'regx'.*'regex'"),
         (ScoreOptions(filters=["x=regex:("]), "filter 'regex' cannot be made"),
-        (ScoreOptions(filters=["x"]), "'x' is no filter.*NAME=STEP"),
+        (ScoreOptions(filters=["x"]), "invalid filter 'x'.*NAME=STEP"),
         (ScoreOptions(filters=["x=lowercase:a"]), "filter 'lowercase' has no parameter"),
         (ScoreOptions(filters=["{name: x, filtr: []}"]), "filtr.*filter"),
         (ScoreOptions(filters=["{name: x, filter: [{function: regex, pattern: a}]}"]), "no parameter 'pattern'"),
         (ScoreOptions(metrics=["exact_mach"]), "no metric is called 'exact_mach'.*'exact_match'"),
         (ScoreOptions(metrics=["exact_match:ignore_cas=true"]), "no parameter 'ignore_cas'.*'ignore_case'"),
-        (ScoreOptions(metrics=[""]), "'' is no metric"),
+        (ScoreOptions(metrics=[""]), "invalid metric ''"),
         (ScoreOptions(metrics=["acc"]), "metric 'acc' does not score generate_until"),
-        (ScoreOptions(tasks=["sum"]), "no task of this run is called 'sum'.*'sums'"),
-        (ScoreOptions(files=["nowhere.yaml"]), "there is no file 'nowhere.yaml'"),
+        (ScoreOptions(tasks=["sum"]), "this run has no task named 'sum'.*'sums'"),
+        (ScoreOptions(files=["nowhere.yaml"]), "no file 'nowhere.yaml'"),
     ],
 )
 def test_what_is_misspelt_is_refused_before_anything_is_scored(

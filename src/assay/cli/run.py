@@ -19,10 +19,9 @@ from assay.config.arguments import parse_arguments, parse_value
 from assay.config.run import RunConfig
 from assay.config.source import Source
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation.checkpoints import checkpoint_runs
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.models import OF_MODEL
-from assay.evaluation.options import run_config, task_manager
+from assay.evaluation.options import checkpoint_runs, run_config, task_manager
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.models.load import backend, parameters

@@ -1,15 +1,17 @@
 """Ask models: the engine drives the plan of every sample, and scores are noted as responses land."""
 
+import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from assay.config.run import RunConfig
 from assay.engine import Budget, Ended, Engine, Memory, Started
-from assay.evaluation.event_loop import run_async
-from assay.evaluation.models import labels
 from assay.evaluation.scoring import AnswerSource, RunUsage
 from assay.models.protocol import AnyModel
 from assay.runs.cache import Cache, Cached
@@ -35,7 +37,7 @@ def ask(config: RunConfig, models: Mapping[str, AnyModel], journal: Journal, wat
         if config.use_cache is None:
             return run_async(_drive(config, models, journal, runs, watch))
         with closing(Cache(Path(config.use_cache))) as cache:
-            return run_async(_drive(config, models, Cached(journal, cache, labels(models)), runs, watch))
+            return run_async(_drive(config, models, Cached(journal, cache, model_labels(models)), runs, watch))
 
     return answers
 
@@ -63,3 +65,61 @@ def _plans(runs: Sequence[TaskRun]) -> Iterator[Started]:
 def _end(ended: Ended) -> None:
     run, number, sample = ended.what
     run.end(number, sample, ended.responses)
+
+
+def model_labels(models: Mapping[str, AnyModel]) -> dict[str, str]:
+    """A readable name of the model of each role, for the cache."""
+    return {role: f"{model.name} {getattr(model, 'model', '')}".strip() for role, model in models.items()}
+
+
+T = TypeVar("T")
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end; where a loop is running already, as in a notebook, in a thread of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        with _prompt_interrupts():
+            return asyncio.run(work)
+    return _run_in_thread(work)
+
+
+def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a thread. Ctrl-C reaches the main thread, which cancels it."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+
+    def run_loop() -> T:
+        try:
+            return loop.run_until_complete(task)
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(run_loop)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(task.cancel)
+            raise
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _prompt_interrupts() -> Iterator[None]:
+    """Let Ctrl-C stop whatever is running, a long regex match too: asyncio would wait for the next await."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""The definitions of tasks that were run before, found again: as they are today, or as a file gives them."""
+"""Definitions of tasks and groups: those of an earlier run loaded again, replaced by files, or changed on the command line."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,24 +26,27 @@ FIX = "give the folder that has it with --include_path DIR, or a file with --wit
 
 
 class Definitions(NamedTuple):
-    """Tasks and groups by name, and the groups that cannot be computed, each with why."""
+    """Tasks and groups by name, and the groups that cannot be computed, each with the reason."""
 
     tasks: dict[str, Task]
     groups: dict[str, Group[Task]]
     left_out: dict[str, str]
 
 
-def definitions(answers: "StoredAnswers", files: Sequence[str] = (), wanted: Sequence[str] = ()) -> Definitions:
-    """What the tasks of answers are, of which `wanted` may choose some by name, glob or group; all problems at once."""
+def definitions(answers: "StoredAnswers", files: Sequence[str] = (), selected: Sequence[str] = ()) -> Definitions:
+    """The definitions of the tasks of stored answers; `selected` are names, globs or groups. All problems at once."""
     manager, names = answers.manager, answers.names
     loaded, problems = manager.attempt(answers.config.tasks)
     tasks, groups = dict(loaded["tasks"]), dict(loaded["groups"])
     for file in files:
         _replace(tasks, groups, manager, file, names)
-    chosen = _chosen(wanted, names, groups)
-    what = "its definition is not found any more"
+    chosen = _chosen(selected, names, groups)
+    what = "its definition is not found"
     if answers.left_out:
-        what = f"its definition is not found: the run was made elsewhere, and what it names is not used ({some(answers.left_out)})"
+        unused = some(answers.left_out)
+        what = (
+            f"its definition is not found: the run was made elsewhere, and the paths it names are not used ({unused})"
+        )
     wrong = [Problem(Place(f"task {name!r}"), what, FIX) for name in chosen if name not in tasks]
     if wrong:
         raise ConfigError([*wrong, *(problem for problem in problems if problem.serious)])
@@ -58,45 +61,43 @@ def definitions(answers: "StoredAnswers", files: Sequence[str] = (), wanted: Seq
 def _replace(
     tasks: dict[str, Task], groups: dict[str, Group[Task]], manager: TaskManager, file: str, names: Sequence[str]
 ) -> None:
-    """Put the tasks and groups of a file in the place of those that have their names."""
+    """Replace tasks and groups by those of a file that have the same names."""
     if not Path(file).is_file():
-        raise ConfigError(
-            [Problem(Place("--with"), f"there is no file {file!r}", "give a YAML file of a task or group")]
-        )
+        raise ConfigError([Problem(Place("--with"), f"no file {file!r}", "give a YAML file of a task or group")])
     loaded = manager.load([str(Path(file).resolve())])
-    given = _meant(loaded["tasks"], tasks)
-    unknown = [name for name in given if name not in names]
+    replacements = _replacements(loaded["tasks"], tasks)
+    unknown = [name for name in replacements if name not in names]
     if unknown:
-        what = f"{file} speaks of a task that was not run: {unknown[0]!r}"
+        what = f"{file} defines a task that was not run: {unknown[0]!r}"
         raise ConfigError([Problem(Place("--with"), what, did_you_mean(unknown[0], names))])
-    tasks.update(given)
+    tasks.update(replacements)
     for group in groups.values():
         group.children = [loaded["groups"].get(child.name, child) for child in group.children]
     groups.update(loaded["groups"])
 
 
-def _meant(given: dict[str, Task], known: Mapping[str, Task]) -> dict[str, Task]:
-    """The tasks of a file; a graph is called after its folder, and so the only one stands for the only one of a run."""
+def _replacements(loaded: dict[str, Task], known: Mapping[str, Task]) -> dict[str, Task]:
+    """The tasks of a file. A graph is named after its folder: the only one replaces the only graph of the run."""
     graphs = [name for name, task in known.items() if task.graph is not None]
-    [name, task] = next(iter(given.items()), ("", None))
-    if task is None or len(given) > 1 or task.graph is None or name in known or len(graphs) != 1:
-        return given
+    [name, task] = next(iter(loaded.items()), ("", None))
+    if task is None or len(loaded) > 1 or task.graph is None or name in known or len(graphs) != 1:
+        return loaded
     return {graphs[0]: Task.from_graph(task.graph.fields, name=graphs[0])}
 
 
-def _chosen(wanted: Sequence[str], names: Sequence[str], groups: Mapping[str, Group[Any]]) -> list[str]:
-    """The tasks that are meant; everything where nothing is said."""
-    if not wanted:
+def _chosen(selected: Sequence[str], names: Sequence[str], groups: Mapping[str, Group[Any]]) -> list[str]:
+    """The selected tasks; all of them where nothing is selected."""
+    if not selected:
         return list(names)
-    found: set[str] = set()
-    for each in wanted:
-        below = [task.name for task in groups[each].get_all_tasks()] if each in groups else []
-        matched = [name for name in names if fnmatchcase(name, each) or name in below]
+    chosen: set[str] = set()
+    for pattern in selected:
+        below = [task.name for task in groups[pattern].get_all_tasks()] if pattern in groups else []
+        matched = [name for name in names if fnmatchcase(name, pattern) or name in below]
         if not matched:
-            fix = f"{did_you_mean(each, [*names, *groups])} (there are: {_some(names)})"
-            raise ConfigError([Problem(Place("--tasks"), f"no task of this run is called {each!r}", fix)])
-        found.update(matched)
-    return [name for name in names if name in found]
+            fix = f"{did_you_mean(pattern, [*names, *groups])} (there are: {_some(names)})"
+            raise ConfigError([Problem(Place("--tasks"), f"this run has no task named {pattern!r}", fix)])
+        chosen.update(matched)
+    return [name for name in names if name in chosen]
 
 
 def _lacking(group: Group[Any], chosen: Iterable[str]) -> str:
@@ -111,7 +112,7 @@ def _some(names: Sequence[str]) -> str:
 
 R = TypeVar("R", FilterConfig, MetricConfig)
 ENDS = ("take_first", "take_first_k", "noop")
-"""Steps after which nothing is added: they say themselves how many answers are left."""
+"""Steps that decide how many answers are left, so that no `take_first` is added after them."""
 
 
 def parse_filter(written: str) -> FilterConfig:
@@ -126,7 +127,7 @@ def parse_filter(written: str) -> FilterConfig:
     step, colon, value = rest.partition(":")
     if not equals or not name.strip() or not step.strip():
         fix = r"write NAME=STEP or NAME=STEP:VALUE, as in number=regex:(\d+); or an entry of filter_list, {name: …}"
-        raise ConfigError([Problem(Place("--filter"), f"{written!r} is no filter", fix)])
+        raise ConfigError([Problem(Place("--filter"), f"invalid filter {written!r}", fix)])
     FILTERS.find(step.strip(), Place("--filter"))
     steps = [FilterStep(function=step.strip(), kwargs=_first_parameter(step.strip(), value) if colon else {})]
     if step.strip() not in ENDS:
@@ -151,32 +152,34 @@ def parse_metric(written: str) -> MetricConfig:
         return _decoded(MetricConfig, written, "--metric")
     name, _, rest = written.partition(":")
     if not name.strip():
-        raise ConfigError([Problem(Place("--metric"), f"{written!r} is no metric", "write NAME or NAME:key=value")])
-    given = {"metric": name.strip(), **parse_arguments(rest, "--metric")}
-    return _checked(MetricConfig, Fields.of(given, Origin("--metric")))
+        raise ConfigError([Problem(Place("--metric"), f"invalid metric {written!r}", "write NAME or NAME:key=value")])
+    entry = {"metric": name.strip(), **parse_arguments(rest, "--metric")}
+    return _checked(MetricConfig, Fields.of(entry, Origin("--metric")))
 
 
 def _decoded(record: type[R], written: str, name: str) -> R:
     source = Source(name, written.encode())
     if source.problems or not isinstance(source.value, Mapping):
-        raise ConfigError(source.problems or [Problem(Place(name), f"{written!r} is no mapping", "write {name: …}")])
+        raise ConfigError(
+            source.problems or [Problem(Place(name), f"must be a mapping, got {written!r}", "write {name: …}")]
+        )
     return _checked(record, Fields.of(source.value, Origin(source)))
 
 
 def _checked(record: type[R], fields: Fields) -> R:
     problems: list[Problem] = []
-    made = decode(record, fields, problems)
-    if made is None or problems:
+    config = decode(record, fields, problems)
+    if config is None or problems:
         raise ConfigError(problems)
-    return made
+    return config
 
 
-def altered(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[MetricConfig]) -> Task:
-    """The task with filters and metrics: one that has the name of its own takes its place, another is added."""
+def with_metrics(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[MetricConfig]) -> Task:
+    """The task with further filters and metrics; one with the name of its own replaces it."""
     if not filters and not metrics:
         return task
     config = task.config
-    problem = _unalterable(task, metrics)
+    problem = _fixed_scoring(task, metrics)
     if problem is not None:
         raise ConfigError([problem])
     named = (
@@ -189,41 +192,41 @@ def altered(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[Metri
     fields = task.fields
     if filters:
         config = replace(config, filter_list=_merged(own_filters, filters))
-        said = [_plain_filter(each) for each in config.filter_list or ()]
-        fields |= Fields.of({"filter_list": said}, Origin("--filter"))
+        entries = [_plain_filter(entry) for entry in config.filter_list or ()]
+        fields |= Fields.of({"filter_list": entries}, Origin("--filter"))
     if metrics:
         config = replace(config, metric_list=_merged(own_metrics, metrics))
-        said = [_plain_metric(each) for each in config.metric_list or ()]
-        fields |= Fields.of({"metric_list": said}, Origin("--metric"))
-    made = Task(config, name=task.name, fields=fields)
-    made.alias, made.notes = task.alias, task.notes
-    return made
+        entries = [_plain_metric(entry) for entry in config.metric_list or ()]
+        fields |= Fields.of({"metric_list": entries}, Origin("--metric"))
+    changed = Task(config, name=task.name, fields=fields)
+    changed.alias, changed.notes = task.alias, task.notes
+    return changed
 
 
-def _unalterable(task: Task, metrics: Sequence[MetricConfig]) -> Problem | None:
+def _fixed_scoring(task: Task, metrics: Sequence[MetricConfig]) -> Problem | None:
     place = Place(f"task {task.name!r}")
     if task.graph is not None:
         fix = "change graph_post_process in its file, or give another one: --with FILE"
         return Problem(place, "is a graph, which has neither filters nor metrics", fix)
     if task.config.class_ is not None:
-        return Problem(place, "is a Python class, which says itself how it is scored", "leave it out with --tasks")
+        return Problem(place, "is a Python class, which defines its own scoring", "leave it out with --tasks")
     if metrics and task.config.process_results is not None:
         fix = "change that function, or give the task without it in a file: --with FILE"
         return Problem(place, "computes its values in process_results, not by metrics", fix)
     return None
 
 
-def _merged(own: Iterable[R], given: Iterable[R]) -> tuple[R, ...]:
-    return tuple({**{each.name: each for each in own}, **{each.name: each for each in given}}.values())
+def _merged(own: Iterable[R], added: Iterable[R]) -> tuple[R, ...]:
+    return tuple({**{entry.name: entry for entry in own}, **{entry.name: entry for entry in added}}.values())
 
 
 def _plain_filter(config: FilterConfig) -> dict[str, Any]:
     steps = [{"function": step.function, **step.kwargs} for step in config.filter]
     own = config.metric_list
-    more = {"metric_list": [_plain_metric(each) for each in own]} if own is not None else {}
+    more = {"metric_list": [_plain_metric(entry) for entry in own]} if own is not None else {}
     return {"name": config.name, "filter": steps, **more}
 
 
 def _plain_metric(config: MetricConfig) -> dict[str, Any]:
-    said = {key: getattr(config, key) for key in ("aggregation", "higher_is_better", "reduction")}
-    return {"metric": config.name, **{key: value for key, value in said.items() if value is not None}, **config.kwargs}
+    keys = {key: getattr(config, key) for key in ("aggregation", "higher_is_better", "reduction")}
+    return {"metric": config.name, **{key: value for key, value in keys.items() if value is not None}, **config.kwargs}

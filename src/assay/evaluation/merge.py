@@ -36,7 +36,7 @@ from assay.tasks.settings import Shard
 
 OWN = ("format", "created", "spec", "spec_digest", "status", "requests", "finished", "tasks", "options", "command",
        SIGNATURE)  # fmt: skip
-"""What a manifest says of one shard alone, or what is made anew."""
+"""Keys of a manifest that belong to one shard alone, or that the merged run writes itself."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ class Shards:
         return self.parts[0].created
 
     def record(self, name: str) -> Mapping[str, Any] | None:
-        found = (part.record(name) for part in self.parts)
-        return next((record for record in found if record is not None), None)
+        records = (part.record(name) for part in self.parts)
+        return next((record for record in records if record is not None), None)
 
     def facts(self, name: str) -> TaskFacts:
-        several = [part.facts(name) for part in self.parts]
-        return several[0]._replace(size=sum(each.size for each in several))
+        facts = [part.facts(name) for part in self.parts]
+        return facts[0]._replace(size=sum(shard.size for shard in facts))
 
     def samples(self, task: Runnable) -> Iterator[Stored]:
         return heapq.merge(*(part.samples(task) for part in self.parts), key=lambda stored: stored.sample.doc_id)
@@ -101,13 +101,13 @@ def merge(
     force: bool = False,
     confirm_run_unsafe_code: bool = False,
 ) -> dict[str, Any]:
-    """Put the shards of a run together in a new folder; the result is the content of its results.json."""
+    """Merge the shards of a run into a new folder; returns the content of its results.json."""
     if Path(output).resolve() in [Path(folder).resolve() for folder in folders]:
         raise ConfigError([Problem(Place(str(output)), "is one of the shards", "name a new folder first: OUT RUN…")])
     shards = Shards(_in_order([StoredRun.of(Path(folder), include_path) for folder in folders]))
-    found = definitions(shards)
-    refuse_unsafe(found.tasks.values(), confirmed=confirm_run_unsafe_code or shards.config.confirm_run_unsafe_code)
-    prepared = prepare_to_score(shards, found, shards.config)
+    loaded = definitions(shards)
+    refuse_unsafe(loaded.tasks.values(), confirmed=confirm_run_unsafe_code or shards.config.confirm_run_unsafe_code)
+    prepared = prepare_to_score(shards, loaded, shards.config)
     _refuse_changed(shards, prepared.tasks, [*prepared.helper_files, *load_plugins(shards.config.plugins)])
     with open_run(Path(output), _spec(shards.parts[0]), _facts(shards), force=force) as folder:
         for part in shards.parts:
@@ -146,7 +146,7 @@ class MergedOutput:
 
 
 def _in_order(parts: Sequence[StoredRun]) -> list[StoredRun]:
-    """The shards by their number; or what keeps them from being one run, all of it at once."""
+    """The shards by their number; everything that keeps them from being one run is raised at once."""
     numbered: dict[int, StoredRun] = {}
     problems: list[Problem] = []
     for part in parts:
@@ -190,21 +190,22 @@ def _shard(part: StoredRun) -> Shard | None:
 
 
 def _fault(part: StoredRun, shard: Shard | None, first: StoredRun | None) -> tuple[str, str] | None:
-    """Why a folder is no shard, or not of the same run as another."""
+    """Why a folder is not a shard, or not of the same run as the first."""
     if shard is None:
-        return "is a whole run, no shard", "name folders of runs with --shard I/N"
+        return "is a whole run, not a shard", "name folders of runs with --shard I/N"
     account = part.results.get("assay", {})
     if "finished" not in part.manifest or not account or part.absent:
-        return f"shard {shard.number}/{shard.of} has not come to its end", "give its command again: it goes on"
+        return f"shard {shard.number}/{shard.of} has not finished", "run its command again to resume it"
     if account.get("ended"):
-        return f"shard {shard.number}/{shard.of} ended early: {account['ended']}", "give its command again: it goes on"
+        return f"shard {shard.number}/{shard.of} ended early: {account['ended']}", "run its command again to resume it"
     if first is None:
         return None
     of = _shard(first)
     if of is not None and of.of != shard.of:
         return f"is one of {shard.of} shards, and {first.folder} one of {of.of}", "name shards of one run"
-    told = difference(_without_addresses(_spec(first)), _without_addresses(_spec(part)))
-    return (f"is a shard of another run than {first.folder} ({told})", "name shards of one run") if told else None
+    differing = difference(_without_addresses(_spec(first)), _without_addresses(_spec(part)))
+    what = f"is a shard of another run than {first.folder} ({differing})"
+    return (what, "name shards of one run") if differing else None
 
 
 def _missing(numbered: Mapping[int, StoredRun]) -> list[Problem]:
@@ -217,19 +218,19 @@ def _missing(numbered: Mapping[int, StoredRun]) -> list[Problem]:
 
 
 def _spec(part: StoredRun) -> dict[str, Any]:
-    """What the whole run depends on: the same command without --shard goes on in the merged folder."""
+    """The spec of the whole run: the same command without --shard resumes in the merged folder."""
     return {key: value for key, value in part.manifest["spec"].items() if key != "shard"}
 
 
 def _without_addresses(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Each shard may ask a server of its own: the same model is there if it has the name and greets the same."""
+    """A spec without server addresses: each shard may ask another server of the same model."""
     return {**spec, "model": re.sub(r"https?://\S+", "", str(spec.get("model")))}
 
 
 def _facts(shards: Shards) -> dict[str, Any]:
     first = shards.parts[0].manifest
     options = {key: value for key, value in shards.parts[0].options.items() if key != "shard" and value is not None}
-    options["include_path"] = list(dict.fromkeys(str(Path(each).resolve()) for each in options.get("include_path", ())))
+    options["include_path"] = list(dict.fromkeys(str(Path(path).resolve()) for path in options.get("include_path", ())))
     return {
         **{key: value for key, value in first.items() if key not in OWN},
         **signed(options),

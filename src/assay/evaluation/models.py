@@ -11,7 +11,7 @@ from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
 from assay.engine.patience import before_the_run
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation.event_loop import run_async
+from assay.evaluation.asking import run_async
 from assay.models.dummy import Nobody
 from assay.models.load import backend, check_generation, load_model, parameters
 from assay.models.protocol import AnyModel, Remote
@@ -111,7 +111,7 @@ def check_model_options(config: RunConfig, model: AnyModel | None) -> None:
 
 
 def model_under_test(config: RunConfig) -> AnyModel:
-    """The model that is evaluated, told how long prompts are to be treated."""
+    """Open the model under test, with the options of the run that are arguments of its backend."""
     arguments = parse_arguments(config.model_args, "model_args")
     if config.over_length == "truncate":
         if "over_length" not in parameters(backend(config.model)):
@@ -128,24 +128,26 @@ def model_under_test(config: RunConfig) -> AnyModel:
 
 
 def check_batch_size(config: RunConfig) -> None:
-    """Refuse a number of requests at once that is none."""
+    """Refuse a batch size that is neither a positive number nor auto."""
     arguments = parse_arguments(config.model_args, "model_args")
     for place, size in (("batch_size", config.batch_size), ("model_args.batch_size", arguments.get("batch_size"))):
         is_number = isinstance(size, int) and not isinstance(size, bool) and size > 0
         if size is not None and not is_number and not re.fullmatch(r"auto(:\d+)?", str(size)):
-            raise ConfigError([Problem(Place(place), f"cannot be {size!r}", "write a number from 1 on, or auto")])
+            raise ConfigError(
+                [Problem(Place(place), f"must be a positive number or auto, got {size!r}", "write 8, auto or auto:4")]
+            )
 
 
 def use_template(model: AnyModel, name: str) -> None:
-    """Have a model use one of its chat templates, by name."""
+    """Select one of a model's chat templates by name."""
     if not model.can.named_templates:
         what = f"model {model.name!r} has no chat templates with names"
         raise ConfigError([Problem(Place("apply_chat_template"), what, "write --apply_chat_template without a name")])
-    model.use_template(name)  # type: ignore[union-attr]  # which is what it said it can
+    model.use_template(name)  # type: ignore[union-attr]  # declared by `named_templates`
 
 
 def parse_role(written: object, role: str) -> tuple[str, dict[str, Any]]:
-    """The backend and its arguments that a role names: `openai,model=x,base_url=…`, or `{model:, model_args:}`.
+    """The backend of a role and its arguments: `openai,model=x,base_url=…`, or `{model:, model_args:}`.
 
     >>> parse_role("openai-chat,model=x", "judge")
     ('openai-chat', {'model': 'x'})
@@ -160,25 +162,27 @@ def parse_role(written: object, role: str) -> tuple[str, dict[str, Any]]:
     return name.strip(), parse_arguments(rest, f"model_role.{role}")
 
 
-def role_models(config: RunConfig, given: Mapping[str, AnyModel], wanted: Mapping[str, object]) -> dict[str, AnyModel]:
-    """The models beside the one under test, by role: handed over as they are, named by the run, or by the tasks' scorers."""
-    made: dict[str, AnyModel] = {}
+def role_models(
+    config: RunConfig, objects: Mapping[str, AnyModel], named_by_tasks: Mapping[str, object]
+) -> dict[str, AnyModel]:
+    """The models of all other roles: model objects of the caller, named by the run, or named by the tasks' scorers."""
+    models: dict[str, AnyModel] = {}
     for role, written in (config.model_role or {}).items():
         if role == UNDER_TEST or not role.isidentifier():
             fix = "give a name such as judge; the model under test is --model"
-            raise ConfigError([Problem(Place("model_role"), f"{role!r} is no name for a role", fix)])
+            raise ConfigError([Problem(Place("model_role"), f"invalid role name {role!r}", fix)])
         name, arguments = parse_role(written, role)
-        made[role] = load_model(name, arguments)
-    found = {**made, **given}
-    lacking = [role for role, told in wanted.items() if told is None and role not in found]
-    if lacking:
-        what = f"the tasks ask a model in the role {lacking[0]!r}, and the run has none"
-        fix = f"give --model_role {lacking[0]}=openai-chat,model=…,base_url=…"
+        models[role] = load_model(name, arguments)
+    models |= objects
+    missing = [role for role, written in named_by_tasks.items() if written is None and role not in models]
+    if missing:
+        what = f"the tasks ask a model in the role {missing[0]!r}, and the run has none"
+        fix = f"give --model_role {missing[0]}=openai-chat,model=…,base_url=…"
         raise ConfigError([Problem(Place("model_role"), what, fix)])
-    for role, told in wanted.items():
-        if role not in found:
-            found[role] = load_model(*parse_role(told, role))
-    return found
+    for role, written in named_by_tasks.items():
+        if role not in models:
+            models[role] = load_model(*parse_role(written, role))
+    return models
 
 
 def check_scorers(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> None:
@@ -191,13 +195,8 @@ def check_scorers(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> 
                 raise ConfigError([Problem(Place(f"model_role.{role}"), what, fix)])
 
 
-def labels(models: Mapping[str, AnyModel]) -> dict[str, str]:
-    """What a person calls the model of each role."""
-    return {role: f"{model.name} {getattr(model, 'model', '')}".strip() for role, model in models.items()}
-
-
 def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
-    """A limit of money needs prices: of every model that may cost some."""
+    """Refuse a cost limit where the price of a remote model is not known."""
     if cost is None:
         return
     missing = [
@@ -205,18 +204,18 @@ def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
     ]
     if missing:
         where = "model_args" if missing[0] == UNDER_TEST else f"model_role {missing[0]}"
-        what = f"what the model of {where} costs is not known"
+        what = f"the price of the model of {where} is not known"
         fix = "add price_in=… and price_out=… (money for a million tokens), or prices=FILE"
         raise ConfigError([Problem(Place("max_cost"), what, fix)])
 
 
 def served_facts(model: AnyModel) -> dict[str, Any]:
-    """What a manifest notes of a model behind a server: where it was, and what it said."""
+    """The addresses of a served model and its response to the probe, for the manifest."""
     return {"addresses": model.addresses, "probe": model.probed} if isinstance(model, Served) else {}
 
 
 def greet_models(models: Mapping[str, AnyModel], folder: str | None, *, force: bool) -> None:
-    """Greet the models of a run; in a folder that has a run already, refuse others than it was begun with."""
+    """Greet the servers of a run; where its folder holds a run already, refuse models other than that run's."""
     for model in models.values():
         if isinstance(model, Remote):
             run_async(before_the_run(model.greet))
@@ -235,16 +234,16 @@ def greet_models(models: Mapping[str, AnyModel], folder: str | None, *, force: b
 
 
 def note_addresses(folder: RunFolder, models: Mapping[str, AnyModel]) -> None:
-    """Note where the models of a resumed run are now."""
+    """Add the current addresses of a resumed run's models to its manifest."""
     for role, model in models.items():
         noted = _noted(folder.manifest, role)
         if isinstance(model, Served) and noted:
             known = noted.get("addresses") or []
-            noted["addresses"] = [*known, *(each for each in model.addresses if each not in known)]
+            noted["addresses"] = [*known, *(address for address in model.addresses if address not in known)]
 
 
 def _manifest(folder: str | None) -> Mapping[str, Any]:
-    """What is there, as far as it can be read: of the rest, opening the folder tells."""
+    """The manifest of a folder, empty where it cannot be read: opening the folder reports why."""
     try:
         return Run.open(folder).manifest if folder is not None else {}
     except RunError:
@@ -252,22 +251,26 @@ def _manifest(folder: str | None) -> Mapping[str, Any]:
 
 
 def _noted(manifest: Mapping[str, Any], role: str) -> dict[str, Any]:
-    found = manifest.get("model") if role == UNDER_TEST else (manifest.get("roles") or {}).get(role)
-    return found if isinstance(found, dict) else {}
+    model = manifest.get("model") if role == UNDER_TEST else (manifest.get("roles") or {}).get(role)
+    return model if isinstance(model, dict) else {}
 
 
 def _other_model(folder: Path, role: str, noted: Mapping[str, Any], model: Served) -> Problem:
     now = f"{model.name} {model.model} at {', '.join(model.addresses)}"
     args = noted.get("args") or {}
-    given = args.get("base_url") or "?"
-    places = noted.get("addresses") or ([given] if isinstance(given, str) else given)
+    url = args.get("base_url") or "?"
+    places = noted.get("addresses") or ([url] if isinstance(url, str) else url)
     before = f"{noted.get('name')} {args.get('model', '')} at {', '.join(map(str, places))}"
     said, says = (noted.get("probe") or {}).get("said"), model.probed["said"]
-    told = f"; it said {said!r:.100}, and now {says!r:.100}" if said not in (None, says) else ""
-    told = "; to the greeting of version 0.1 it says something else than it did" if said is None else told
-    varies = (
-        " (a model that does not say the same twice is known by its address only)" if VARIES in (said, says) else ""
+    probe = (
+        f"; its response to the probe was {said!r:.100} and is now {says!r:.100}" if said not in (None, says) else ""
     )
-    what = f"the folder holds another run, of another {role}: {before} there, {now} here{told}{varies}"
+    probe = "; its response to the probe of version 0.1 has changed" if said is None else probe
+    varies = (
+        " (a model that does not repeat its response is identified by its address only)"
+        if VARIES in (said, says)
+        else ""
+    )
+    what = f"the folder holds another run, of another {role}: {before} there, {now} here{probe}{varies}"
     fix = "start the server with the model of the run; or choose another --output_path, or --force to move the old run aside"
     return Problem(Place(str(folder)), what, fix)

@@ -14,7 +14,7 @@ from assay.config.row_names import row_name, rows_of, sample_scores
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, some
 from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
-from assay.evaluation.definitions import Definitions, altered, definitions, parse_filter, parse_metric
+from assay.evaluation.definitions import Definitions, definitions, parse_filter, parse_metric, with_metrics
 from assay.evaluation.flow import finish
 from assay.evaluation.graph_output import OutputFile
 from assay.evaluation.manifest import again
@@ -150,7 +150,7 @@ def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None
     config = answers.config if options.compat is None else replace(answers.config, compat=options.compat)
     found = definitions(answers, options.files, () if isinstance(answers, OutputFile) else options.tasks)
     refuse_unsafe(found.tasks.values(), confirmed=options.confirm_run_unsafe_code)
-    tasks = {name: altered(task, filters, metrics) for name, task in found.tasks.items()}
+    tasks = {name: with_metrics(task, filters, metrics) for name, task in found.tasks.items()}
     prepared = prepare_to_score(answers, found._replace(tasks=tasks), config)
     _refuse_stale(answers, prepared.tasks)
     target = Path(options.output_path) if options.output_path is not None else answers.folder

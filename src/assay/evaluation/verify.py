@@ -1,4 +1,4 @@
-"""The same requests to two models: what each answered, request by request, and what its answers scored."""
+"""Ask two models the same requests: the flow twice, with the samples of the first run for the second."""
 
 import time
 from collections import Counter
@@ -28,7 +28,7 @@ from assay.tasks.runnable import Runnable
 
 SIDES = ("a", "b")
 KINDS = ("generate", "sampled", "loglikelihood", "rolling")
-"""What requests are counted as; those of generation whose answer is drawn are `sampled`."""
+"""Kinds of requests; generation at a temperature above 0 is `sampled`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class AnsweredTwice:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A task of which nothing can be compared: why, and how many requests of which kind it has."""
+    """A task that cannot be compared, with the reason and the number of its requests by kind."""
 
     task: str
     reason: str
@@ -51,7 +51,7 @@ class LeftOut:
 
 
 class Scores(NamedTuple):
-    """The scores of a task under both models, and what makes numbers of them."""
+    """The scores of a task under both models, and the aggregation of each row."""
 
     a: Board
     b: Board
@@ -60,7 +60,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Two models that were asked the same. `labels` are what they were called, `remarks` what else is worth knowing."""
+    """The answers and scores of two models that were asked the same. `labels` are the names that the user gave them."""
 
     labels: tuple[str, str]
     identities: tuple[str, str]
@@ -79,10 +79,10 @@ Watching = Callable[[], AbstractContextManager[Watch | None]]
 def verify(
     first: AnyModel | str, second: AnyModel | str, config: RunConfig, *, watching: Watching = nullcontext
 ) -> Verified:
-    """Ask two models the same, one after the other. Each is an object, or written as a role's: `openai,model=x,…`.
+    """Ask two models the same, one after the other. Each is an object or a spec: `openai,model=x,…`.
 
-    Prompts are made once, as the first model's templates have it. With an output path each has the folder of a run there,
-    `a` and `b`, which goes on where it stopped.
+    Prompts are rendered once, with the first model's chat template. With an output path each has the folder of a run there,
+    `a` and `b`, which is resumed.
     """
     configs = [_config(config, each, side) for each, side in zip((first, second), SIDES, strict=True)]
     prepared = prepare_run(configs[0], task_manager(configs[0]), None if isinstance(first, str) else first)
@@ -149,7 +149,7 @@ def _config(config: RunConfig, model: AnyModel | str, side: str) -> RunConfig:
 
 
 def _second(config: RunConfig) -> AnyModel:
-    """The second model. A template that is named is one of the first's, who makes the prompts."""
+    """The second model. A chat template that is named is the first model's, which renders the prompts."""
     return model_under_test(replace(config, apply_chat_template=bool(config.apply_chat_template)))
 
 
@@ -174,7 +174,7 @@ def _comparable(
 
 
 def _obstacle(task: Runnable, models: tuple[AnyModel, AnyModel]) -> str:
-    """Why a task cannot be compared; nothing where it can."""
+    """Why a task cannot be compared; empty where it can."""
     if task.task.graph is not None:
         return "a graph asks in steps: what it asks next depends on the answers"
     for side, model in zip(SIDES, models, strict=True):
@@ -186,12 +186,12 @@ def _obstacle(task: Runnable, models: tuple[AnyModel, AnyModel]) -> str:
 
 def _counts(task: Runnable, model: AnyModel) -> Mapping[str, int]:
     if task.task.graph is not None or ("chat" in task.needs and not model.can.chat):
-        return {}  # nobody can say what it would ask
+        return {}  # its requests are not known
     return Counter(kind_of(request) for sample in task.samples() for request in sample.requests)
 
 
 def kind_of(request: Request) -> str:
-    """One of KINDS."""
+    """The kind of a request: one of KINDS."""
     if isinstance(request, Generate):
         return "sampled" if request.is_sampled else "generate"
     return "loglikelihood" if isinstance(request, Loglikelihood) else "rolling"
@@ -209,18 +209,18 @@ def _remarks(config: RunConfig, models: tuple[AnyModel, AnyModel]) -> Iterator[s
     if models[0].identity == models[1].identity and getattr(models[0], "urls", None) == getattr(
         models[1], "urls", None
     ):
-        yield "A and B are the same model by their identity: this shows only that it says the same twice"
+        yield "A and B are the same model by their identity: this only shows that its answers repeat"
     precisions = [str(getattr(model, "precision", "")) for model in models]
     if all(precisions):
         yield f"A computes in {precisions[0]}, B in {precisions[1]}"
     for half in {"float16", "bfloat16"} & set(precisions):
-        yield f"{half} is coarse: give dtype=float32 (without dtype hf takes what config.json says), or say --precision {half}"
+        yield f"{half} is coarse: give dtype=float32 (by default hf takes the dtype of config.json), or --precision {half}"
     if config.apply_chat_template:
         yield "prompts were made with A's chat template, and B was sent the same text"
 
 
 def _counter(models: tuple[AnyModel, AnyModel]) -> Callable[[str], int] | None:
-    """What counts tokens: the first of the two that can."""
+    """The token counter of the first of the two models that has one."""
     for model in models:
         if model.count_tokens("a") is not None:
             return lambda text, count=model.count_tokens: count(text) or 0  # type: ignore[misc]
