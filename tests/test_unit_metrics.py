@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay import UnitMetric, UnitMetricRegistry, UnitMetricResult, UnitMetrics, unit_metric
 from assay.compat import HelperCode
-from assay.compat.dotted import resolve_dotted
+from assay.compat.modules import resolve_dotted
 from assay.errors import ConfigError, Place
 from assay.samples.transforms import CombineRecords, RenameFieldsTransform, SkipRecords
 from assay.scoring.metrics.table import METRICS

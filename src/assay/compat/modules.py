@@ -11,10 +11,13 @@ one means fresh modules.
 import builtins
 import importlib
 import importlib.util
+import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,11 +25,10 @@ from typing import Any
 from assay.catalog.functions import check_function, module_file
 from assay.compat.dataset import Dataset
 from assay.compat.names import provided_modules
-from assay.compat.overlay import Overlay, warn_of_hidden
 from assay.compat.registered import Registered
 from assay.compat.sygra_names import TASK_UTILITIES
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem, did_you_mean, installing
+from assay.errors import ConfigError, Place, Problem, did_you_mean, installing, nearest
 from assay.records import Function
 from assay.tasks.settings import Helpers
 from assay.user_code import user_code
@@ -34,6 +36,33 @@ from assay.user_code import user_code
 LM_EVAL_TASKS = "/lm_eval/tasks"
 AROUND = ("sygra", "tasks")
 """Packages that lie around graph files."""
+
+
+class Overlay(ModuleType):
+    """What assay supplies is assay's, whatever the file says; the rest is the file's, which is run when it is needed.
+
+    So the numbers of a graph do not depend on the files around it, and neither do they need what those files import.
+    """
+
+    def __init__(self, supplied: ModuleType, file: Path, load: Callable[[Path], ModuleType]) -> None:
+        super().__init__(supplied.__name__)
+        self.__file__ = str(file)
+        self._load = load
+        self.__dict__.update({name: value for name, value in vars(supplied).items() if not name.startswith("__")})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.below(), name)
+
+    def below(self) -> ModuleType:
+        """The module in the file; this runs it."""
+        return self._load(Path(str(self.__file__)))
+
+    def take_all(self) -> None:
+        """Take every public name of the file over, as `import *` wants them."""
+        own = {name: value for name, value in vars(self.below()).items() if not name.startswith("_")}
+        self.__dict__.update({name: value for name, value in own.items() if name not in self.__dict__})
 
 
 class HelperCode:
@@ -64,8 +93,6 @@ class HelperCode:
 
     def dotted(self, path: str, folder: str | None, place: Place) -> Any:
         """The object that a dotted name of a graph file means. This runs its module."""
-        from assay.compat.dotted import resolve_dotted  # which needs this module
-
         return resolve_dotted(path, folder, self, place)
 
     def resolve(self, function: Function) -> Any:
@@ -293,3 +320,65 @@ def _wants_real_datasets() -> bool:
         fix = f"{installing('hub')}, or leave ASSAY_DATASETS out"
         raise ConfigError([Problem(Place("ASSAY_DATASETS"), "is real, and `datasets` is not installed", fix)])
     return bool(written)
+
+
+def warn_of_hidden(supplied: ModuleType, file: Path) -> None:
+    """Say which names of a user's file are not used, because assay has its own."""
+    defined = set(re.findall(r"^(?:class|def)\s+(\w+)", file.read_text("utf-8", "replace"), re.MULTILINE))
+    hidden = sorted(name for name in vars(supplied) if name in defined)
+    if hidden:
+        logging.getLogger("assay").warning(
+            "%s: %s of %s are assay's own, and those of the file are not used; give another name to what differs",
+            file, ", ".join(hidden), supplied.__name__,
+        )  # fmt: skip
+
+
+def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Place | None = None) -> Any:
+    """The object, or the module, that a dotted name means. `folder` is that of the file which says it, at `place`."""
+    where = place or Place(str(path))
+    module_name, _, name = str(path).rpartition(".")
+    if not module_name or not all(part.isidentifier() for part in str(path).split(".")):
+        raise _problem(where, f"{path!r} is no dotted name", "write module.Name")
+    fix = "correct the module, or install what it imports"
+    with user_code(f"{path}: the module cannot be loaded", lambda reason: _problem(where, reason, fix)):
+        module = helper.find_module(module_name, folder)
+        if module is not None and hasattr(module, name):
+            return getattr(module, name)
+        whole = helper.find_module(path, folder)
+    if whole is not None:
+        return whole
+    if module is not None:
+        several = {**vars(module.below()), **vars(module)} if isinstance(module, Overlay) else vars(module)
+        public = [each for each in several if not each.startswith("_")]
+        raise _problem(where, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
+    raise _no_module(path, module_name, folder, helper, where)
+
+
+def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place) -> Any | None:
+    """The same without running anything: an object that assay supplies, or None for what lies in somebody's module."""
+    module_name, _, name = path.rpartition(".")
+    here = Path(folder) if folder is not None else Path.cwd()
+    supplied = helper.supplied(module_name)
+    if supplied is not None and name in vars(supplied):
+        return vars(supplied)[name]
+    for each in (module_name, path):
+        files = [Path(top, *each.split(".")).with_suffix(".py") for top in (here, Path.cwd())]
+        if any(file.is_file() for file in files) or (each.startswith(("tasks.", "sygra.")) and task_file(each, here)):
+            return None
+    if supplied is not None:
+        public = [each for each in vars(supplied) if not each.startswith("_")]
+        raise _problem(place, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
+    root = module_name.partition(".")[0]
+    if not root.isidentifier() or (root not in ("sygra", "tasks") and find_spec(root) is not None):
+        return None
+    raise _no_module(path, module_name, folder, helper, place)
+
+
+def _no_module(path: str, module: str, folder: str | None, helper: HelperCode, place: Place) -> ConfigError:
+    near = nearest(module, helper.module_names(folder), count=1)
+    fix = f"did you mean {near[0]!r}?" if near else "write the module beside the graph file, or install its package"
+    return _problem(place, f"{path}: there is no module {module!r}", fix)
+
+
+def _problem(place: Place, what: str, fix: str) -> ConfigError:
+    return ConfigError([Problem(place, what, fix)])

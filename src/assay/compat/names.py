@@ -8,14 +8,11 @@ from types import ModuleType
 from typing import Any
 
 from assay.catalog.roots import is_lm_eval
-from assay.compat import evaluate_names, filter_classes, squad
-from assay.compat.configurable_task import task_classes
-from assay.compat.dataset import Dataset, DatasetDict, concatenate_datasets
+from assay.compat import evaluate_names, filter_classes
+from assay.compat.configurable_task import MULTIPLE_CHOICE, PERPLEXITY, ContextSampler, FirstNSampler, task_classes
+from assay.compat.dataset import Dataset, DatasetDict, NamedSplit, Split, concatenate_datasets
 from assay.compat.features import Anything, ClassLabel, Features, List, Value, sequence
-from assay.compat.older_tasks import MULTIPLE_CHOICE, PERPLEXITY
 from assay.compat.registered import Registered, handed_on
-from assay.compat.samplers import ContextSampler, FirstNSampler
-from assay.compat.splits import NamedSplit, Split
 from assay.compat.sygra_names import sygra_modules
 from assay.compat.task_base import Instance
 from assay.config.source import Source
@@ -38,7 +35,7 @@ def provided_modules(registered: Registered, data_dir: str | None) -> dict[str, 
         **_lm_eval(registered, data_dir),
         "datasets": _datasets(data_dir),
         "evaluate": {"load": evaluate_names.load},
-        "transformers.data.metrics.squad_metrics": vars(squad),
+        "transformers.data.metrics.squad_metrics": evaluate_names.SQUAD_METRICS,
         "transformers.data.metrics": {},
         "transformers.data": {},
         **sygra_modules(),
