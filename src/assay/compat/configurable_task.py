@@ -1,4 +1,4 @@
-"""lm-eval's ConfigurableTask: what a YAML task does, by the same code, with methods that a subclass may override."""
+"""lm-eval's ConfigurableTask, with methods that a subclass may override; its older task classes and few-shot samplers."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -206,10 +206,10 @@ class ConfigurableTask(Task):
     @cached_property
     def _metrics_alone(self) -> Scoring:
         """The metrics of the configuration for answers that are filtered already."""
-        made = self._scored(process_results=None, filter_list=(DEFAULT,))
-        for _, scorer in made.pipelines:
-            scorer.parents = self.yaml_scoring.pipelines[0][1].parents  # what is found out here is known there, too
-        return made
+        scored = self._scored(process_results=None, filter_list=(DEFAULT,))
+        for _, scorer in scored.pipelines:
+            scorer.parents = self.yaml_scoring.pipelines[0][1].parents  # shared, so that both know them
+        return scored
 
     def process_results(self, doc: Any, results: Any) -> dict[str, Any]:
         if callable(self._config.process_results):
@@ -226,7 +226,10 @@ class ConfigurableTask(Task):
     def aggregation(self) -> dict[str, Any]:
         known = {metric.name: metric.aggregation for metric in self.yaml_scoring.metrics}
         known |= {name: known[parent] for name, parent in self.yaml_scoring.parents.items()}
-        return {name: AGGREGATIONS[found] if isinstance(found, str) else found for name, found in known.items()}
+        return {
+            name: AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation
+            for name, aggregation in known.items()
+        }
 
     def higher_is_better(self) -> dict[str, Any]:
         known = {metric.name: metric.higher_is_better for metric in self.yaml_scoring.metrics}
@@ -283,7 +286,7 @@ class ContextSampler:
 
     @staticmethod
     def rm_eval_doc(doc: Any, _iter: Sequence[Any], n: int | None = None) -> list[Any]:
-        return [each for each in _iter if each != doc][:n]
+        return [example for example in _iter if example != doc][:n]
 
 
 class FirstNSampler(ContextSampler):

@@ -33,22 +33,22 @@ class Dataset:
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = (), columns: Sequence[str] | None = None) -> None:
-        made = [dict(row) for row in rows]
+        copies = [dict(row) for row in rows]
         self._columns = (
-            list(columns) if columns is not None else list(dict.fromkeys(name for row in made for name in row))
+            list(columns) if columns is not None else list(dict.fromkeys(name for row in copies for name in row))
         )
-        self._rows = [{name: row.get(name) for name in self._columns} for row in made]
+        self._rows = [{name: row.get(name) for name in self._columns} for row in copies]
         self._features: dict[str, Any] = {}
         self.split: str | None = None
         complete(self._rows, self._columns)
 
     @classmethod
     def _of(cls, rows: list[Row], columns: Sequence[str], features: Mapping[str, Any] | None = None) -> "Dataset":
-        """A data set of rows that have these columns already; `features` are those that somebody has set."""
-        made = cls((), columns)
-        made._rows = rows
-        made._features = {name: each for name, each in (features or {}).items() if name in made._columns}
-        return made
+        """A data set of rows that have these columns already; `features` are those that were set explicitly."""
+        data = cls((), columns)
+        data._rows = rows
+        data._features = {name: each for name, each in (features or {}).items() if name in data._columns}
+        return data
 
     @classmethod
     def _of_columns(cls, columns: Columns, features: Mapping[str, Any] | None = None) -> "Dataset":
@@ -70,14 +70,14 @@ class Dataset:
     def from_dict(
         cls, mapping: Mapping[str, Sequence[Any]], features: Any = None, info: Any = None, split: Any = None  # noqa: ARG003
     ) -> "Dataset":  # fmt: skip
-        wanted = dict(features or {})
+        types = dict(features or {})
         columns = {
-            name: cast(values, wanted[name]) if name in wanted else strictly_typed(plain_list(values))
+            name: cast(values, types[name]) if name in types else strictly_typed(plain_list(values))
             for name, values in mapping.items()
         }
-        made = cls._of_columns(columns, wanted)
-        made.split = split
-        return made
+        data = cls._of_columns(columns, types)
+        data.split = split
+        return data
 
     @classmethod
     def from_generator(
@@ -87,8 +87,8 @@ class Dataset:
         """The columns of the first row, which the others must have."""
         rows = list(generator(**(gen_kwargs or {})))
         columns = {name: typed([row[name] for row in rows]) for name in (rows[0] if rows else ())}
-        made = cls._of_columns(columns)
-        return made.cast(features) if features is not None else made
+        data = cls._of_columns(columns)
+        return data.cast(features) if features is not None else data
 
     @classmethod
     def from_pandas(
@@ -97,8 +97,8 @@ class Dataset:
         import pyarrow as pa
 
         table = pa.Table.from_pandas(df, preserve_index=preserve_index)
-        made = cls._of(table.to_pylist(), table.column_names)
-        return made.cast(features) if features is not None else made
+        data = cls._of(table.to_pylist(), table.column_names)
+        return data.cast(features) if features is not None else data
 
     @property
     def column_names(self) -> list[str]:
@@ -155,10 +155,10 @@ class Dataset:
         return [name for name in self._columns if not {list, dict}.isdisjoint(map(type, self._column(name)))]
 
     def _fresh(self, row: Row) -> Row:
-        made = dict(row)
+        copy = dict(row)
         for name in self._nested:
-            made[name] = copied(made[name])
-        return made
+            copy[name] = copied(copy[name])
+        return copy
 
     def _batch(self, rows: Sequence[Row]) -> Columns:
         nested = self._nested
@@ -195,8 +195,8 @@ class Dataset:
             columns = after_batches(before, batches, [call(self[each], list(each)) for each in batches])
         else:
             columns = after_rows(before, [call(row, number) for number, row in enumerate(self)])
-        made = self if columns is None else Dataset._of_columns(columns, self._features)
-        return made.cast(features) if features is not None else made
+        data = self if columns is None else Dataset._of_columns(columns, self._features)
+        return data.cast(features) if features is not None else data
 
     def filter(  # noqa: PLR0913  # Hugging Face's signature
         self,
@@ -226,7 +226,7 @@ class Dataset:
         return Dataset._of(rows, self._columns, self._features)
 
     def _known(self, names: Names) -> list[str]:
-        """The names as a list; one that is no column is refused."""
+        """The names as a list; an unknown column is refused."""
         listed = [names] if isinstance(names, str) else list(names)
         missing = [name for name in listed if name not in self._columns]
         if missing:
@@ -379,7 +379,7 @@ class DatasetDict(dict[str, Dataset]):
 
 
 def concatenate_datasets(dsets: Sequence[Dataset], axis: int = 0, **_: Any) -> Dataset:
-    """Several data sets below each other, or beside each other."""
+    """Data sets below each other, or beside each other."""
     names = [name for each in dsets for name in each.column_names]
     features = {name: each.features[name] for each in dsets for name in each._features}
     if axis == 0:
@@ -387,13 +387,13 @@ def concatenate_datasets(dsets: Sequence[Dataset], axis: int = 0, **_: Any) -> D
         return Dataset._of([{name: row.get(name) for name in every} for each in dsets for row in each], every, features)
     if len(set(names)) < len(names):
         raise ValueError(f"two columns would have one name: {names}")
-    rows = [{k: v for row in several for k, v in row.items()} for several in zip(*dsets, strict=True)]
+    rows = [{k: v for row in parts for k, v in row.items()} for parts in zip(*dsets, strict=True)]
     return Dataset._of(rows, names, features)
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """A data set's columns before `map`, the types that somebody has set, and which columns are to go."""
+    """A data set's columns before `map`, the types that were set explicitly, and the columns to remove."""
 
     names: Sequence[str]
     column: Callable[[str], list[Any]]
@@ -448,14 +448,14 @@ def after_batches(before: Before, batches: Sequence[range], results: Sequence[An
     if not _gives_results(results):
         return None
     old = {name: before.column(name) for name in before.order(results[0]) if name in before.names}
-    made: Columns = {name: [] for name in before.order(results[0])}
+    columns: Columns = {name: [] for name in before.order(results[0])}
     for batch, result in zip(batches, results, strict=True):
-        for name, values in made.items():
+        for name, values in columns.items():
             values += plain_list(result[name]) if name in result else old[name][batch.start : batch.stop]
-        if len({len(values) for values in made.values()}) > 1:
+        if len({len(values) for values in columns.values()}) > 1:
             lengths = {name: len(values) for name, values in result.items()}
             raise ValueError(f"a batch of {len(batch)} rows was mapped to columns of other lengths: {lengths}")
-    return {name: before.typed(name, values) if name in results[0] else values for name, values in made.items()}
+    return {name: before.typed(name, values) if name in results[0] else values for name, values in columns.items()}
 
 
 def _gives_results(results: Sequence[Any]) -> bool:
@@ -507,7 +507,7 @@ def sorted_places(places: Sequence[int], values: Sequence[Any], descending: bool
 
 
 def split_sizes(n: int, test_size: float | int | None, train_size: float | int | None) -> tuple[int, int]:
-    """How many rows of n are for training and how many for testing; a quarter is for testing where nothing is said."""
+    """The number of rows of n for training and for testing; by default a quarter is for testing."""
     tests = _part(test_size, n, up=True) if test_size is not None else None
     trains = _part(train_size, n, up=False) if train_size is not None else None
     if tests is None:

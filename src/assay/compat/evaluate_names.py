@@ -1,4 +1,4 @@
-"""What `evaluate.load` gives, for the metrics that task files and helper code name: computed here, nothing is downloaded."""
+"""The metrics of `evaluate.load` that task files and helper code name, and SQuAD's; nothing is downloaded."""
 
 import math
 from collections import Counter
@@ -80,7 +80,7 @@ def rouge(
     aggregator = scoring.BootstrapAggregator()
     for score in scores:
         aggregator.add_scores(score)
-    return {name: found.mid.fmeasure for name, found in aggregator.aggregate().items()}
+    return {name: score.mid.fmeasure for name, score in aggregator.aggregate().items()}
 
 
 def bleu(
@@ -90,27 +90,27 @@ def bleu(
     """Corpus BLEU as `evaluate` has it: clipped n-gram precisions, their geometric mean, a penalty for brevity."""
     split = tokenizer or _tokens_13a
     matched, possible = [0] * max_order, [0] * max_order
-    given_length = wanted_length = 0
-    for prediction, several in zip(predictions, references, strict=True):
-        wanted = [list(split(text)) for text in ([several] if isinstance(several, str) else several)]
-        given = list(split(prediction))
-        given_length, wanted_length = given_length + len(given), wanted_length + min(map(len, wanted))
-        counts = _ngrams(given, max_order)
+    predicted_length = expected_length = 0
+    for prediction, texts in zip(predictions, references, strict=True):
+        expected = [list(split(text)) for text in ([texts] if isinstance(texts, str) else texts)]
+        predicted = list(split(prediction))
+        predicted_length, expected_length = predicted_length + len(predicted), expected_length + min(map(len, expected))
+        counts = _ngrams(predicted, max_order)
         allowed: Counter[tuple[str, ...]] = Counter()
-        for each in wanted:
-            allowed |= _ngrams(each, max_order)
+        for tokens in expected:
+            allowed |= _ngrams(tokens, max_order)
         for ngram, count in (counts & allowed).items():
             matched[len(ngram) - 1] += count
         for order in range(max_order):
-            possible[order] += max(len(given) - order, 0)
+            possible[order] += max(len(predicted) - order, 0)
     more = 1.0 if smooth else 0.0
     precisions = [(m + more) / (p + more) if p + more else 0.0 for m, p in zip(matched, possible, strict=True)]
     mean = math.exp(sum(math.log(p) for p in precisions) / max_order) if min(precisions) > 0 else 0.0
-    ratio = given_length / wanted_length if wanted_length else 0.0
+    ratio = predicted_length / expected_length if expected_length else 0.0
     penalty = 1.0 if ratio > 1.0 else math.exp(1 - 1.0 / ratio) if ratio else 0.0
     return {
         "bleu": mean * penalty, "precisions": precisions, "brevity_penalty": penalty, "length_ratio": ratio,
-        "translation_length": given_length, "reference_length": wanted_length,
+        "translation_length": predicted_length, "reference_length": expected_length,
     }  # fmt: skip
 
 
@@ -144,24 +144,24 @@ def compute_f1(a_gold: str, a_pred: str) -> float:
 
 def squad_v2(predictions: list[dict[str, object]], references: list[dict[str, object]]) -> dict[str, float]:
     """The scores of `evaluate.load("squad_v2")`: over all, over questions with an answer, and over those without."""
-    given = {str(each["id"]): str(each["prediction_text"]) for each in predictions}
-    unanswerable = {str(each["id"]): float(str(each["no_answer_probability"])) for each in predictions}
+    predicted = {str(entry["id"]): str(entry["prediction_text"]) for entry in predictions}
+    unanswerable = {str(entry["id"]): float(str(entry["no_answer_probability"])) for entry in predictions}
     exact: dict[str, float] = {}
     f1: dict[str, float] = {}
     has_answer: dict[str, bool] = {}
-    for each in references:
-        name, answers = str(each["id"]), each["answers"]
+    for entry in references:
+        name, answers = str(entry["id"]), entry["answers"]
         texts = [text for text in _texts(answers) if normalize_answer(text)] or [""]
         has_answer[name] = bool(_texts(answers))
-        exact[name] = max(compute_exact(text, given[name]) for text in texts)
-        f1[name] = max(compute_f1(text, given[name]) for text in texts)
+        exact[name] = max(compute_exact(text, predicted[name]) for text in texts)
+        f1[name] = max(compute_f1(text, predicted[name]) for text in texts)
     scores = _means(exact, f1, list(exact), "")
-    for prefix, wanted in (("HasAns_", True), ("NoAns_", False)):
-        names = [name for name, has in has_answer.items() if has is wanted]
+    for prefix, answerable in (("HasAns_", True), ("NoAns_", False)):
+        names = [name for name, has in has_answer.items() if has is answerable]
         scores |= _means(exact, f1, names, prefix) if names else {}
-    said = {name for name, text in given.items() if text}
+    answered = {name for name, text in predicted.items() if text}
     for which, values in (("exact", exact), ("f1", f1)):
-        scores |= _best(values, unanswerable, has_answer, said, which)
+        scores |= _best(values, unanswerable, has_answer, answered, which)
     return scores
 
 
@@ -181,15 +181,15 @@ def _means(exact: dict[str, float], f1: dict[str, float], names: list[str], pref
 
 
 def _best(
-    scores: dict[str, float], unanswerable: dict[str, float], has_answer: dict[str, bool], said: set[str], name: str
+    scores: dict[str, float], unanswerable: dict[str, float], has_answer: dict[str, bool], answered: set[str], name: str
 ) -> dict[str, float]:
-    """The best score that some threshold for "there is no answer" would give, and that threshold."""
+    """The best score over all thresholds for "no answer", and its threshold."""
     current = best = float(sum(1 for has in has_answer.values() if not has))
     threshold = 0.0
-    for question in sorted(unanswerable, key=lambda each: unanswerable[each]):
+    for question in sorted(unanswerable, key=unanswerable.__getitem__):
         if question not in scores:
             continue
-        current += scores[question] if has_answer[question] else -1 if question in said else 0
+        current += scores[question] if has_answer[question] else -1 if question in answered else 0
         if current > best:
             best, threshold = current, unanswerable[question]
     return {f"best_{name}": 100.0 * best / len(scores), f"best_{name}_thresh": threshold}
@@ -209,17 +209,17 @@ def code_eval(
     num_workers: int = 4,  # noqa: ARG001  # theirs; one program runs at a time here
     timeout: float = 3.0,
 ) -> tuple[dict[str, float], Verdicts]:
-    """`pass@k` over tasks, for each k that all tasks have programs for; and what became of every program."""
+    """`pass@k` over tasks, for each k that all tasks have programs for; and the outcome of every program."""
     verdicts: Verdicts = {}
     for task, (programs, tests) in enumerate(zip(predictions, references, strict=True)):
         verdicts[task] = [
             (number, _verdict(task, number, f"{program}\n{tests}", timeout)) for number, program in enumerate(programs)
         ]
-    counts = [(len(each), sum(verdict["passed"] for _, verdict in each)) for each in verdicts.values()]
+    counts = [(len(programs), sum(verdict["passed"] for _, verdict in programs)) for programs in verdicts.values()]
     shares = {
-        f"pass@{several}": sum(pass_at_k(n, right, several) for n, right in counts) / len(counts)
-        for several in k
-        if all(n >= several for n, _ in counts)
+        f"pass@{size}": sum(pass_at_k(n, right, size) for n, right in counts) / len(counts)
+        for size in k
+        if all(n >= size for n, _ in counts)
     }
     return shares, verdicts
 

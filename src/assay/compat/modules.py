@@ -39,7 +39,8 @@ AROUND = ("sygra", "tasks")
 
 
 class Overlay(ModuleType):
-    """What assay supplies is assay's, whatever the file says; the rest is the file's, which is run when it is needed.
+    """A supplied module over a file of the same name: names that assay supplies win, the rest comes from the file, which is
+    executed when it is needed.
 
     So the numbers of a graph do not depend on the files around it, and neither do they need what those files import.
     """
@@ -84,7 +85,7 @@ class HelperCode:
         return [Path(path) for path in self._modules]
 
     def helpers(self) -> Helpers:
-        """What tasks need of helper code."""
+        """The helper code as tasks use it."""
         known = self.registered
         return Helpers(
             self.resolve, self.as_dataset, known.find_metric, lambda: known.filters, known.metrics, known.aggregations,
@@ -115,8 +116,8 @@ class HelperCode:
         """Rows as helper code expects them: a data set with its operations; one of the real library stays what it is."""
         if type(rows).__module__.startswith("datasets"):
             return rows
-        made = rows if isinstance(rows, Dataset) else Dataset(rows)
-        return importlib.import_module("datasets").Dataset.from_list(made.to_list()) if self._real_datasets else made
+        data = rows if isinstance(rows, Dataset) else Dataset(rows)
+        return importlib.import_module("datasets").Dataset.from_list(data.to_list()) if self._real_datasets else data
 
     def load(self, file: Path) -> ModuleType:
         """The module in a file, executed with our import."""
@@ -170,13 +171,13 @@ class HelperCode:
         if target.with_suffix(".py").is_file():
             return self.load(target.with_suffix(".py"))
         package = ModuleType(target.name)
-        for wanted in fromlist:
-            setattr(package, wanted, self.load(target / f"{wanted}.py"))
+        for item in fromlist:
+            setattr(package, item, self.load(target / f"{item}.py"))
         return package
 
     def _tasks_import(self, name: str, globals: Any, fromlist: Sequence[str], folder: Path) -> ModuleType:
-        """A module of the user's own `tasks` package, or what assay supplies of SyGra's, or else an installed one."""
-        inner = [name, *(f"{name}.{wanted}" for wanted in fromlist)]
+        """A module of the user's `tasks` package, one that assay supplies, or an installed one."""
+        inner = [name, *(f"{name}.{item}" for item in fromlist)]
         if any(each == TASK_UTILITIES or task_file(each, folder) for each in inner):
             return self._provided_import(name, fromlist, folder)
         return builtins.__import__(name, globals, None, fromlist, 0)
@@ -188,9 +189,9 @@ class HelperCode:
             file = Path(top, *name.split(".")).with_suffix(".py")
             if file.is_file():
                 return self.load(file)
-        found = self._find_or_none(name, here)
-        if found is not None:
-            return found
+        module = self._find_or_none(name, here)
+        if module is not None:
+            return module
         spec = _spec(name)
         if spec is None:
             return None
@@ -216,12 +217,12 @@ class HelperCode:
         over = module if isinstance(module, Overlay) else None
         if over is not None and "*" in fromlist:
             over.take_all()
-        for wanted in fromlist:
-            known = hasattr(module, wanted) if over is None else wanted in vars(over)  # its file is asked last
-            if not known and wanted != "*":
-                inner = self._find_or_none(f"{name}.{wanted}", folder)
+        for item in fromlist:
+            known = hasattr(module, item) if over is None else item in vars(over)  # its file is asked last
+            if not known and item != "*":
+                inner = self._find_or_none(f"{name}.{item}", folder)
                 if inner is not None:
-                    setattr(module, wanted, inner)
+                    setattr(module, item, inner)
         if fromlist or "." not in name:
             return module
         parts = name.split(".")
@@ -232,10 +233,10 @@ class HelperCode:
         return module
 
     def _find(self, name: str, folder: Path) -> ModuleType:
-        found = self._find_or_none(name, folder)
-        if found is None:
+        module = self._find_or_none(name, folder)
+        if module is None:
             raise ModuleNotFoundError(f"assay supplies no module {name!r} to helper code", name=name)
-        return found
+        return module
 
     def _find_or_none(self, name: str, folder: Path) -> ModuleType | None:
         own = task_file(name, folder) if name.partition(".")[0] in AROUND else None
@@ -253,7 +254,7 @@ class HelperCode:
         return None
 
     def _overlaid(self, supplied: ModuleType, file: Path) -> Overlay:
-        """What assay supplies, over a file."""
+        """A supplied module over a file."""
         if str(file) not in self._overlays:
             self._overlays[str(file)] = Overlay(supplied, file, self.load)
             if supplied.__name__ == TASK_UTILITIES:
@@ -278,7 +279,7 @@ class HelperCode:
 
 
 def task_file(name: str, folder: Path) -> Path | None:
-    """The file of a module of the user's `tasks` package, the one that `folder` lies in or one on the path; or its folder.
+    """The file of a module of the user's `tasks` package, the one around `folder` or one on the path; or its folder.
 
     The same for a `sygra` beside it; one that is installed is imported as usual.
     """
@@ -286,12 +287,12 @@ def task_file(name: str, folder: Path) -> Path | None:
     path = map(Path, sys.path) if name.partition(".")[0] == "tasks" else ()
     targets = [Path(top, *name.split(".")) for top in (folder, *around, Path.cwd(), *path)]
     files = [file for target in targets for file in (target.with_suffix(".py"), target / "__init__.py")]
-    found = next((file for file in files if file.is_file()), None)
-    return found or next((target for target in targets if target.is_dir()), None)
+    file = next((file for file in files if file.is_file()), None)
+    return file or next((target for target in targets if target.is_dir()), None)
 
 
 def _inside_sygra(target: Path) -> str | None:
-    """The dotted name of a module that lies in a package `sygra` on disk."""
+    """The dotted name of a module inside a package `sygra` on disk."""
     tops = [top for top in (target, *target.parents) if top.name == "sygra" and (top / "core").is_dir()]
     return ".".join(target.relative_to(tops[0].parent).parts) if tops else None
 
@@ -338,7 +339,7 @@ def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Pla
     where = place or Place(str(path))
     module_name, _, name = str(path).rpartition(".")
     if not module_name or not all(part.isidentifier() for part in str(path).split(".")):
-        raise _problem(where, f"{path!r} is no dotted name", "write module.Name")
+        raise _problem(where, f"invalid dotted name {path!r}", "write module.Name")
     fix = "correct the module, or install what it imports"
     with user_code(f"{path}: the module cannot be loaded", lambda reason: _problem(where, reason, fix)):
         module = helper.find_module(module_name, folder)
@@ -348,14 +349,14 @@ def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Pla
     if whole is not None:
         return whole
     if module is not None:
-        several = {**vars(module.below()), **vars(module)} if isinstance(module, Overlay) else vars(module)
-        public = [each for each in several if not each.startswith("_")]
+        names = {**vars(module.below()), **vars(module)} if isinstance(module, Overlay) else vars(module)
+        public = [each for each in names if not each.startswith("_")]
         raise _problem(where, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
     raise _no_module(path, module_name, folder, helper, where)
 
 
 def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place) -> Any | None:
-    """The same without running anything: an object that assay supplies, or None for what lies in somebody's module."""
+    """The same without executing anything: an object that assay supplies, or None for one of a user's module."""
     module_name, _, name = path.rpartition(".")
     here = Path(folder) if folder is not None else Path.cwd()
     supplied = helper.supplied(module_name)
@@ -377,7 +378,7 @@ def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place)
 def _no_module(path: str, module: str, folder: str | None, helper: HelperCode, place: Place) -> ConfigError:
     near = nearest(module, helper.module_names(folder), count=1)
     fix = f"did you mean {near[0]!r}?" if near else "write the module beside the graph file, or install its package"
-    return _problem(place, f"{path}: there is no module {module!r}", fix)
+    return _problem(place, f"{path}: no module named {module!r}", fix)
 
 
 def _problem(place: Place, what: str, fix: str) -> ConfigError:
