@@ -65,18 +65,17 @@ def run_assay(options: argparse.Namespace) -> int:
     import aiohttp  # noqa: F401
     import pyarrow.parquet  # noqa: F401  # imports are not measured
 
-    from assay.evaluation import Run
+    from assay.evaluation.flow import execute, prepare_run
     from assay.evaluation.options import run_config, task_manager
 
     told = {"model": "stub", "base_url": options.url, "num_concurrent": CONCURRENCY}
     asks = {"model": "openai-chat", "model_args": told} if options.url else {}
     given = {"tasks": [options.world], "limit": options.limit, "output_path": options.out, **asks}
     config = run_config(given)
-    run = Run(config, task_manager(config))
-    run.prepare()
-    run.ready_model()
+    prepared = prepare_run(config, task_manager(config))
+    prepared.models.under_test(prepared.tasks)
     start_clock()
-    [account] = run.execute()["assay"]["tasks"].values()
+    [account] = execute(prepared).results["assay"]["tasks"].values()
     return int(account["documents"])
 
 

@@ -54,7 +54,7 @@ def run_assay(options: argparse.Namespace) -> int:
     import aiohttp  # noqa: F401
     import pyarrow.parquet  # noqa: F401  # imports are not measured
 
-    from assay.evaluation import Run
+    from assay.evaluation.flow import execute, prepare_run
     from assay.evaluation.options import run_config, task_manager
 
     told = {"model": "stub", "base_url": options.url, "num_concurrent": options.concurrency}
@@ -64,11 +64,10 @@ def run_assay(options: argparse.Namespace) -> int:
         "include_defaults": False, "limit": options.limit, "output_path": options.out, "bootstrap_iters": 0,
     }  # fmt: skip
     config = run_config(given)
-    run = Run(config, task_manager(config))
-    run.prepare()
-    run.ready_model()
+    prepared = prepare_run(config, task_manager(config))
+    prepared.models.under_test(prepared.tasks)
     start, cpu = time.perf_counter(), time.process_time()
-    return int(run.execute()["assay"]["account"]["requests"])
+    return int(execute(prepared).results["assay"]["account"]["requests"])
 
 
 def run_lm_eval(options: argparse.Namespace) -> int:

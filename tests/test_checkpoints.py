@@ -10,7 +10,7 @@ import torch
 from assay.cli import main
 from assay.config.run import RunConfig
 from assay.errors import ConfigError
-from assay.evaluation.checkpoints import checkpoint_runs
+from assay.evaluation.options import checkpoint_runs
 from hf_world import build, likelihood, words
 from small_runs import write_task
 
@@ -119,7 +119,7 @@ def test_one_model_is_one_run_and_a_pattern_without_any_is_refused(tmp_path: Pat
     assert runs("org/model") == {}
     (tmp_path / "with[brackets]").mkdir()
     assert runs(str(tmp_path / "with[brackets]")) == {}
-    with pytest.raises(ConfigError, match="no checkpoint fits"):
+    with pytest.raises(ConfigError, match="no checkpoint matches"):
         runs(f"{tmp_path}/step-*")
 
 

@@ -13,8 +13,8 @@ import pytest
 from assay import ScoreOptions, score, simple_evaluate
 from assay.config.run import RunConfig
 from assay.errors import AssayError
-from assay.evaluation import foreign
-from assay.evaluation.foreign import imported, is_known, without_paths
+from assay.evaluation import answers
+from assay.evaluation.answers import imported, is_known, without_paths
 from assay.evaluation.merge import merge
 from assay.exchange.formats import import_runs
 from assay.exchange.pack import pack
@@ -149,7 +149,7 @@ def test_an_archive_that_was_imported_runs_no_code_of_its_sender(world: World, t
     assert "Traceback" not in ended.stderr
     ended = run_assay("score", tmp_path / "there", "--include_path", world.tasks)
     assert (ended.returncode, world.was_loaded) == (0, True), ended.stderr
-    assert "the run was made elsewhere: what it names is not used" in ended.stderr
+    assert "the run was made elsewhere; the paths it names are not used" in ended.stderr
 
 
 def test_nothing_that_was_imported_is_named_under_the_name_that_is_used(world: World, tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_every_option_of_a_run_is_either_data_or_left_out() -> None:
         "fewshot_random_seed", "cache_requests", "rewrite_requests_cache", "delete_requests_cache", "check_integrity",
         "model_named", "records_at_once",
     }  # fmt: skip
-    known = data | foreign.PATHS | foreign.CONSENT | foreign.UNUSED | foreign.ARGUMENTS
+    known = data | answers.PATHS | answers.CONSENT | answers.UNUSED | answers.ARGUMENTS
     assert {field.name for field in dataclasses.fields(RunConfig)} == known
 
 

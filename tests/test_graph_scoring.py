@@ -113,7 +113,7 @@ def test_what_was_asked_otherwise_then_is_told(tmp_path: Path, run: Run, run_ass
     assert run("--task", NAME, "-o", "out").returncode == 0
     changed(folder, "You answer questions.", "You answer all questions.")
     ended = run_assay("score", "out")
-    assert "graph_config changed since the run: the answers are to what it said then" in ended.stderr
+    assert "graph_config changed since the run; the answers are to the old definition" in ended.stderr
 
 
 def test_a_post_processor_of_the_users_sees_the_stored_records(tmp_path: Path, run: Run, run_assay: Run) -> None:
@@ -240,7 +240,7 @@ def test_an_output_beside_its_run_does_not_hide_what_failed(tmp_path: Path, run:
     output.rename(alone)
     ended = run_assay("score", alone, "--tasks", NAME, "-o", "once_more")
     assert ended.returncode == 0
-    assert "records that failed are not in an output" in ended.stdout + ended.stderr
+    assert "an output lacks the records that failed" in ended.stdout + ended.stderr
 
 
 def test_two_post_processors_of_a_class_have_a_report_each(tmp_path: Path, run: Run) -> None:

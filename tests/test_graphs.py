@@ -12,6 +12,8 @@ import pytest
 
 import assay
 from assay.errors import ConfigError
+from assay.evaluation.flow import prepare_run
+from assay.evaluation.options import run_config
 from assay.models import Scripted
 from graph_world import QUESTION_ANSWERING, RECORDS, the_file, write_graph
 from run_world import sample_rows
@@ -553,6 +555,4 @@ def test_several_models_that_nobody_names_are_refused(tmp_path: Path) -> None:
     """
     folder = write_graph(tmp_path, [{"x": 1}], HEAD + dedent(graph))
     with pytest.raises(ConfigError, match=r"the graph asks several models \(one, two\)"):
-        assay.evaluation.Run(
-            assay.evaluation.options.run_config({"tasks": [str(folder)]}), assay.TaskManager()
-        ).prepare()
+        prepare_run(run_config({"tasks": [str(folder)]}), assay.TaskManager())

@@ -96,7 +96,11 @@ def test_another_model_is_refused_at_the_same_address_and_at_another(is_moved: b
     second = servers("--answer", "two", port=port)
     with pytest.raises(AssayError) as refused:
         run(tmp_path, second, tmp_path / "run")
-    for part in (f"openai-chat m at {first} there", f"openai-chat m at {second} here", "it said 'one', and now 'two'"):
+    for part in (
+        f"openai-chat m at {first} there",
+        f"openai-chat m at {second} here",
+        "its response to the probe was 'one' and is now 'two'",
+    ):
         assert part in str(refused.value)
     assert requests(second) == 8, "the probe again: it might have been chance"
     assert (tmp_path / "run" / "responses.jsonl").read_bytes() == before
@@ -126,7 +130,7 @@ def test_a_model_that_does_not_say_the_same_twice_is_known_by_its_address(tmp_pa
         run(tmp_path, first, tmp_path / "run")
         run(tmp_path, first, tmp_path / "run")
         assert asked(log) == 1
-        with loopback(varies) as (second, _), pytest.raises(AssayError, match="known by its address only"):
+        with loopback(varies) as (second, _), pytest.raises(AssayError, match="identified by its address only"):
             run(tmp_path, second, tmp_path / "run")
 
 
@@ -141,7 +145,7 @@ def test_a_model_that_seldom_says_something_else_is_asked_again_before_it_is_ref
         run(tmp_path, url, tmp_path / "run")
         run(tmp_path, url, tmp_path / "run")
         assert asked(log) == 2, "it said the same at the second attempt"
-        with pytest.raises(AssayError, match="it said 'a', and now 'b'"):
+        with pytest.raises(AssayError, match="its response to the probe was 'a' and is now 'b'"):
             run(tmp_path, url, tmp_path / "run")
         assert next(answers, None) is None, "it was asked twice, and four times twice again"
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import AssayError
-from assay.evaluation.alter import parse_filter, parse_metric
-from assay.evaluation.score import Scored, ScoreOptions, score
+from assay.evaluation.definitions import parse_filter, parse_metric
+from assay.evaluation.score import Rescored, ScoreOptions, score
 from assay.models import Scripted
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Response, Rolling, Sample, Text, Usage
 from assay.runs.parquet import SampleWriter
@@ -37,7 +37,7 @@ def values(found: Mapping[str, Any], name: str) -> dict[str, float]:
     return {key: value for key, value in row.items() if "," in key and "_stderr" not in key}
 
 
-def changed(scored: Scored) -> dict[str, list[int]]:
+def changed(scored: Rescored) -> dict[str, list[int]]:
     return {task: found["ids"] for task, found in scored.results["assay"]["scored"]["changed"].items()}
 
 
@@ -75,7 +75,7 @@ def test_a_filter_in_place_of_another_changes_what_it_says(tasks: Path, output: 
         {"task": "sums", "doc_id": 1, "scores": {"exact_match,none": [1.0, 0.0]}},
         {"task": "sums", "doc_id": 3, "scores": {"exact_match,none": [1.0, 0.0]}},
     ]
-    assert [tuple(number.written().values()) for number in scored.numbers] == [
+    assert [tuple(number.as_json().values()) for number in scored.numbers] == [
         ("sums", "exact_match,none", 0.6, 0.2, 2)
     ]
     assert "colours" not in scored.results["results"]
@@ -102,7 +102,7 @@ def test_a_task_that_was_changed_is_scored_as_it_is_today_and_told(tasks: Path, 
     scored = score([output], ScoreOptions(tasks=["sums"]))
     assert values(scored.results, "sums") == {"exact_match,x": 0.6}
     assert [line for line in scored.remarks if "sums" in line] == [
-        "sums: doc_to_text changed since the run: the answers are to what it said then"
+        "sums: doc_to_text changed since the run; the answers are to the old definition"
     ]
 
 
@@ -111,7 +111,7 @@ def test_a_definition_that_is_gone_is_asked_for_and_can_be_given(tasks: Path, ou
     kept = tmp_path / "elsewhere"
     kept.mkdir()
     shutil.move(tasks / "sums.yaml", kept / "sums.yaml")
-    with pytest.raises(AssayError, match=r"task 'sums'.*not found any more.*--with FILE"):
+    with pytest.raises(AssayError, match=r"task 'sums'.*is not found.*--with FILE"):
         score([output])
     assert not (output / "scored").exists()
     for wanted in (ScoreOptions(files=[str(kept / "sums.yaml")]), ScoreOptions(include_path=[str(kept)])):
@@ -244,7 +244,7 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
     found = run_small(folder, says(["xax", "x"]), output_path=str(tmp_path / "run"))
     assert values(found, "t") == {"found,none": 0.5}
     assert values(score([tmp_path / "run"]).results, "t") == {"found,none": 0.5}
-    with pytest.raises(AssayError, match="is a Python class, which says itself how it is scored"):
+    with pytest.raises(AssayError, match="is a Python class, which defines its own scoring"):
         score([tmp_path / "run"], ScoreOptions(metrics=["exact_match"]))
 
 
@@ -253,16 +253,16 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
     [
         (ScoreOptions(filters=["x=regx:a"]), "no filter is called 'regx'.*'regex'"),
         (ScoreOptions(filters=["x=regex:("]), "filter 'regex' cannot be made"),
-        (ScoreOptions(filters=["x"]), "'x' is no filter.*NAME=STEP"),
+        (ScoreOptions(filters=["x"]), "invalid filter 'x'.*NAME=STEP"),
         (ScoreOptions(filters=["x=lowercase:a"]), "filter 'lowercase' has no parameter"),
         (ScoreOptions(filters=["{name: x, filtr: []}"]), "filtr.*filter"),
         (ScoreOptions(filters=["{name: x, filter: [{function: regex, pattern: a}]}"]), "no parameter 'pattern'"),
         (ScoreOptions(metrics=["exact_mach"]), "no metric is called 'exact_mach'.*'exact_match'"),
         (ScoreOptions(metrics=["exact_match:ignore_cas=true"]), "no parameter 'ignore_cas'.*'ignore_case'"),
-        (ScoreOptions(metrics=[""]), "'' is no metric"),
+        (ScoreOptions(metrics=[""]), "invalid metric ''"),
         (ScoreOptions(metrics=["acc"]), "metric 'acc' does not score generate_until"),
-        (ScoreOptions(tasks=["sum"]), "no task of this run is called 'sum'.*'sums'"),
-        (ScoreOptions(files=["nowhere.yaml"]), "there is no file 'nowhere.yaml'"),
+        (ScoreOptions(tasks=["sum"]), "this run has no task named 'sum'.*'sums'"),
+        (ScoreOptions(files=["nowhere.yaml"]), "no file 'nowhere.yaml'"),
     ],
 )
 def test_what_is_misspelt_is_refused_before_anything_is_scored(
@@ -449,7 +449,7 @@ def test_a_run_that_was_killed_is_scored_as_far_as_tasks_had_ended(tasks: Path, 
     scored = score([output])
     assert values(scored.results, "sums") == {"exact_match,none": 0.6}
     assert scored.results["assay"]["status"] == "partial"
-    assert any("not finished: colours" in line for line in scored.remarks)
+    assert any("not finished, not scored: colours" in line for line in scored.remarks)
     (output / "samples/sums.parquet.part").unlink()
     with pytest.raises(AssayError, match="no task of this run has come to its end"):
         score([output])

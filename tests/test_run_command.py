@@ -294,14 +294,13 @@ def test_a_log_gets_one_line_a_minute(
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     told: list[str] = []
     monkeypatch.setattr(progress, "tell", told.append)
-    from assay.evaluation import Run as Work
+    from assay.evaluation.flow import execute, prepare_run
     from assay.evaluation.options import run_config, task_manager
 
     config = run_config({"tasks": ["t"], "include_path": str(tmp_path), "include_defaults": False})
-    work = Work(config, task_manager(config), choosing(lambda q: time.sleep(0.001) or -1.0))
-    work.prepare()
-    with Progress() as work.watch:
-        work.execute()
+    prepared = prepare_run(config, task_manager(config), choosing(lambda q: time.sleep(0.001) or -1.0))
+    with Progress() as watch:
+        execute(prepared, watch)
     assert told
     assert "of 4 documents" in told[-1] and "requests/s" in told[-1]
 

@@ -166,7 +166,7 @@ def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, ou
     with pytest.raises(AssayError, match=r"shard 1/3 is there twice: here and in .*shard1"):
         merge(into, [first, second, third, first])
     run(Asked(), tasks, output)
-    with pytest.raises(AssayError, match="is a whole run, no shard"):
+    with pytest.raises(AssayError, match="is a whole run, not a shard"):
         merge(into, [first, output])
     other, few = output.with_name("other"), output.with_name("few")
     run(Asked(), tasks, other, shard="2/2")
@@ -176,7 +176,7 @@ def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, ou
     with pytest.raises(AssayError, match=r"is a shard of another run than .*num_fewshot: null there, 0 here"):
         merge(into, [first, few, third])
     (third / "results.json").unlink()
-    with pytest.raises(AssayError, match="shard 3/3 has not come to its end"):
+    with pytest.raises(AssayError, match="shard 3/3 has not finished"):
         merge(into, [first, second, third])
     with pytest.raises(AssayError, match="holds no run"):
         merge(into, [output.with_name("nowhere")])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay import UnitMetric, UnitMetricRegistry, UnitMetricResult, UnitMetrics, unit_metric
 from assay.compat import HelperCode
-from assay.compat.dotted import resolve_dotted
+from assay.compat.modules import resolve_dotted
 from assay.errors import ConfigError, Place
 from assay.graphs.sygra import parse_response_as_json
 from assay.graphs.transforms import CombineRecords, RenameFieldsTransform, SkipRecords
@@ -448,9 +448,9 @@ def test_a_tasks_package_of_the_user_goes_before_what_assay_supplies(tmp_path: P
             "task_executor.TopicPostProcesor",
             "module 'task_executor' has no 'TopicPostProcesor' — did you mean 'TopicPostProcessor'?",
         ),
-        ("task_executr.X", "there is no module 'task_executr' — did you mean 'task_executor'?"),
+        ("task_executr.X", "no module named 'task_executr' — did you mean 'task_executor'?"),
         ("tasks.eval.utils.UnitMetric", "did you mean 'UnitMetrics'?"),
-        ("UnitMetrics", "is no dotted name — write module.Name"),
+        ("UnitMetrics", "invalid dotted name 'UnitMetrics' — write module.Name"),
         ("broken.X", "the module cannot be loaded: ZeroDivisionError"),
         ("needy.X", "pip install no_such_library"),
     ],

@@ -1,6 +1,8 @@
 """`assay run` with several checkpoints in `pretrained`: each in its turn, and one table of all."""
 
+import gc
 import json
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,6 @@ from typing import Any
 from assay.cli.output import plain, say, tell
 from assay.config.run import RunConfig
 from assay.errors import AssayError
-from assay.evaluation.checkpoints import make_room
 from assay.report.checkpoints import checkpoints_json, checkpoints_table
 from assay.report.table import footing
 
@@ -29,7 +30,7 @@ def run_checkpoints(
             found[name] = None
             for problem in error.problems:
                 tell(f"{name}: {problem}")
-        make_room()
+        _free_memory()
     say(checkpoints_table(found))
     for name, results in found.items():
         for line in footing(results) if results is not None else ["could not be evaluated"]:
@@ -40,3 +41,11 @@ def run_checkpoints(
         file.write_text(json.dumps(plain(checkpoints_json(found)), indent=1, ensure_ascii=False), encoding="utf-8")
         say(f"\nruns: {Path(output).resolve()}")
     return list(found.values())
+
+
+def _free_memory() -> None:
+    """Free the memory of a model that is no longer needed."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.cuda.empty_cache()

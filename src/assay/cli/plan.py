@@ -100,22 +100,21 @@ def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
 
 def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     from assay.config.run import RunConfig
-    from assay.evaluation.flow import Run
+    from assay.evaluation.flow import prepare_run
 
     if not options.tasks:
         raise ConfigError(
             [Problem(Place("assay plan"), "no task is named", "name tasks or groups, or a --baseline RUN")]
         )
-    made = Run(RunConfig(tasks=options.tasks), task_manager(options))
-    made.prepare()
-    for name, why in made.broken.items():
+    prepared = prepare_run(RunConfig(tasks=options.tasks), task_manager(options))
+    for name, why in prepared.broken.items():
         tell(f"{name}: {why}")
     tasks = {}
-    for each in (one.runnable for one in made.tasks if one.runnable.size):
+    for each in (task for task in prepared.tasks if task.size):
         keys = each.rows() or [ScoreKey(metric, "none") for metric in each.higher_is_better()]
         tasks[each.task.name] = Unknown.of(keys, each.size, each.source or each.task.name, aim)
-    found = planned_from_tasks(tasks, made.loaded["groups"].values(), aim)
-    lost = {*made.loaded["groups"]} - {each.name for each in found}
+    found = planned_from_tasks(tasks, prepared.groups, aim)
+    lost = {group.name for group in prepared.groups} - {each.name for each in found}
     if lost:
         tell(f"no number of their own, or none with a spread that is known: {', '.join(sorted(lost))}")
     return found

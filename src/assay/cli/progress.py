@@ -10,7 +10,7 @@ from assay.tasks.run import TRUNCATED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.evaluation import Run
+    from assay.evaluation.asking import RunProgress
     from assay.tasks.run import TaskRun
 
 LOG_SECONDS = 60.0
@@ -46,20 +46,20 @@ class Progress:
         if self._display is not None:
             self._display.stop()
 
-    def __call__(self, run: "Run") -> None:
+    def __call__(self, run: "RunProgress") -> None:
         if self._display is not None:
             self._show(run)
         elif time.monotonic() - self._last > LOG_SECONDS or self._is_news(run):
             self._last = time.monotonic()
             tell(self._line(run))
 
-    def _is_news(self, run: "Run") -> bool:
+    def _is_news(self, run: "RunProgress") -> bool:
         """Whether the model has just gone or come back: a log tells of that at once."""
-        gone = run.engine is not None and run.engine.waiting_since is not None
+        gone = run.engine.waiting_since is not None
         changed, self._gone = gone != self._gone, gone
         return changed
 
-    def _show(self, run: "Run") -> None:
+    def _show(self, run: "RunProgress") -> None:
         whole = self._bar("all tasks", sum(each.runnable.size for each in run.tasks))
         self._display.update(whole, completed=_done(run), note=self._note(run))
         for each in run.tasks:
@@ -76,13 +76,13 @@ class Progress:
             self._bars[name] = self._display.add_task(name, total=total, note="")
         return self._bars[name]
 
-    def _note(self, run: "Run") -> str:
-        rate = run.counts.sent / max(time.monotonic() - self._started, 1e-9)
-        gone = run.engine.waiting_since if run.engine is not None else None
+    def _note(self, run: "RunProgress") -> str:
+        rate = run.engine.counts.sent / max(time.monotonic() - self._started, 1e-9)
+        gone = run.engine.waiting_since
         waiting = f"the model is gone: waiting for {time.monotonic() - gone:.0f} s" if gone is not None else ""
         return ", ".join(filter(None, (waiting, f"{rate:,.0f} requests/s", _troubles(run.tasks))))
 
-    def _line(self, run: "Run") -> str:
+    def _line(self, run: "RunProgress") -> str:
         total = sum(each.runnable.size for each in run.tasks)
         done, elapsed = _done(run), time.monotonic() - self._started
         left = elapsed / done * (total - done) if done else 0.0
@@ -95,5 +95,5 @@ def _troubles(tasks: "Sequence[TaskRun]") -> str:
     return ", ".join(f"{count} {what}" for count, what in ((failed, "failed"), (cut, "cut off")) if count)
 
 
-def _done(run: "Run") -> int:
+def _done(run: "RunProgress") -> int:
     return sum(each.board.documents for each in run.tasks)

@@ -19,10 +19,11 @@ from assay.config.arguments import parse_arguments, parse_value
 from assay.config.run import RunConfig
 from assay.config.source import Source
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation import Run
-from assay.evaluation.checkpoints import checkpoint_runs
+from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.models import OF_MODEL
-from assay.evaluation.options import run_config, task_manager
+from assay.evaluation.options import checkpoint_runs, run_config, task_manager
+from assay.evaluation.prepare import PreparedRun
+from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.models.load import backend, parameters
 from assay.report.table import footing, heading
 from assay.runs.redact import redacted_command
@@ -126,22 +127,24 @@ def run(options: argparse.Namespace) -> int:
     try:
         if several and not config.dry_run:
             if not config.apply_chat_template:  # which needs the model: what else is wrong now is wrong for all of them
-                Run(config, task_manager(config)).prepare()
-            ended = run_checkpoints(several, lambda each: _evaluated(_prepared(each, command)), config.output_path)
+                prepare_run(config, task_manager(config))
+            ended = run_checkpoints(
+                several, lambda each: _evaluated(_prepared(each), command).results, config.output_path
+            )
             return _worst([CANNOT if each is None else _code(each) for each in ended])
-        work = _prepared(next(iter(several.values()), config), command)
+        work = _prepared(next(iter(several.values()), config))
         if config.dry_run:
             write_out(work)
             return EXIT["complete"]
-        results = _evaluated(work)
+        evaluation = _evaluated(work, command)
     except KeyboardInterrupt:
         kept = config.output_path or config.runs_dir
         tell("\nstopped" + (f"; go on with: {shlex.join(command)}" if kept else ""))
         return INTERRUPTED
-    _show(results, config, options.depth)
-    if work.folder is not None:
-        say(f"\nrun: {work.folder.path.resolve()}")
-    return _code(results)
+    _show(evaluation.results, config, options.depth)
+    if evaluation.folder is not None:
+        say(f"\nrun: {evaluation.folder.resolve()}")
+    return _code(evaluation.results)
 
 
 def _with_folder(config: RunConfig, *, no_output: bool) -> RunConfig:
@@ -154,20 +157,19 @@ def _with_folder(config: RunConfig, *, no_output: bool) -> RunConfig:
     return config
 
 
-def _prepared(config: RunConfig, command: Sequence[str]) -> Run:
-    """A run of which all that can be tried without asking has been tried."""
-    work = Run(config, task_manager(config), facts={"command": command})
-    work.prepare()
+def _prepared(config: RunConfig) -> PreparedRun:
+    """A run that is checked as far as possible without asking a model."""
+    work = prepare_run(config, task_manager(config))
     for name, reason in work.broken.items():
         tell(f"task {name!r} cannot be run: {reason}; the others go on")
     return work
 
 
-def _evaluated(work: Run) -> dict[str, Any]:
+def _evaluated(work: PreparedRun, command: Sequence[str]) -> Evaluation:
     if work.config.write_out:
         write_out(work)
-    with Progress() as work.watch:
-        return work.execute()
+    with Progress() as progress:
+        return execute(work, progress, OutputOptions(notes={"command": command}))
 
 
 def _code(results: Mapping[str, Any]) -> int:

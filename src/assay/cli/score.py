@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from assay.cli.output import counted, say, say_tables, tell
 from assay.cli.run import EXIT
-from assay.evaluation.changes import NAME, Number
-from assay.evaluation.score import Scored, ScoreOptions, score
+from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions, score
 from assay.report.table import footing, markdown
 from assay.runs.redact import redacted_command
 
@@ -69,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     return EXIT[account.get("shard", account)["status"]]
 
 
-def _show(scored: Scored) -> None:
+def _show(scored: Rescored) -> None:
     say_tables(scored.results)
     say("\n" + _numbers(scored.numbers))
     for line in _samples(scored):
@@ -79,7 +78,7 @@ def _show(scored: Scored) -> None:
     say(f"\nscored: {scored.folder.resolve()}")
 
 
-def _numbers(several: Sequence[Number]) -> str:
+def _numbers(several: Sequence[RowChange]) -> str:
     """The numbers that are others now, as a table."""
     rows = [
         (each.name, each.row, _number(each.before), _number(each.after), _step(each), str(each.changed))
@@ -93,18 +92,18 @@ def _numbers(several: Sequence[Number]) -> str:
     )
 
 
-def _samples(scored: Scored) -> Iterable[str]:
+def _samples(scored: Rescored) -> Iterable[str]:
     changed = scored.results["assay"]["scored"]["changed"]
     for task, found in changed.items():
         ids = ", ".join(map(str, found["ids"][:SHOWN])) + (" …" if found["count"] > SHOWN else "")
         yield f"{task}: {counted(found['count'], 'sample')} changed: {ids}"
     if changed:
-        yield f"all of them: {scored.folder / NAME}"
+        yield f"all of them: {scored.folder / CHANGES}"
 
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
-def _step(number: Number) -> str:
+def _step(number: RowChange) -> str:
     return "" if number.before is None or number.after is None else f"{number.after - number.before:+.4f}"

@@ -153,15 +153,14 @@ def _show_functions(task: Task) -> None:
 def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:
     """What the first document becomes: its prompt, what is asked, its target."""
     from assay.cli.write_out import write_task
-    from assay.evaluation import Run
+    from assay.evaluation.flow import prepare_run
     from assay.evaluation.options import run_config
 
     say()
     try:
         with user_code("sample 0 cannot be rendered", passes=UserCodeError):
-            work = Run(run_config({"tasks": [task], "data_dir": data_dir, "confirm_run_unsafe_code": True}), manager)
-            work.prepare()
-            write_task(work.tasks[0].runnable, None)
+            config = run_config({"tasks": [task], "data_dir": data_dir, "confirm_run_unsafe_code": True})
+            write_task(prepare_run(config, manager).tasks[0], None)
     except UserCodeError as error:
         tell(str(error))
 

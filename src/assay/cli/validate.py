@@ -5,9 +5,8 @@ from typing import Any
 
 from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import counted, say, say_json
-from assay.compat.dotted import seen_dotted
 from assay.compat.evaluate_names import find_metric
-from assay.compat.modules import HelperCode
+from assay.compat.modules import HelperCode, seen_dotted
 from assay.errors import Place
 from assay.plugins import plugin_problems
 from assay.tasks.validate import validate

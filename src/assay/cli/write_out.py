@@ -10,18 +10,18 @@ from assay.records import Call, Sample
 from assay.runs.samples import arguments
 
 if TYPE_CHECKING:
-    from assay.evaluation import Run
+    from assay.evaluation.prepare import PreparedRun
     from assay.tasks.runnable import Runnable
 
 SHOWN, COUNTED = 1, 25
 
 
-def write_out(run: "Run") -> None:
+def write_out(run: "PreparedRun") -> None:
     """Say for each task what its first document becomes, and for all how much will be asked."""
     count = token_counter(run.config.model, run.config.model_args)
     requests = tokens = 0
-    for each in run.tasks:
-        asked, length = write_task(each.runnable, count)
+    for task in run.tasks:
+        asked, length = write_task(task, count)
         requests, tokens = requests + asked, tokens + length
     unit = "tokens" if count is not None else "characters"
     say(f"\nin all: {counted(requests, 'request')}, about {tokens:,} {unit} of prompts\n")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from assay.evaluation.verify import KINDS, Asked, Scores, Verified, kind_of
+from assay.evaluation.verify import KINDS, AnsweredTwice, Scores, Verified, kind_of
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text, prompt_text
 from assay.statistics.aggregations import known_aggregation
 from assay.statistics.board import Board
@@ -153,7 +153,7 @@ def verification(of: Verified, tolerance: Tolerance) -> Verification:
     return Verification(of, tolerance, found, rows, verdict, because)
 
 
-def _compare(asked: Asked, found: Found, count: Callable[[str], int] | None) -> None:
+def _compare(asked: AnsweredTwice, found: Found, count: Callable[[str], int] | None) -> None:
     for number, (request, a, b) in enumerate(zip(asked.sample.requests, asked.a, asked.b, strict=False)):
         where, kind = Where(asked.task, asked.sample.doc_id, number), kind_of(request)
         found.requests[kind] += 1
@@ -206,7 +206,7 @@ def _added(before: str, text: str, count: Callable[[str], int]) -> int:
     return count(before + text) - count(before)
 
 
-def _choose(asked: Asked, found: Found) -> None:
+def _choose(asked: AnsweredTwice, found: Found) -> None:
     """Compare which of the choices of a question is likeliest."""
     choices = asked.sample.choices
     if not choices or not all(isinstance(each, Loglikelihood) for each in asked.sample.requests[: len(choices)]):

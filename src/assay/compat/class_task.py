@@ -1,4 +1,4 @@
-"""Tasks that are Python classes, as a run sees them."""
+"""Class tasks: tasks that are Python classes written for lm-eval, bound to a run."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -39,42 +39,53 @@ NOT_CONFIGURATION = ("tag", "group", "task_list")
 
 @dataclass
 class ClassTask(PreparedTask):
-    """A task that a Python class defines: `made` is asked for all that a class may say otherwise than YAML."""
+    """A task that a Python class defines: `lm_task`, an object of it, decides all that a class may override."""
 
-    made: Any = None
-    given: Mapping[str, Any] = field(default_factory=dict)
+    lm_task: Any = None
+    yaml_values: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, task: Task, settings: Settings, helpers: Helpers) -> "ClassTask":
-        """The task, with an object of its class. What that code gets wrong is an error of this task's."""
+        """Create an object of the task's class. An exception of its code is an error of this task alone."""
         assert task.config.class_ is not None
         kind = helpers.resolve(task.config.class_)
         if not (isinstance(kind, type) and issubclass(kind, Base)):
             fix = "derive it from lm_eval.api.task.ConfigurableTask"
-            raise ConfigError([Problem(task.config.class_.place, f"{task.config.class_.name!r} is no task class", fix)])
-        given = resolved(
+            raise ConfigError(
+                [Problem(task.config.class_.place, f"{task.config.class_.name!r} is not a task class", fix)]
+            )
+        yaml_values = resolved(
             {key: task.fields[key] for key in task.fields if key not in NOT_CONFIGURATION}, helpers.resolve
         )
         with user_code(f"the class {kind.__name__}", RenderError):
-            made: Any = _made(kind, Surroundings(task, settings, helpers), given)
-            _tell(made, task, settings)
-            made.look_at_first()
-            made.set_fewshot_seed(settings.fewshot_seed)
-            docs = made.task_docs
+            lm_task: Any = _create(kind, Surroundings(task, settings, helpers), yaml_values)
+            _apply_settings(lm_task, task, settings)
+            lm_task.look_at_first()
+            lm_task.set_fewshot_seed(settings.fewshot_seed)
+            docs = lm_task.task_docs
             check_clusters(task, docs)
-            prompter = Prompter(made.yaml_config, ())
-            return cls(task, made.yaml_config, settings, docs, prompter, made.yaml_scoring, made=made, given=given)
+            prompter = Prompter(lm_task.yaml_config, ())
+            return cls(
+                task,
+                lm_task.yaml_config,
+                settings,
+                docs,
+                prompter,
+                lm_task.yaml_scoring,
+                lm_task=lm_task,
+                yaml_values=yaml_values,
+            )
 
     def refuse_media(self) -> None:
-        """Refuse a class that sends more than text, which its file need not show."""
+        """Refuse a class that sends images or audio, which its file need not show."""
         key = unsent_media({key: getattr(self.config, key) for key in MEDIA})
-        if key is None and getattr(self.made, "MULTIMODAL", False):  # what lm-eval's classes call it
+        if key is None and getattr(self.lm_task, "MULTIMODAL", False):  # what lm-eval's classes call it
             key = "doc_to_image"
         if key is not None:
             raise DataError(str(media_problem(key, self.task.fields.place("class"))))
 
     def check_first(self) -> None:
-        """Build the first samples, to find out what cannot work; the chat template is left to when there is a model."""
+        """Build the first samples to find errors early; with a chat template only once there is a model."""
         if self.settings.chat.template is None:
             first = list(islice(self._samples(whole=False), LOOKED_AT))
             if first and all(sample.problem for sample in first):
@@ -82,12 +93,12 @@ class ClassTask(PreparedTask):
 
     @property
     def version(self) -> object:
-        return self.made.VERSION
+        return self.lm_task.VERSION
 
     @cached_property
     def needs(self) -> frozenset[str]:
         with preserved_random():
-            first = next((each for each in islice(self._samples(whole=False), LOOKED_AT) if each.requests), None)
+            first = next((sample for sample in islice(self._samples(whole=False), LOOKED_AT) if sample.requests), None)
         kinds = {Generate: "generate", Loglikelihood: "loglikelihood", Rolling: "rolling"}
         asked = {kinds[type(request)] for request in (first.requests if first else ())}
         chat = {"chat"} if self.settings.chat.template is not None else set()
@@ -99,7 +110,7 @@ class ClassTask(PreparedTask):
         return True
 
     def _samples(self, *, whole: bool) -> Iterator[Sample]:
-        self.made.set_fewshot_seed(self.settings.fewshot_seed)
+        self.lm_task.set_fewshot_seed(self.settings.fewshot_seed)
         return super()._samples(whole=whole)
 
     def _pass_over(self, doc_id: int, doc: Mapping[str, Any]) -> None:
@@ -107,43 +118,43 @@ class ClassTask(PreparedTask):
             self.sample(doc_id, doc)
 
     def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
-        with user_code(f"the class {type(self.made).__name__}", RenderError):
+        with user_code(f"the class {type(self.lm_task).__name__}", RenderError):
             requests = self._asked(doc_id, doc)
-            target = plain(self.made.doc_to_target(doc))
-            gold = plain(self.made.doc_to_text(doc)) if self.made.multiple_input else target
-            return Sample(doc_id, doc, requests, target, gold, plain(self.made.doc_to_choices_or_none(doc)))
+            target = plain(self.lm_task.doc_to_target(doc))
+            gold = plain(self.lm_task.doc_to_text(doc)) if self.lm_task.multiple_input else target
+            return Sample(doc_id, doc, requests, target, gold, plain(self.lm_task.doc_to_choices_or_none(doc)))
 
     def _asked(self, doc_id: int, doc: Mapping[str, Any]) -> list[Request]:
         chat = self.settings.chat
         self._conversations.clear()
         applied = {"apply_chat_template": chat.template is not None, "chat_template": self._chat_template}
-        context = self.made.fewshot_context(
+        context = self.lm_task.fewshot_context(
             doc, num_fewshot=self.num_fewshot, system_instruction=chat.system, fewshot_as_multiturn=chat.multiturn,
-            gen_prefix=self.made.doc_to_prefix(doc), **applied,
+            gen_prefix=self.lm_task.doc_to_prefix(doc), **applied,
         )  # fmt: skip
-        about = (self.made.config["task"], doc_id, self.repeats)
-        made = self.made.construct_requests(doc=doc, ctx=context, metadata=about, **applied)
-        instances = sorted(made if isinstance(made, list) else [made], key=lambda each: each.idx)
+        about = (self.lm_task.config["task"], doc_id, self.repeats)
+        built = self.lm_task.construct_requests(doc=doc, ctx=context, metadata=about, **applied)
+        instances = sorted(built if isinstance(built, list) else [built], key=lambda instance: instance.idx)
         chats = self._conversations
         return [_request(instance, repeat, chats) for instance in instances for repeat in range(self.repeats)]
 
     @cached_property
     def _conversations(self) -> dict[str, Prompt]:
-        """The conversations of the present document by their JSON, which is what lm-eval's code is shown: a prompt that is
-        none of these is text."""
+        """The conversations of the current document by their JSON, the form that lm-eval's code sees: any other prompt is
+        text."""
         return {}
 
     @cached_property
     def _chat_template(self) -> Callable[..., str] | None:
-        """The chat template in lm-eval's shape; always the same object, by which prompts know theirs."""
+        """The chat template with lm-eval's signature; always the same object, since prompts compare it."""
         template = self.settings.chat.template
         if template is None:
             return None
 
         def apply(messages: Any, add_generation_prompt: bool = True) -> str:
-            made = template(plain_to_messages(messages), add_generation_prompt)
-            written = prompt_text(made)
-            self._conversations[written] = made
+            prompt = template(plain_to_messages(messages), add_generation_prompt)
+            written = prompt_text(prompt)
+            self._conversations[written] = prompt
             return written
 
         return apply
@@ -151,41 +162,41 @@ class ClassTask(PreparedTask):
     def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
         if row.metric == BYPASS:
             return super().aggregation(row)
-        found: Aggregation | Callable[..., Any] | None = self.made.aggregation().get(row.metric)
-        return found
+        aggregation: Aggregation | Callable[..., Any] | None = self.lm_task.aggregation().get(row.metric)
+        return aggregation
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
-        return dict(self.made.higher_is_better())
+        return dict(self.lm_task.higher_is_better())
 
     def described(self) -> Mapping[str, object]:
-        """What the class made of its configuration, with functions by the names that the file gives them."""
-        values = self.made.config.to_dict()
+        """The configuration as the class left it, with functions by their names in the file."""
+        values = self.lm_task.config.to_dict()
         return {
-            key: self.task.fields[key] if key in self.given and self.given[key] is value else value
+            key: self.task.fields[key] if key in self.yaml_values and self.yaml_values[key] is value else value
             for key, value in values.items()
         }
 
 
-def _made(kind: Any, surroundings: Surroundings, config: Mapping[str, Any]) -> Any:
-    """An object of the class, that knows its surroundings before its own `__init__` runs, which may need them."""
-    made = kind.__new__(kind)
-    made.surroundings = surroundings
+def _create(kind: Any, surroundings: Surroundings, config: Mapping[str, Any]) -> Any:
+    """Create an object of the class; its surroundings are set before `__init__` runs, which may need them."""
+    lm_task = kind.__new__(kind)
+    lm_task.surroundings = surroundings
     arguments = {"config": dict(config)} if "config" in inspect.signature(kind.__init__).parameters else {}
-    made.__init__(**arguments)
-    return made
+    lm_task.__init__(**arguments)
+    return lm_task
 
 
-def _tell(made: Any, task: Task, settings: Settings) -> None:
-    """Put into the configuration what the run says to every task."""
-    made.set_config("task", task.config.task)
-    number = made.config.get("num_fewshot")
+def _apply_settings(lm_task: Any, task: Task, settings: Settings) -> None:
+    """Apply the settings of the run to the configuration of the class."""
+    lm_task.set_config("task", task.config.task)
+    number = lm_task.config.get("num_fewshot")
     if settings.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
         number = settings.num_fewshot
-    made.set_config("num_fewshot", number or 0)
-    if made.config.get("output_type") == "generate_until":
-        made.set_config("generation_kwargs", dict(settings.gen_kwargs), update=True)
+    lm_task.set_config("num_fewshot", number or 0)
+    if lm_task.config.get("output_type") == "generate_until":
+        lm_task.set_config("generation_kwargs", dict(settings.gen_kwargs), update=True)
         if settings.repeats is not None:
-            made.set_config("repeats", settings.repeats)
+            lm_task.set_config("repeats", settings.repeats)
 
 
 def _request(instance: Any, repeat: int, conversations: Mapping[str, Prompt]) -> Request:

@@ -1,9 +1,12 @@
-"""lm-eval's ConfigurableTask: what a YAML task does, by the same code, with methods that a subclass may override."""
+"""lm-eval's ConfigurableTask, with methods that a subclass may override; its older task classes and few-shot samplers."""
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
+
+import numpy as np
 
 from assay.compat.task_base import Config, Instance, Task
 from assay.config.task import FewshotConfig
@@ -17,7 +20,7 @@ from assay.samples.templates import is_template
 from assay.scoring.filters.pipeline import DEFAULT
 from assay.scoring.loop import Document, Scoring
 from assay.scoring.scorer import Unscored
-from assay.statistics.aggregations import AGGREGATIONS
+from assay.statistics.aggregations import AGGREGATIONS, bits_per_byte, mean, weighted_perplexity
 from assay.tasks.documents import Splits, examples
 from assay.tasks.prompt_checks import QUESTION_KEYS, check_prompts
 
@@ -203,10 +206,10 @@ class ConfigurableTask(Task):
     @cached_property
     def _metrics_alone(self) -> Scoring:
         """The metrics of the configuration for answers that are filtered already."""
-        made = self._scored(process_results=None, filter_list=(DEFAULT,))
-        for _, scorer in made.pipelines:
-            scorer.parents = self.yaml_scoring.pipelines[0][1].parents  # what is found out here is known there, too
-        return made
+        scored = self._scored(process_results=None, filter_list=(DEFAULT,))
+        for _, scorer in scored.pipelines:
+            scorer.parents = self.yaml_scoring.pipelines[0][1].parents  # shared, so that both know them
+        return scored
 
     def process_results(self, doc: Any, results: Any) -> dict[str, Any]:
         if callable(self._config.process_results):
@@ -223,7 +226,10 @@ class ConfigurableTask(Task):
     def aggregation(self) -> dict[str, Any]:
         known = {metric.name: metric.aggregation for metric in self.yaml_scoring.metrics}
         known |= {name: known[parent] for name, parent in self.yaml_scoring.parents.items()}
-        return {name: AGGREGATIONS[found] if isinstance(found, str) else found for name, found in known.items()}
+        return {
+            name: AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation
+            for name, aggregation in known.items()
+        }
 
     def higher_is_better(self) -> dict[str, Any]:
         known = {metric.name: metric.higher_is_better for metric in self.yaml_scoring.metrics}
@@ -243,3 +249,119 @@ def task_classes(data_dir: str | None) -> tuple[type, type]:
     """`Task` and `ConfigurableTask` for the helper modules of one run."""
     task = type("Task", (Task,), {"_data_dir": data_dir})
     return task, type("ConfigurableTask", (ConfigurableTask, task), {})
+
+
+class ContextSampler:
+    """Random examples from a pool."""
+
+    def __init__(
+        self, df: Sequence[Any] | None = None, *, rnd: int | None = None, fewshot_indices: Any = None, **_: Any
+    ) -> None:
+        self.rnd = random.Random(rnd)
+        self.df = list(df or [])
+        self.fewshot_indices = fewshot_indices
+
+    def set_rnd(self, rnd: int | None) -> "ContextSampler":
+        self.rnd = random.Random(rnd)
+        return self
+
+    def replace_df(self, df: Sequence[Any]) -> "ContextSampler":
+        self.df = list(df)
+        return self
+
+    def fewshot_docs(self) -> list[Any]:
+        return [self.df[index] for index in self.fewshot_indices] if self.fewshot_indices else list(self.df)
+
+    def sample(self, n: int, eval_doc: Any = None, df: Sequence[Any] | None = None, **_: Any) -> Sequence[Any]:
+        if n == 0:
+            return []
+        if df:
+            self.df = list(df)
+        pool = self.fewshot_docs()
+        drawn = self.rnd.sample(pool, n + 1 if eval_doc else n)
+        chosen = self.rm_eval_doc(eval_doc, drawn, n) if eval_doc else drawn
+        if len(chosen) < n:
+            chosen = self.rnd.sample([doc for doc in pool if doc != eval_doc], n)
+        return chosen
+
+    @staticmethod
+    def rm_eval_doc(doc: Any, _iter: Sequence[Any], n: int | None = None) -> list[Any]:
+        return [example for example in _iter if example != doc][:n]
+
+
+class FirstNSampler(ContextSampler):
+    """The first examples of a pool."""
+
+    def sample(self, n: int, eval_doc: Any = None, df: Sequence[Any] | None = None, **_: Any) -> Sequence[Any]:  # noqa: ARG002
+        pool = self.rm_eval_doc(eval_doc, self.df) if eval_doc is not None else self.df
+        if n > len(pool):
+            raise ValueError(f"{n} examples are asked for, and the pool holds {len(pool)}")
+        return pool[:n]
+
+
+def _gold_text(self: Any, doc: Mapping[str, Any], *_: Any) -> str:  # noqa: ARG001  # a method
+    return f" {doc['choices'][doc['gold']]}"
+
+
+def _ask_choices(self: Any, doc: Mapping[str, Any], ctx: str, **kwargs: Any) -> list[Instance]:  # noqa: ARG001
+    metadata = kwargs.get("metadata", (None, None, None))
+    return [
+        Instance("loglikelihood", doc, (ctx, f" {choice}"), number, metadata)
+        for number, choice in enumerate(doc["choices"])
+    ]
+
+
+def _score_choices(self: Any, doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, float]:  # noqa: ARG001
+    likelihoods = np.array([likelihood for likelihood, _ in results])
+    lengths = np.array([float(len(choice)) for choice in doc["choices"]])
+    return {
+        "acc": float(np.argmax(likelihoods) == doc["gold"]),
+        "acc_norm": float(np.argmax(likelihoods / lengths) == doc["gold"]),
+    }
+
+
+MULTIPLE_CHOICE: dict[str, Any] = {
+    "OUTPUT_TYPE": "loglikelihood",
+    "doc_to_target": _gold_text,
+    "construct_requests": _ask_choices,
+    "process_results": _score_choices,
+    "aggregation": lambda self: {"acc": mean, "acc_norm": mean},  # noqa: ARG005
+    "higher_is_better": lambda self: {"acc": True, "acc_norm": True},  # noqa: ARG005
+}
+
+
+def _no_examples(self: Any, doc: Any, num_fewshot: int = 0, **_: Any) -> str:  # noqa: ARG001
+    if num_fewshot != 0:
+        raise ValueError("a perplexity task has no examples: set num_fewshot to 0")
+    return ""
+
+
+def _ask_text(self: Any, doc: Any, ctx: str | None = None, **kwargs: Any) -> Instance:
+    if ctx:
+        raise ValueError("a perplexity task has no context")
+    metadata = kwargs.get("metadata", (None, None, None))
+    return Instance("loglikelihood_rolling", doc, (self.doc_to_target(doc),), 0, metadata)
+
+
+def _score_text(self: Any, doc: Any, results: Sequence[float]) -> dict[str, tuple[float, int]]:
+    (likelihood,) = results
+    text = self.doc_to_target(doc)
+    size = likelihood, self.count_bytes(text)
+    return {"word_perplexity": (likelihood, self.count_words(text)), "byte_perplexity": size, "bits_per_byte": size}
+
+
+PERPLEXITY: dict[str, Any] = {
+    "OUTPUT_TYPE": "loglikelihood_rolling",
+    "has_training_docs": lambda self: False,  # noqa: ARG005
+    "doc_to_text": lambda self, doc, *_: "",  # noqa: ARG005
+    "doc_to_target": lambda self, doc, *_: doc,  # noqa: ARG005
+    "fewshot_context": _no_examples,
+    "construct_requests": _ask_text,
+    "process_results": _score_text,
+    "aggregation": lambda self: {  # noqa: ARG005
+        "word_perplexity": weighted_perplexity,
+        "byte_perplexity": weighted_perplexity,
+        "bits_per_byte": bits_per_byte,
+    },
+    "higher_is_better": lambda self: dict.fromkeys(("word_perplexity", "byte_perplexity", "bits_per_byte"), False),  # noqa: ARG005
+}

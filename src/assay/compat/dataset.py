@@ -1,6 +1,7 @@
 """A small stand-in for Hugging Face's `Dataset`: the operations that helper code uses, with the same results."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,8 +19,6 @@ from assay.compat.features import (
     typed,
     typed_as_before,
 )
-from assay.compat.mapped import Before, after_batches, after_rows, caller
-from assay.compat.splits import random_numbers, sorted_places, split_sizes
 
 Row = dict[str, Any]
 Columns = dict[str, list[Any]]
@@ -34,22 +33,22 @@ class Dataset:
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = (), columns: Sequence[str] | None = None) -> None:
-        made = [dict(row) for row in rows]
+        copies = [dict(row) for row in rows]
         self._columns = (
-            list(columns) if columns is not None else list(dict.fromkeys(name for row in made for name in row))
+            list(columns) if columns is not None else list(dict.fromkeys(name for row in copies for name in row))
         )
-        self._rows = [{name: row.get(name) for name in self._columns} for row in made]
+        self._rows = [{name: row.get(name) for name in self._columns} for row in copies]
         self._features: dict[str, Any] = {}
         self.split: str | None = None
         complete(self._rows, self._columns)
 
     @classmethod
     def _of(cls, rows: list[Row], columns: Sequence[str], features: Mapping[str, Any] | None = None) -> "Dataset":
-        """A data set of rows that have these columns already; `features` are those that somebody has set."""
-        made = cls((), columns)
-        made._rows = rows
-        made._features = {name: each for name, each in (features or {}).items() if name in made._columns}
-        return made
+        """A data set of rows that have these columns already; `features` are those that were set explicitly."""
+        data = cls((), columns)
+        data._rows = rows
+        data._features = {name: each for name, each in (features or {}).items() if name in data._columns}
+        return data
 
     @classmethod
     def _of_columns(cls, columns: Columns, features: Mapping[str, Any] | None = None) -> "Dataset":
@@ -71,14 +70,14 @@ class Dataset:
     def from_dict(
         cls, mapping: Mapping[str, Sequence[Any]], features: Any = None, info: Any = None, split: Any = None  # noqa: ARG003
     ) -> "Dataset":  # fmt: skip
-        wanted = dict(features or {})
+        types = dict(features or {})
         columns = {
-            name: cast(values, wanted[name]) if name in wanted else strictly_typed(plain_list(values))
+            name: cast(values, types[name]) if name in types else strictly_typed(plain_list(values))
             for name, values in mapping.items()
         }
-        made = cls._of_columns(columns, wanted)
-        made.split = split
-        return made
+        data = cls._of_columns(columns, types)
+        data.split = split
+        return data
 
     @classmethod
     def from_generator(
@@ -88,8 +87,8 @@ class Dataset:
         """The columns of the first row, which the others must have."""
         rows = list(generator(**(gen_kwargs or {})))
         columns = {name: typed([row[name] for row in rows]) for name in (rows[0] if rows else ())}
-        made = cls._of_columns(columns)
-        return made.cast(features) if features is not None else made
+        data = cls._of_columns(columns)
+        return data.cast(features) if features is not None else data
 
     @classmethod
     def from_pandas(
@@ -98,8 +97,8 @@ class Dataset:
         import pyarrow as pa
 
         table = pa.Table.from_pandas(df, preserve_index=preserve_index)
-        made = cls._of(table.to_pylist(), table.column_names)
-        return made.cast(features) if features is not None else made
+        data = cls._of(table.to_pylist(), table.column_names)
+        return data.cast(features) if features is not None else data
 
     @property
     def column_names(self) -> list[str]:
@@ -156,10 +155,10 @@ class Dataset:
         return [name for name in self._columns if not {list, dict}.isdisjoint(map(type, self._column(name)))]
 
     def _fresh(self, row: Row) -> Row:
-        made = dict(row)
+        copy = dict(row)
         for name in self._nested:
-            made[name] = copied(made[name])
-        return made
+            copy[name] = copied(copy[name])
+        return copy
 
     def _batch(self, rows: Sequence[Row]) -> Columns:
         nested = self._nested
@@ -196,8 +195,8 @@ class Dataset:
             columns = after_batches(before, batches, [call(self[each], list(each)) for each in batches])
         else:
             columns = after_rows(before, [call(row, number) for number, row in enumerate(self)])
-        made = self if columns is None else Dataset._of_columns(columns, self._features)
-        return made.cast(features) if features is not None else made
+        data = self if columns is None else Dataset._of_columns(columns, self._features)
+        return data.cast(features) if features is not None else data
 
     def filter(  # noqa: PLR0913  # Hugging Face's signature
         self,
@@ -227,7 +226,7 @@ class Dataset:
         return Dataset._of(rows, self._columns, self._features)
 
     def _known(self, names: Names) -> list[str]:
-        """The names as a list; one that is no column is refused."""
+        """The names as a list; an unknown column is refused."""
         listed = [names] if isinstance(names, str) else list(names)
         missing = [name for name in listed if name not in self._columns]
         if missing:
@@ -380,7 +379,7 @@ class DatasetDict(dict[str, Dataset]):
 
 
 def concatenate_datasets(dsets: Sequence[Dataset], axis: int = 0, **_: Any) -> Dataset:
-    """Several data sets below each other, or beside each other."""
+    """Data sets below each other, or beside each other."""
     names = [name for each in dsets for name in each.column_names]
     features = {name: each.features[name] for each in dsets for name in each._features}
     if axis == 0:
@@ -388,5 +387,140 @@ def concatenate_datasets(dsets: Sequence[Dataset], axis: int = 0, **_: Any) -> D
         return Dataset._of([{name: row.get(name) for name in every} for each in dsets for row in each], every, features)
     if len(set(names)) < len(names):
         raise ValueError(f"two columns would have one name: {names}")
-    rows = [{k: v for row in several for k, v in row.items()} for several in zip(*dsets, strict=True)]
+    rows = [{k: v for row in parts for k, v in row.items()} for parts in zip(*dsets, strict=True)]
     return Dataset._of(rows, names, features)
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A data set's columns before `map`, the types that were set explicitly, and the columns to remove."""
+
+    names: Sequence[str]
+    column: Callable[[str], list[Any]]
+    features: Mapping[str, Any]
+    removed: Sequence[str]
+
+    def order(self, result: Mapping[str, Any]) -> list[str]:
+        """The columns after a function gave this: those there were in their order, then the new."""
+        kept = [name for name in self.names if name in result or name not in self.removed]
+        return [*kept, *(name for name in result if name not in self.names)]
+
+    def typed(self, name: str, values: Sequence[Any]) -> list[Any]:
+        if name not in self.names:
+            return typed(values)
+        return typed_as_before(values, self.column(name), self.features.get(name))
+
+
+def caller(
+    function: Callable[..., Any],
+    columns: str | Sequence[str] | None,
+    kwargs: Mapping[str, Any] | None,
+    *,
+    indices: bool,
+    rank: bool,
+) -> Callable[[Any, Any], Any]:
+    """The function as a call of a row or batch and its number or numbers. There is one process, whose rank is None."""
+    names = [columns] if isinstance(columns, str) else columns
+    fixed, ranks = dict(kwargs or {}), [None] if rank else []
+
+    def call(row: Any, number: Any) -> Any:
+        values = [row] if names is None else [row[name] for name in names]
+        return function(*values, *([number] if indices else []), *ranks, **fixed)
+
+    return call
+
+
+def after_rows(before: Before, results: Sequence[Any]) -> Columns | None:
+    """The columns after a function gave a result for each row; None where it never gave any.
+
+    As in the library, the first result says which columns there are: a later one must have them, and has no others.
+    """
+    if not _gives_results(results):
+        return None
+    return {
+        name: before.typed(name, [result[name] for result in results]) if name in results[0] else before.column(name)
+        for name in before.order(results[0])
+    }
+
+
+def after_batches(before: Before, batches: Sequence[range], results: Sequence[Any]) -> Columns | None:
+    """The columns after a function gave columns for each batch, which may be longer or shorter if no old one stays."""
+    if not _gives_results(results):
+        return None
+    old = {name: before.column(name) for name in before.order(results[0]) if name in before.names}
+    columns: Columns = {name: [] for name in before.order(results[0])}
+    for batch, result in zip(batches, results, strict=True):
+        for name, values in columns.items():
+            values += plain_list(result[name]) if name in result else old[name][batch.start : batch.stop]
+        if len({len(values) for values in columns.values()}) > 1:
+            lengths = {name: len(values) for name, values in result.items()}
+            raise ValueError(f"a batch of {len(batch)} rows was mapped to columns of other lengths: {lengths}")
+    return {name: before.typed(name, values) if name in results[0] else values for name, values in columns.items()}
+
+
+def _gives_results(results: Sequence[Any]) -> bool:
+    """Whether a function gives mappings; one that never gives anything is called for what it does besides."""
+    if all(result is None for result in results):
+        return False
+    for result in results:
+        if not isinstance(result, Mapping):
+            raise TypeError(f"a function for map must give a mapping, or never anything; it gave {result!r:.80}")
+    return True
+
+
+class NamedSplit(str):
+    """The name of a split, which is a text like any other."""
+
+    def __repr__(self) -> str:
+        return f"NamedSplit({str(self)!r})"
+
+
+class Split(NamedSplit):
+    """The usual names."""
+
+    TRAIN = NamedSplit("train")
+    TEST = NamedSplit("test")
+    VALIDATION = NamedSplit("validation")
+    ALL = NamedSplit("all")
+
+
+def random_numbers(seed: int | None, generator: Any) -> Any:
+    """The generator that shuffles, as Hugging Face makes it."""
+    if generator is not None:
+        return generator
+    if seed is None:  # as Hugging Face does: from the state of numpy's global numbers, which moves on by one
+        state: Any = np.random.get_state()
+        words, position = state[1], state[2]
+        seed = int(words[position]) if position < 624 else int(words[0])
+        np.random.random()
+    return np.random.default_rng(seed)
+
+
+def sorted_places(places: Sequence[int], values: Sequence[Any], descending: bool, nothing_first: bool) -> list[int]:
+    """Places in the order of the values that stand there; equal ones stay, NaN and then None come last."""
+    nothing = [place for place in places if values[place] is None]
+    numberless = [place for place in places if values[place] is not None and values[place] != values[place]]
+    apart = {*nothing, *numberless}
+    rest = [place for place in places if place not in apart]
+    rest.sort(key=values.__getitem__, reverse=descending)
+    return [*nothing, *numberless, *rest] if nothing_first else [*rest, *numberless, *nothing]
+
+
+def split_sizes(n: int, test_size: float | int | None, train_size: float | int | None) -> tuple[int, int]:
+    """The number of rows of n for training and for testing; by default a quarter is for testing."""
+    tests = _part(test_size, n, up=True) if test_size is not None else None
+    trains = _part(train_size, n, up=False) if train_size is not None else None
+    if tests is None:
+        tests = n - trains if trains is not None else _part(0.25, n, up=True)
+    trains = n - tests if trains is None else trains
+    if trains + tests > n:
+        raise ValueError(f"train_size and test_size are {trains + tests} together, and there are {n} rows")
+    return trains, tests
+
+
+def _part(size: float | int, n: int, *, up: bool) -> int:
+    if (size < 1 or size >= n) if isinstance(size, int) else not 0 < size < 1:
+        raise ValueError(f"{size} is neither a share between 0 and 1 nor a number of rows below {n}")
+    if isinstance(size, int):
+        return size
+    return int(np.ceil(size * n)) if up else int(np.floor(size * n))

@@ -1,4 +1,4 @@
-"""What `evaluate.load` gives, for the metrics that task files and helper code name: computed here, nothing is downloaded."""
+"""The metrics of `evaluate.load` that task files and helper code name, and SQuAD's; nothing is downloaded."""
 
 import math
 from collections import Counter
@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from assay.compat.code_eval import code_eval
-from assay.compat.squad import squad_v2
+from assay.groups.aggregators import pass_at_k
 from assay.scoring.metrics.lm_eval import exact_match as matches
+from assay.scoring.metrics.text import plain_words, token_f1
+from assay.scoring.sandbox import Limits, passes
 
 
-class Loaded:
+class EvaluateMetric:
     """A metric as `evaluate` hands it out: `compute` takes all predictions and references at once."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
@@ -79,7 +80,7 @@ def rouge(
     aggregator = scoring.BootstrapAggregator()
     for score in scores:
         aggregator.add_scores(score)
-    return {name: found.mid.fmeasure for name, found in aggregator.aggregate().items()}
+    return {name: score.mid.fmeasure for name, score in aggregator.aggregate().items()}
 
 
 def bleu(
@@ -89,27 +90,27 @@ def bleu(
     """Corpus BLEU as `evaluate` has it: clipped n-gram precisions, their geometric mean, a penalty for brevity."""
     split = tokenizer or _tokens_13a
     matched, possible = [0] * max_order, [0] * max_order
-    given_length = wanted_length = 0
-    for prediction, several in zip(predictions, references, strict=True):
-        wanted = [list(split(text)) for text in ([several] if isinstance(several, str) else several)]
-        given = list(split(prediction))
-        given_length, wanted_length = given_length + len(given), wanted_length + min(map(len, wanted))
-        counts = _ngrams(given, max_order)
+    predicted_length = expected_length = 0
+    for prediction, texts in zip(predictions, references, strict=True):
+        expected = [list(split(text)) for text in ([texts] if isinstance(texts, str) else texts)]
+        predicted = list(split(prediction))
+        predicted_length, expected_length = predicted_length + len(predicted), expected_length + min(map(len, expected))
+        counts = _ngrams(predicted, max_order)
         allowed: Counter[tuple[str, ...]] = Counter()
-        for each in wanted:
-            allowed |= _ngrams(each, max_order)
+        for tokens in expected:
+            allowed |= _ngrams(tokens, max_order)
         for ngram, count in (counts & allowed).items():
             matched[len(ngram) - 1] += count
         for order in range(max_order):
-            possible[order] += max(len(given) - order, 0)
+            possible[order] += max(len(predicted) - order, 0)
     more = 1.0 if smooth else 0.0
     precisions = [(m + more) / (p + more) if p + more else 0.0 for m, p in zip(matched, possible, strict=True)]
     mean = math.exp(sum(math.log(p) for p in precisions) / max_order) if min(precisions) > 0 else 0.0
-    ratio = given_length / wanted_length if wanted_length else 0.0
+    ratio = predicted_length / expected_length if expected_length else 0.0
     penalty = 1.0 if ratio > 1.0 else math.exp(1 - 1.0 / ratio) if ratio else 0.0
     return {
         "bleu": mean * penalty, "precisions": precisions, "brevity_penalty": penalty, "length_ratio": ratio,
-        "translation_length": given_length, "reference_length": wanted_length,
+        "translation_length": predicted_length, "reference_length": expected_length,
     }  # fmt: skip
 
 
@@ -123,6 +124,111 @@ def _tokens_13a(text: str) -> list[str]:
     return list(Tokenizer13a()(text).split())  # type: ignore[no-untyped-call]
 
 
+def normalize_answer(s: str) -> str:
+    """Lower case, without punctuation, articles and extra white space."""
+    return " ".join(plain_words(s))
+
+
+def get_tokens(s: str) -> list[str]:
+    return plain_words(s)
+
+
+def compute_exact(a_gold: str, a_pred: str) -> int:
+    return int(plain_words(a_gold) == plain_words(a_pred))
+
+
+def compute_f1(a_gold: str, a_pred: str) -> float:
+    """F1 of the words in common; where one side has none, whether the other has none either."""
+    return token_f1([a_gold], a_pred)
+
+
+def squad_v2(predictions: list[dict[str, object]], references: list[dict[str, object]]) -> dict[str, float]:
+    """The scores of `evaluate.load("squad_v2")`: over all, over questions with an answer, and over those without."""
+    predicted = {str(entry["id"]): str(entry["prediction_text"]) for entry in predictions}
+    unanswerable = {str(entry["id"]): float(str(entry["no_answer_probability"])) for entry in predictions}
+    exact: dict[str, float] = {}
+    f1: dict[str, float] = {}
+    has_answer: dict[str, bool] = {}
+    for entry in references:
+        name, answers = str(entry["id"]), entry["answers"]
+        texts = [text for text in _texts(answers) if normalize_answer(text)] or [""]
+        has_answer[name] = bool(_texts(answers))
+        exact[name] = max(compute_exact(text, predicted[name]) for text in texts)
+        f1[name] = max(compute_f1(text, predicted[name]) for text in texts)
+    scores = _means(exact, f1, list(exact), "")
+    for prefix, answerable in (("HasAns_", True), ("NoAns_", False)):
+        names = [name for name, has in has_answer.items() if has is answerable]
+        scores |= _means(exact, f1, names, prefix) if names else {}
+    answered = {name for name, text in predicted.items() if text}
+    for which, values in (("exact", exact), ("f1", f1)):
+        scores |= _best(values, unanswerable, has_answer, answered, which)
+    return scores
+
+
+def _texts(answers: object) -> list[str]:
+    if isinstance(answers, dict):
+        return [str(text) for text in answers.get("text", [])]
+    return [str(answer["text"]) for answer in answers] if isinstance(answers, list) else []
+
+
+def _means(exact: dict[str, float], f1: dict[str, float], names: list[str], prefix: str) -> dict[str, float]:
+    total = len(names)
+    return {
+        f"{prefix}exact": 100.0 * sum(exact[name] for name in names) / total,
+        f"{prefix}f1": 100.0 * sum(f1[name] for name in names) / total,
+        f"{prefix}total": total,
+    }
+
+
+def _best(
+    scores: dict[str, float], unanswerable: dict[str, float], has_answer: dict[str, bool], answered: set[str], name: str
+) -> dict[str, float]:
+    """The best score over all thresholds for "no answer", and its threshold."""
+    current = best = float(sum(1 for has in has_answer.values() if not has))
+    threshold = 0.0
+    for question in sorted(unanswerable, key=unanswerable.__getitem__):
+        if question not in scores:
+            continue
+        current += scores[question] if has_answer[question] else -1 if question in answered else 0
+        if current > best:
+            best, threshold = current, unanswerable[question]
+    return {f"best_{name}": 100.0 * best / len(scores), f"best_{name}_thresh": threshold}
+
+
+SQUAD_METRICS = {function.__name__: function for function in (normalize_answer, get_tokens, compute_exact, compute_f1)}
+"""SQuAD's exact match and F1, as `transformers.data.metrics.squad_metrics` had them before transformers 5."""
+
+
+Verdicts = dict[int, list[tuple[int, dict[str, Any]]]]
+
+
+def code_eval(
+    predictions: Sequence[Sequence[str]],
+    references: Sequence[str],
+    k: Sequence[int] = (1, 10, 100),
+    num_workers: int = 4,  # noqa: ARG001  # theirs; one program runs at a time here
+    timeout: float = 3.0,
+) -> tuple[dict[str, float], Verdicts]:
+    """`pass@k` over tasks, for each k that all tasks have programs for; and the outcome of every program."""
+    verdicts: Verdicts = {}
+    for task, (programs, tests) in enumerate(zip(predictions, references, strict=True)):
+        verdicts[task] = [
+            (number, _verdict(task, number, f"{program}\n{tests}", timeout)) for number, program in enumerate(programs)
+        ]
+    counts = [(len(programs), sum(verdict["passed"] for _, verdict in programs)) for programs in verdicts.values()]
+    shares = {
+        f"pass@{size}": sum(pass_at_k(n, right, size) for n, right in counts) / len(counts)
+        for size in k
+        if all(n >= size for n, _ in counts)
+    }
+    return shares, verdicts
+
+
+def _verdict(task: int, number: int, program: str, timeout: float) -> dict[str, Any]:
+    passed = passes(program, Limits(timeout))
+    return {"task_id": task, "passed": passed, "result": "passed" if passed else "failed", "completion_id": number}
+
+
 METRICS: dict[str, Callable[..., Mapping[str, Any]]] = {
     "bleu": bleu,
     "f1": f1,
@@ -133,14 +239,14 @@ METRICS: dict[str, Callable[..., Mapping[str, Any]]] = {
 }
 
 
-def load(path: str, *_: Any, **__: Any) -> Loaded:
+def load(path: str, *_: Any, **__: Any) -> EvaluateMetric:
     """The metric of that name, as `evaluate.load` would give it. Only helper code gets the one that runs programs."""
     known: dict[str, Callable[..., Any]] = {**METRICS, "code_eval": code_eval}
     if path not in known:
         raise FileNotFoundError(f"evaluate.load({path!r}) would need the hub; without it there are: {', '.join(known)}")
-    return Loaded(path, known[path])
+    return EvaluateMetric(path, known[path])
 
 
 def find_metric(name: str) -> Callable[..., Any] | None:
     """The function a task means that names a metric of `evaluate`."""
-    return Loaded(name, METRICS[name]).compute if name in METRICS else None
+    return EvaluateMetric(name, METRICS[name]).compute if name in METRICS else None

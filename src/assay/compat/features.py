@@ -136,8 +136,8 @@ def arrow_type(feature: Any) -> Any:
 
 def inferred(values: Sequence[Any]) -> Any:
     """The feature of values, as Arrow infers it; where it can make nothing of them, one that is only named."""
-    made = _array(values)
-    return Anything() if made is None else _feature(made.type)
+    column = _array(values)
+    return Anything() if column is None else _feature(column.type)
 
 
 def _feature(type_: Any) -> Any:
@@ -212,28 +212,28 @@ def _plain_column(values: Sequence[Any]) -> tuple[list[Any], Kind]:
     kind = kind_of(values)
     if all(each <= SIMPLE for each in _sets(kind)):
         return list(values), kind
-    made = plain(list(values))
-    return made, kind_of(made)
+    column = plain(list(values))
+    return column, kind_of(column)
 
 
 def strictly_typed(values: Sequence[Any]) -> list[Any]:
     """A column given whole, as `from_list` takes it: Arrow must find one type, and every mapping gets all keys."""
-    made, kind = _plain_column(values)
+    column, kind = _plain_column(values)
     if all(len(each) < 2 and each != UNEVEN for each in _sets(kind)):
-        return made
+        return column
     import pyarrow as pa
 
-    return list(pa.array(made).to_pylist())
+    return list(pa.array(column).to_pylist())
 
 
 def typed(values: Sequence[Any]) -> list[Any]:
     """A column that `map` adds: numbers of one type where Arrow can, and what it cannot take as it is."""
-    made, kind = _plain_column(values)
+    column, kind = _plain_column(values)
     kinds = list(_sets(kind))
     if UNEVEN in kinds or all(len(each) < 2 for each in kinds):
-        return made
-    found = _array(made)
-    return made if found is None else list(found.to_pylist())
+        return column
+    found = _array(column)
+    return column if found is None else list(found.to_pylist())
 
 
 def typed_as_before(values: Sequence[Any], before: Sequence[Any], feature: Any = None) -> list[Any]:
@@ -243,27 +243,27 @@ def typed_as_before(values: Sequence[Any], before: Sequence[Any], feature: Any =
     """
     if isinstance(feature, ClassLabel):
         return cast(values, feature)
-    made, kind = _plain_column(values)
+    column, kind = _plain_column(values)
     if feature is None and kind == kind_of(before) and all(len(each) < 2 and each != UNEVEN for each in _sets(kind)):
-        return made
-    wanted = arrow_type(feature) if feature is not None else getattr(_array(before), "type", None)
-    found = _array(made)
-    if wanted is not None and found is not None and _may_become(found.type, wanted):
-        again = _cast_or_none(_with_keys(made, wanted), wanted)
+        return column
+    target = arrow_type(feature) if feature is not None else getattr(_array(before), "type", None)
+    found = _array(column)
+    if target is not None and found is not None and _may_become(found.type, target):
+        again = _cast_or_none(_with_keys(column, target), target)
         if again is not None:
             return again
-    return typed(made)
+    return typed(column)
 
 
 def cast(values: Sequence[Any], feature: Any) -> list[Any]:
     """The values as a feature asks; what cannot be is an error of Arrow's, as in the library."""
-    made = _numbered(plain(list(values)), feature)
-    wanted = arrow_type(feature)
-    if wanted is None:
-        return list(made)
+    column = _numbered(plain(list(values)), feature)
+    target = arrow_type(feature)
+    if target is None:
+        return list(column)
     import pyarrow as pa
 
-    return list(pa.array(_with_keys(made, wanted)).cast(wanted).to_pylist())
+    return list(pa.array(_with_keys(column, target)).cast(target).to_pylist())
 
 
 def _numbered(values: Any, feature: Any) -> Any:
@@ -291,43 +291,43 @@ def _array(values: Sequence[Any]) -> Any:
         return None
 
 
-def _cast_or_none(values: Sequence[Any], wanted: Any) -> list[Any] | None:
-    # `pa.array(values, wanted)` would do both at once, and silently cut 1.5 to 1 inside lists
+def _cast_or_none(values: Sequence[Any], target: Any) -> list[Any] | None:
+    # `pa.array(values, target)` would do both at once, and silently cut 1.5 to 1 inside lists
     import pyarrow as pa
 
     try:
-        return list(pa.array(values).cast(wanted).to_pylist())
+        return list(pa.array(values).cast(target).to_pylist())
     except pa.ArrowException:
         return None
 
 
-def _with_keys(values: Sequence[Any], wanted: Any) -> list[Any]:
+def _with_keys(values: Sequence[Any], target: Any) -> list[Any]:
     """The values, their mappings with the keys of a type of Arrow's in its order: what a cast needs."""
     import pyarrow as pa
 
-    if pa.types.is_struct(wanted) and any(isinstance(value, dict) for value in values):
-        types = {each.name: each.type for each in wanted}
+    if pa.types.is_struct(target) and any(isinstance(value, dict) for value in values):
+        types = {each.name: each.type for each in target}
         return [
             {name: _with_keys([value.get(name)], inner)[0] for name, inner in types.items()} if value else value
             for value in values
         ]
-    if pa.types.is_list(wanted) and pa.types.is_nested(wanted.value_type):
-        return [_with_keys(value, wanted.value_type) if isinstance(value, list) else value for value in values]
+    if pa.types.is_list(target) and pa.types.is_nested(target.value_type):
+        return [_with_keys(value, target.value_type) if isinstance(value, list) else value for value in values]
     return list(values)
 
 
-def _may_become(found: Any, wanted: Any) -> bool:
+def _may_become(found: Any, target: Any) -> bool:
     """Whether `map` lets one type become the other: no number becomes text, no mapping loses a key."""
     import pyarrow as pa
 
     if pa.types.is_null(found):
         return True
-    if pa.types.is_struct(found) or pa.types.is_struct(wanted):
-        if not (pa.types.is_struct(found) and pa.types.is_struct(wanted)):
+    if pa.types.is_struct(found) or pa.types.is_struct(target):
+        if not (pa.types.is_struct(found) and pa.types.is_struct(target)):
             return False
-        before = {each.name: each.type for each in wanted}
+        before = {each.name: each.type for each in target}
         return all(each.name in before and _may_become(each.type, before[each.name]) for each in found)
-    if pa.types.is_list(found) or pa.types.is_list(wanted):
-        both = pa.types.is_list(found) and pa.types.is_list(wanted)
-        return both and _may_become(found.value_type, wanted.value_type)
-    return bool(pa.types.is_string(found) or not pa.types.is_string(wanted))
+    if pa.types.is_list(found) or pa.types.is_list(target):
+        both = pa.types.is_list(found) and pa.types.is_list(target)
+        return both and _may_become(found.value_type, target.value_type)
+    return bool(pa.types.is_string(found) or not pa.types.is_string(target))

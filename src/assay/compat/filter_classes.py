@@ -131,7 +131,7 @@ class UppercaseFilter(SteppedFilter):
 
 
 class MapFilter(SteppedFilter):
-    """What a table has for each response."""
+    """The entry of a table for each response."""
 
     def __init__(self, mapping_dict: Mapping[Any, Any] | None = None, default_value: Any = None) -> None:
         super().__init__()

@@ -11,10 +11,13 @@ one means fresh modules.
 import builtins
 import importlib
 import importlib.util
+import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,11 +25,10 @@ from typing import Any
 from assay.catalog.functions import check_function, module_file
 from assay.compat.dataset import Dataset
 from assay.compat.names import provided_modules
-from assay.compat.overlay import Overlay, warn_of_hidden
 from assay.compat.registered import Registered
 from assay.compat.sygra_names import TASK_UTILITIES
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem, did_you_mean, installing
+from assay.errors import ConfigError, Place, Problem, did_you_mean, installing, nearest
 from assay.records import Function
 from assay.tasks.settings import Helpers
 from assay.user_code import user_code
@@ -34,6 +36,34 @@ from assay.user_code import user_code
 LM_EVAL_TASKS = "/lm_eval/tasks"
 AROUND = ("sygra", "tasks")
 """Packages that lie around graph files."""
+
+
+class Overlay(ModuleType):
+    """A supplied module over a file of the same name: names that assay supplies win, the rest comes from the file, which is
+    executed when it is needed.
+
+    So the numbers of a graph do not depend on the files around it, and neither do they need what those files import.
+    """
+
+    def __init__(self, supplied: ModuleType, file: Path, load: Callable[[Path], ModuleType]) -> None:
+        super().__init__(supplied.__name__)
+        self.__file__ = str(file)
+        self._load = load
+        self.__dict__.update({name: value for name, value in vars(supplied).items() if not name.startswith("__")})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.below(), name)
+
+    def below(self) -> ModuleType:
+        """The module in the file; this runs it."""
+        return self._load(Path(str(self.__file__)))
+
+    def take_all(self) -> None:
+        """Take every public name of the file over, as `import *` wants them."""
+        own = {name: value for name, value in vars(self.below()).items() if not name.startswith("_")}
+        self.__dict__.update({name: value for name, value in own.items() if name not in self.__dict__})
 
 
 class HelperCode:
@@ -55,7 +85,7 @@ class HelperCode:
         return [Path(path) for path in self._modules]
 
     def helpers(self) -> Helpers:
-        """What tasks need of helper code."""
+        """The helper code as tasks use it."""
         known = self.registered
         return Helpers(
             self.resolve, self.as_dataset, known.find_metric, lambda: known.filters, known.metrics, known.aggregations,
@@ -64,8 +94,6 @@ class HelperCode:
 
     def dotted(self, path: str, folder: str | None, place: Place) -> Any:
         """The object that a dotted name of a graph file means. This runs its module."""
-        from assay.compat.dotted import resolve_dotted  # which needs this module
-
         return resolve_dotted(path, folder, self, place)
 
     def resolve(self, function: Function) -> Any:
@@ -88,8 +116,8 @@ class HelperCode:
         """Rows as helper code expects them: a data set with its operations; one of the real library stays what it is."""
         if type(rows).__module__.startswith("datasets"):
             return rows
-        made = rows if isinstance(rows, Dataset) else Dataset(rows)
-        return importlib.import_module("datasets").Dataset.from_list(made.to_list()) if self._real_datasets else made
+        data = rows if isinstance(rows, Dataset) else Dataset(rows)
+        return importlib.import_module("datasets").Dataset.from_list(data.to_list()) if self._real_datasets else data
 
     def load(self, file: Path) -> ModuleType:
         """The module in a file, executed with our import."""
@@ -143,13 +171,13 @@ class HelperCode:
         if target.with_suffix(".py").is_file():
             return self.load(target.with_suffix(".py"))
         package = ModuleType(target.name)
-        for wanted in fromlist:
-            setattr(package, wanted, self.load(target / f"{wanted}.py"))
+        for item in fromlist:
+            setattr(package, item, self.load(target / f"{item}.py"))
         return package
 
     def _tasks_import(self, name: str, globals: Any, fromlist: Sequence[str], folder: Path) -> ModuleType:
-        """A module of the user's own `tasks` package, or what assay supplies of SyGra's, or else an installed one."""
-        inner = [name, *(f"{name}.{wanted}" for wanted in fromlist)]
+        """A module of the user's `tasks` package, one that assay supplies, or an installed one."""
+        inner = [name, *(f"{name}.{item}" for item in fromlist)]
         if any(each == TASK_UTILITIES or task_file(each, folder) for each in inner):
             return self._provided_import(name, fromlist, folder)
         return builtins.__import__(name, globals, None, fromlist, 0)
@@ -161,9 +189,9 @@ class HelperCode:
             file = Path(top, *name.split(".")).with_suffix(".py")
             if file.is_file():
                 return self.load(file)
-        found = self._find_or_none(name, here)
-        if found is not None:
-            return found
+        module = self._find_or_none(name, here)
+        if module is not None:
+            return module
         spec = _spec(name)
         if spec is None:
             return None
@@ -189,12 +217,12 @@ class HelperCode:
         over = module if isinstance(module, Overlay) else None
         if over is not None and "*" in fromlist:
             over.take_all()
-        for wanted in fromlist:
-            known = hasattr(module, wanted) if over is None else wanted in vars(over)  # its file is asked last
-            if not known and wanted != "*":
-                inner = self._find_or_none(f"{name}.{wanted}", folder)
+        for item in fromlist:
+            known = hasattr(module, item) if over is None else item in vars(over)  # its file is asked last
+            if not known and item != "*":
+                inner = self._find_or_none(f"{name}.{item}", folder)
                 if inner is not None:
-                    setattr(module, wanted, inner)
+                    setattr(module, item, inner)
         if fromlist or "." not in name:
             return module
         parts = name.split(".")
@@ -205,10 +233,10 @@ class HelperCode:
         return module
 
     def _find(self, name: str, folder: Path) -> ModuleType:
-        found = self._find_or_none(name, folder)
-        if found is None:
+        module = self._find_or_none(name, folder)
+        if module is None:
             raise ModuleNotFoundError(f"assay supplies no module {name!r} to helper code", name=name)
-        return found
+        return module
 
     def _find_or_none(self, name: str, folder: Path) -> ModuleType | None:
         own = task_file(name, folder) if name.partition(".")[0] in AROUND else None
@@ -226,7 +254,7 @@ class HelperCode:
         return None
 
     def _overlaid(self, supplied: ModuleType, file: Path) -> Overlay:
-        """What assay supplies, over a file."""
+        """A supplied module over a file."""
         if str(file) not in self._overlays:
             self._overlays[str(file)] = Overlay(supplied, file, self.load)
             if supplied.__name__ == TASK_UTILITIES:
@@ -251,7 +279,7 @@ class HelperCode:
 
 
 def task_file(name: str, folder: Path) -> Path | None:
-    """The file of a module of the user's `tasks` package, the one that `folder` lies in or one on the path; or its folder.
+    """The file of a module of the user's `tasks` package, the one around `folder` or one on the path; or its folder.
 
     The same for a `sygra` beside it; one that is installed is imported as usual.
     """
@@ -259,12 +287,12 @@ def task_file(name: str, folder: Path) -> Path | None:
     path = map(Path, sys.path) if name.partition(".")[0] == "tasks" else ()
     targets = [Path(top, *name.split(".")) for top in (folder, *around, Path.cwd(), *path)]
     files = [file for target in targets for file in (target.with_suffix(".py"), target / "__init__.py")]
-    found = next((file for file in files if file.is_file()), None)
-    return found or next((target for target in targets if target.is_dir()), None)
+    file = next((file for file in files if file.is_file()), None)
+    return file or next((target for target in targets if target.is_dir()), None)
 
 
 def _inside_sygra(target: Path) -> str | None:
-    """The dotted name of a module that lies in a package `sygra` on disk."""
+    """The dotted name of a module inside a package `sygra` on disk."""
     tops = [top for top in (target, *target.parents) if top.name == "sygra" and (top / "core").is_dir()]
     return ".".join(target.relative_to(tops[0].parent).parts) if tops else None
 
@@ -293,3 +321,65 @@ def _wants_real_datasets() -> bool:
         fix = f"{installing('hub')}, or leave ASSAY_DATASETS out"
         raise ConfigError([Problem(Place("ASSAY_DATASETS"), "is real, and `datasets` is not installed", fix)])
     return bool(written)
+
+
+def warn_of_hidden(supplied: ModuleType, file: Path) -> None:
+    """Say which names of a user's file are not used, because assay has its own."""
+    defined = set(re.findall(r"^(?:class|def)\s+(\w+)", file.read_text("utf-8", "replace"), re.MULTILINE))
+    hidden = sorted(name for name in vars(supplied) if name in defined)
+    if hidden:
+        logging.getLogger("assay").warning(
+            "%s: %s of %s are assay's own, and those of the file are not used; give another name to what differs",
+            file, ", ".join(hidden), supplied.__name__,
+        )  # fmt: skip
+
+
+def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Place | None = None) -> Any:
+    """The object, or the module, that a dotted name means. `folder` is that of the file which says it, at `place`."""
+    where = place or Place(str(path))
+    module_name, _, name = str(path).rpartition(".")
+    if not module_name or not all(part.isidentifier() for part in str(path).split(".")):
+        raise _problem(where, f"invalid dotted name {path!r}", "write module.Name")
+    fix = "correct the module, or install what it imports"
+    with user_code(f"{path}: the module cannot be loaded", lambda reason: _problem(where, reason, fix)):
+        module = helper.find_module(module_name, folder)
+        if module is not None and hasattr(module, name):
+            return getattr(module, name)
+        whole = helper.find_module(path, folder)
+    if whole is not None:
+        return whole
+    if module is not None:
+        names = {**vars(module.below()), **vars(module)} if isinstance(module, Overlay) else vars(module)
+        public = [each for each in names if not each.startswith("_")]
+        raise _problem(where, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
+    raise _no_module(path, module_name, folder, helper, where)
+
+
+def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place) -> Any | None:
+    """The same without executing anything: an object that assay supplies, or None for one of a user's module."""
+    module_name, _, name = path.rpartition(".")
+    here = Path(folder) if folder is not None else Path.cwd()
+    supplied = helper.supplied(module_name)
+    if supplied is not None and name in vars(supplied):
+        return vars(supplied)[name]
+    for each in (module_name, path):
+        files = [Path(top, *each.split(".")).with_suffix(".py") for top in (here, Path.cwd())]
+        if any(file.is_file() for file in files) or (each.startswith(("tasks.", "sygra.")) and task_file(each, here)):
+            return None
+    if supplied is not None:
+        public = [each for each in vars(supplied) if not each.startswith("_")]
+        raise _problem(place, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
+    root = module_name.partition(".")[0]
+    if not root.isidentifier() or (root not in ("sygra", "tasks") and find_spec(root) is not None):
+        return None
+    raise _no_module(path, module_name, folder, helper, place)
+
+
+def _no_module(path: str, module: str, folder: str | None, helper: HelperCode, place: Place) -> ConfigError:
+    near = nearest(module, helper.module_names(folder), count=1)
+    fix = f"did you mean {near[0]!r}?" if near else "write the module beside the graph file, or install its package"
+    return _problem(place, f"{path}: no module named {module!r}", fix)
+
+
+def _problem(place: Place, what: str, fix: str) -> ConfigError:
+    return ConfigError([Problem(place, what, fix)])

@@ -8,14 +8,11 @@ from types import ModuleType
 from typing import Any
 
 from assay.catalog.roots import is_lm_eval
-from assay.compat import evaluate_names, filter_classes, squad
-from assay.compat.configurable_task import task_classes
-from assay.compat.dataset import Dataset, DatasetDict, concatenate_datasets
+from assay.compat import evaluate_names, filter_classes
+from assay.compat.configurable_task import MULTIPLE_CHOICE, PERPLEXITY, ContextSampler, FirstNSampler, task_classes
+from assay.compat.dataset import Dataset, DatasetDict, NamedSplit, Split, concatenate_datasets
 from assay.compat.features import Anything, ClassLabel, Features, List, Value, sequence
-from assay.compat.older_tasks import MULTIPLE_CHOICE, PERPLEXITY
-from assay.compat.registered import Registered, handed_on
-from assay.compat.samplers import ContextSampler, FirstNSampler
-from assay.compat.splits import NamedSplit, Split
+from assay.compat.registered import Registered, identity
 from assay.compat.sygra_names import sygra_modules
 from assay.compat.task_base import Instance
 from assay.config.source import Source
@@ -38,7 +35,7 @@ def provided_modules(registered: Registered, data_dir: str | None) -> dict[str, 
         **_lm_eval(registered, data_dir),
         "datasets": _datasets(data_dir),
         "evaluate": {"load": evaluate_names.load},
-        "transformers.data.metrics.squad_metrics": vars(squad),
+        "transformers.data.metrics.squad_metrics": evaluate_names.SQUAD_METRICS,
         "transformers.data.metrics": {},
         "transformers.data": {},
         **sygra_modules(),
@@ -91,19 +88,19 @@ def _utils() -> dict[str, Any]:
 
 
 def _scorers() -> dict[str, Any]:
-    """What the design of scorers puts there: classes to derive from, and where they are registered."""
+    """Contents of `lm_eval.api.scorer`: classes to derive from, and their registry."""
     kinds = (Scorer, GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, ScorerFactory)
     more = {"SCORER_REGISTRY": SCORER_REGISTRY, "register_scorer": register_scorer, "Results": Results}
     return {**{kind.__name__: kind for kind in kinds}, **more, "GenResult": GenResult, "MCResult": MCResult}
 
 
 def _metrics(registered: Registered) -> dict[str, Any]:
-    """What `lm_eval.api.metrics` holds: aggregations, and functions of metrics that hand on what they get."""
+    """Contents of `lm_eval.api.metrics`: aggregations, and metric functions that return their argument."""
     own = {name: value for name, value in vars(functions).items() if callable(value) and not name.startswith("_")}
     handing = ("acc", "acc_norm", "acc_mutual_info", "acc_bytes", "brier_score", "perplexity", "likelihood", "mcc", "f1",
                "word_perplexity", "byte_perplexity", "bits_per_byte", "bleu", "chrf", "chrfpp", "ter")  # fmt: skip
     return {
-        **own, **{f"{name}_fn": handed_on for name in handing},
+        **own, **{f"{name}_fn": identity for name in handing},
         "f1_score": functions.f1, "chrfpp": functions.chrf_with_words, "bypass_agg": functions.bypass,
         "mean_stderr": estimate.mean_stderr, "sample_stddev": estimate.sample_deviation,
         "bootstrap_stderr": bootstrap_stderr, "metric_max_over_ground_truths": _max_over_ground_truths,
@@ -133,10 +130,10 @@ def _datasets(data_dir: str | None) -> dict[str, Any]:
     def load_dataset(path: str, name: str | None = None, split: str | None = None, **kwargs: Any) -> Any:
         """A data set as a task would get it: from the data folder, from files, or from the hub."""
         config = TaskConfig(task=path, dataset_path=path, dataset_name=name, dataset_kwargs=kwargs)
-        found = data_set(config, folder=None, data_dir=data_dir, read_run=read_run)
+        data = data_set(config, folder=None, data_dir=data_dir, read_run=read_run)
         if split is not None:
-            return Dataset(found.split(split))
-        return DatasetDict({each: Dataset(found.split(each)) for each in found.available()})
+            return Dataset(data.split(split))
+        return DatasetDict({name: Dataset(data.split(name)) for name in data.available()})
 
     return {
         "__version__": "4.0.0", "Dataset": Dataset, "DatasetDict": DatasetDict, "load_dataset": load_dataset,
@@ -148,11 +145,11 @@ def _datasets(data_dir: str | None) -> dict[str, Any]:
 
 
 def weighted_f1_score(items: Sequence[tuple[Any, Any]]) -> float:
-    """F1 of pairs (right, given), each class weighed by how often it is right."""
+    """F1 of pairs (gold, prediction), weighted by the frequency of each gold class."""
     from sklearn.metrics import f1_score
 
-    golds, given = zip(*items, strict=True)
-    return float(f1_score(golds, given, average="weighted"))
+    golds, predictions = zip(*items, strict=True)
+    return float(f1_score(golds, predictions, average="weighted"))
 
 
 def general_detokenize(text: str) -> str:
@@ -168,12 +165,12 @@ def regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
 
 def pattern_match(patterns: str | Sequence[str], source_list: Sequence[str]) -> list[str]:
     """The names that one of the patterns fits, in their order."""
-    several = [patterns] if isinstance(patterns, str) else patterns
-    return sorted({name for pattern in several for name in fnmatch.filter(source_list, pattern)})
+    each = [patterns] if isinstance(patterns, str) else patterns
+    return sorted({name for pattern in each for name in fnmatch.filter(source_list, pattern)})
 
 
 def simple_parse_args_string(args_string: str | None) -> dict[str, Any]:
-    """What `a=1,b=text` says.
+    """Parse `a=1,b=text`.
 
     >>> simple_parse_args_string("a=1, b='2',c=1e3,d=None,e=x=y")
     {'a': 1, ' b': '2', 'c': 1000.0, 'd': None, 'e': 'x=y'}
@@ -208,7 +205,7 @@ def _max_over_ground_truths(
 
 
 def _load_yaml(path: Any, **_: Any) -> Any:
-    """What a YAML file says, for helper code that reads one of its own."""
+    """Load a YAML file for helper code."""
     from pathlib import Path
 
     file = Path(path)

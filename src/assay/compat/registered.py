@@ -24,29 +24,29 @@ class Registered:
     aggregations: Table[Callable[..., Any], Any] = field(default_factory=lambda: Table("aggregation", {}))
 
     def register_filter(self, name: str) -> Callable[[Any], Any]:
-        return partial(_kept, self.filters, name)
+        return partial(_register, self.filters, name)
 
     def register_aggregation(self, name: str) -> Callable[[Any], Any]:
-        return partial(_kept, self.aggregations, name)
+        return partial(_register, self.aggregations, name)
 
     def register_metric(
         self, *, metric: str, higher_is_better: bool | None = None, aggregation: str | None = None, **_: Any
     ) -> Callable[[Any], Any]:
         """A decorator; an aggregation that nobody has registered is refused here, as in lm-eval."""
-        found = None if aggregation is None else self.get_aggregation(aggregation)
-        if aggregation is not None and found is None:
-            raise KeyError(f"no aggregation is called {aggregation!r}")
+        function = None if aggregation is None else self.get_aggregation(aggregation)
+        if aggregation is not None and function is None:
+            raise KeyError(f"no aggregation named {aggregation!r}")
 
-        def register(made: Any) -> Any:
-            _kept(self.metrics, metric, RegisteredMetric(made, found, higher_is_better))
-            return made
+        def register(item: Any) -> Any:
+            _register(self.metrics, metric, RegisteredMetric(item, function, higher_is_better))
+            return item
 
         return register
 
     def get_filter(self, filter_name: Any) -> Callable[..., Any]:
         if not isinstance(filter_name, str):
-            made: Callable[..., Any] = filter_name
-            return made
+            given: Callable[..., Any] = filter_name
+            return given
         return self.filters[filter_name] if filter_name in self.filters else CLASSES[filter_name]
 
     def get_aggregation(self, name: str) -> Callable[..., Any] | None:
@@ -61,7 +61,7 @@ class Registered:
         if name in self.metrics:
             return self.metrics[name].function
         if name in LM_EVAL_METRICS and name != "exact_match":
-            return handed_on
+            return identity
         return evaluate_names.find_metric(name)
 
     def get_metric_aggregation(self, name: str) -> Callable[..., Any] | None:
@@ -83,7 +83,7 @@ class Registered:
         return self.metrics[name].function if name in self.metrics else evaluate_names.find_metric(name)
 
     def names(self) -> Mapping[str, Any]:
-        """What `lm_eval.api.registry` holds."""
+        """Contents of `lm_eval.api.registry`."""
         return {
             "register_filter": self.register_filter,
             "register_metric": self.register_metric,
@@ -106,14 +106,14 @@ class Registered:
             "AGGREGATION_REGISTRY": View(
                 self.aggregations, AGGREGATIONS, self.get_aggregation, self.aggregations.__setitem__
             ),
-            "METRIC_REGISTRY": metrics(self.get_metric, partial(self._said, "function")),
-            "METRIC_AGGREGATION_REGISTRY": metrics(self.get_metric_aggregation, partial(self._said, "aggregation")),
-            "HIGHER_IS_BETTER_REGISTRY": metrics(self.is_higher_better, partial(self._said, "higher_is_better")),
+            "METRIC_REGISTRY": metrics(self.get_metric, partial(self._set, "function")),
+            "METRIC_AGGREGATION_REGISTRY": metrics(self.get_metric_aggregation, partial(self._set, "aggregation")),
+            "HIGHER_IS_BETTER_REGISTRY": metrics(self.is_higher_better, partial(self._set, "higher_is_better")),
         }
 
-    def _said(self, key: str, name: str, value: Any) -> None:
-        """Note one thing about a metric: lm-eval has a dict for each."""
-        known = self.metrics.get(name, RegisteredMetric(handed_on, None, None))
+    def _set(self, key: str, name: str, value: Any) -> None:
+        """Set one attribute of a metric: lm-eval has a dict for each."""
+        known = self.metrics.get(name, RegisteredMetric(identity, None, None))
         self.metrics[name] = replace(known, **{key: value})
 
 
@@ -130,13 +130,13 @@ class View(MutableMapping[str, Any]):
         self._table, self._built_in, self._read, self._write = table, built_in, read, write
 
     def __getitem__(self, name: str) -> Any:
-        found = self._read(name)
-        if found is None:
+        value = self._read(name)
+        if value is None:
             raise KeyError(name)
-        return found
+        return value
 
-    def __setitem__(self, name: str, made: Any) -> None:
-        self._write(name, made)
+    def __setitem__(self, name: str, item: Any) -> None:
+        self._write(name, item)
 
     def __delitem__(self, name: str) -> None:
         del self._table[name]
@@ -148,17 +148,17 @@ class View(MutableMapping[str, Any]):
         return len(list(iter(self)))
 
 
-def _kept(table: Table[T, Any], name: str, made: T) -> T:
+def _register(table: Table[T, Any], name: str, item: T) -> T:
     """Enter what helper code decorates; a name that is taken stays with the first, as in lm-eval."""
     if name not in table:
-        table[name] = made
-    return made
+        table[name] = item
+    return item
 
 
-def handed_on(items: Any) -> Any:
+def identity(items: Any) -> Any:
     """The same: of a metric whose aggregation does the work."""
     return items
 
 
 def _ignored(*_: Any, **__: Any) -> Callable[[Any], Any]:
-    return lambda made: made
+    return lambda item: item

@@ -1,4 +1,4 @@
-"""lm-eval's Task, of which every task that is a Python class is made, and what such a class knows and asks."""
+"""lm-eval's Task, the base of every class task, with its Instance and configuration."""
 
 import random
 import re
@@ -22,7 +22,7 @@ from assay.tasks.task import Task as OurTask
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a class cannot know of itself: the task that its file describes, and the run it is made for."""
+    """The context of a class task: the task that its file defines, and the settings of its run."""
 
     task: OurTask
     settings: Settings
@@ -30,7 +30,7 @@ class Surroundings:
 
     @property
     def folder(self) -> str | None:
-        """Where the YAML file lies that names the data, or else the class."""
+        """The folder of the YAML file that names the data, or else the class."""
         written = self.task.fields
         key = next((key for key in ("dataset_kwargs", "dataset_path", "class") if key in written), None)
         return written.origin(key).folder if key is not None else None
@@ -68,9 +68,9 @@ class Instance:
 class Config(dict[str, Any]):
     """A configuration that class-based tasks read and write by attribute or by key."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any]) -> None:
         defaults = {item.name: None if item.default is MISSING else item.default for item in fields(TaskConfig)}
-        super().__init__({**defaults, "task": None, **{key: given[key] for key in given if key != "class"}})
+        super().__init__({**defaults, "task": None, **{key: values[key] for key in values if key != "class"}})
         if self["output_type"] == "generate_until":
             self["generation_kwargs"] = generation_params(self["generation_kwargs"], self["fewshot_delimiter"], {})
 
@@ -87,7 +87,7 @@ class Config(dict[str, Any]):
 
 
 class Task:
-    """What lm-eval's tasks have in common: a subclass says how it asks and how it scores."""
+    """The base of lm-eval's class tasks: a subclass defines its requests and its scores."""
 
     VERSION: Any = None
     DATASET_PATH: str | None = None
@@ -137,8 +137,8 @@ class Task:
     def yaml_config(self) -> TaskConfig:
         """The configuration as a YAML file would give it, checked as strictly."""
         name = str(self._config.task)
-        given = {key: value for key, value in self._config.items() if value is not None}
-        return OurTask.from_fields(Fields.of({**given, "task": name}, Origin(f"task {name!r}"))).config
+        values = {key: value for key, value in self._config.items() if value is not None}
+        return OurTask.from_fields(Fields.of({**values, "task": name}, Origin(f"task {name!r}"))).config
 
     @cached_property
     def yaml_scoring(self) -> Scoring:
@@ -150,9 +150,9 @@ class Task:
         run = self.surroundings
         assert run is not None, "only tasks of a run are scored"
         settings = replace(run.settings, predict_only=run.settings.predict_only and not scores_anyway)
-        made = scoring(run.task, replace(self.yaml_config, **changes), settings, run.helpers)
-        several = self.multiple_target or self.yaml_config.multiple_targets
-        return replace(made, reading=made.reading.but(multiple_targets=several))
+        scored = scoring(run.task, replace(self.yaml_config, **changes), settings, run.helpers)
+        multiple = self.multiple_target or self.yaml_config.multiple_targets
+        return replace(scored, reading=scored.reading.but(multiple_targets=multiple))
 
     def has_training_docs(self) -> bool:
         return False

@@ -1,22 +1,27 @@
-"""Answers that are there already: in the folder of a run, or in files that lm-eval wrote."""
+"""Stored answers: in the folder of a run, or in files that lm-eval wrote. The manifest of a run that was made elsewhere is
+data: no path in it is followed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+from assay.catalog.graphs import graph_file
+from assay.catalog.roots import split_paths
+from assay.catalog.selection import looks_like_path, split_specs
+from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
-from assay.errors import Place, Problem
-from assay.evaluation.foreign import LEFT_OUT, Kept, is_known, without_paths
+from assay.errors import AssayError, Place, Problem
 from assay.evaluation.options import run_config, task_manager
 from assay.records import Likelihood, Response, Text, arguments
 from assay.registry import is_plugin_file
 from assay.runs.folder import RunError
 from assay.runs.logged import LoggedFile, logged_files, logged_samples, results_beside
-from assay.runs.origin import is_own
+from assay.runs.origin import SIGNATURE, is_own
 from assay.runs.run import Run
 from assay.runs.stored import SampleFile, Stored
 from assay.scoring.results import ROLLING
@@ -24,9 +29,25 @@ from assay.tasks import TaskManager
 from assay.tasks.rescore import RescoredTask, TaskFacts
 from assay.tasks.runnable import Runnable
 
+PATHS = frozenset(("include_path", "plugins", "data_dir", "models_file", "output_path", "runs_dir", "use_cache"))
+CONSENT = frozenset(("confirm_run_unsafe_code", "trust_remote_code"))
+"""Options by which a user allows code to run: one user's consent is not another's."""
+UNUSED = frozenset(("model_role", "force", "write_out", "show_config", "dry_run", "verbosity"))
+ARGUMENTS = frozenset(("model_args", "metadata"))
+"""Options that may hold anything, paths too."""
+LEFT_OUT = "left_out"
+"""The key of an imported manifest that lists the paths it named."""
 
-class Answers(Protocol):
-    """What a scoring needs to know of answers: whose they are, how they were asked for, what was made of them before."""
+
+class SafeOptions(NamedTuple):
+    """Options of a run that was made elsewhere which lead to no code, and the paths that were taken out."""
+
+    options: dict[str, Any]
+    left_out: list[str]
+
+
+class StoredAnswers(Protocol):
+    """Answers to score again: the options they were asked with, their tasks and their earlier results."""
 
     @property
     def folder(self) -> Path: ...
@@ -34,34 +55,34 @@ class Answers(Protocol):
     def config(self) -> RunConfig: ...
     @property
     def names(self) -> Sequence[str]:
-        """The tasks whose answers are there."""
+        """The tasks whose answers are stored."""
         ...
 
     @property
     def absent(self) -> Sequence[str]:
-        """The tasks of the run whose answers are not there yet."""
+        """The tasks of the run that have not finished."""
         ...
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """The tasks that could not be run, each with why."""
+        """The tasks that could not be run, each with the reason."""
         ...
 
     @property
     def results(self) -> Mapping[str, Any]:
-        """What was made of them before, as far as it is known."""
+        """The earlier results, as far as they are known."""
         ...
 
     @property
     def left_out(self) -> Sequence[str]:
-        """Paths that a run names which was made elsewhere: they are not used."""
+        """Paths in the manifest of a run that was made elsewhere; they are not used."""
         ...
 
     @property
     def manager(self) -> TaskManager: ...
     @property
     def created(self) -> float:
-        """When they were begun to be asked for."""
+        """The time when the run began."""
         ...
 
     def facts(self, name: str) -> TaskFacts: ...
@@ -86,10 +107,10 @@ class StoredRun:
         if "created" not in manifest or not all(
             isinstance(manifest.get(key), dict) for key in ("options", "tasks", "spec")
         ):
-            known = "a run of another version of assay" if manifest else "no run"
-            known = "a scoring of a run, not the run" if "scored" in manifest else known
+            content = "a run of another version of assay" if manifest else "no run"
+            content = "a scoring of a run, not the run" if "scored" in manifest else content
             fix = "name the folder that --output_path gave to `assay run`"
-            raise RunError([Problem(Place(str(folder)), f"the folder holds {known}", fix)])
+            raise RunError([Problem(Place(str(folder)), f"the folder holds {content}", fix)])
         if manifest.get("without_gold"):
             what = "the right answers were taken out of this run when it was packed: nothing can be scored"
             raise RunError([Problem(Place(str(folder)), what, "score the run that it was packed from")])
@@ -105,32 +126,32 @@ class StoredRun:
 
     @cached_property
     def config(self) -> RunConfig:
-        """How the run was asked for."""
+        """The options of the run."""
         return replace(named_config(self.options), predict_only=False)
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the run, with the folders that are given now. Folders that are gone since are left out: they are
-        needed for classes alone. Those that somebody else named are never used."""
-        options = dict(self._kept.options)
+        """The options of the run, with the folders that are given now. Folders that no longer exist are left out: only class
+        tasks need them. Those of a run that was made elsewhere are never used."""
+        options = dict(self._safe.options)
         if not Path(options.get("data_dir") or "").is_dir():
             options.pop("data_dir", None)
-        there = [path for path in options.get("include_path") or () if Path(path).is_dir()]
+        folders = [path for path in options.get("include_path") or () if Path(path).is_dir()]
         plugins = [each for each in options.get("plugins") or () if not is_plugin_file(each) or Path(each).is_file()]
-        return {**options, "include_path": [*there, *self.include_path] or None, "plugins": plugins or None}
+        return {**options, "include_path": [*folders, *self.include_path] or None, "plugins": plugins or None}
 
     @cached_property
-    def _kept(self) -> Kept:
+    def _safe(self) -> SafeOptions:
         if is_own(self.manifest):
-            return Kept(self.manifest["options"], [])
+            return SafeOptions(self.manifest["options"], [])
         names = [*self.run.members, *self.manifest["tasks"]]
-        kept = without_paths(self.manifest["options"], names)
-        tasks = [name for name in kept.options["tasks"] if is_known(name, self.include_path)]
-        return kept._replace(options={**kept.options, "tasks": tasks})
+        safe = without_paths(self.manifest["options"], names)
+        tasks = [name for name in safe.options["tasks"] if is_known(name, self.include_path)]
+        return safe._replace(options={**safe.options, "tasks": tasks})
 
     @property
     def left_out(self) -> Sequence[str]:
-        return [*self._kept.left_out, *self.manifest.get(LEFT_OUT, ())]
+        return [*self._safe.left_out, *self.manifest.get(LEFT_OUT, ())]
 
     @cached_property
     def manager(self) -> TaskManager:
@@ -156,18 +177,18 @@ class StoredRun:
 
     @property
     def is_imported(self) -> bool:
-        """Whether somebody else asked: then right answers and choices are made again from the documents."""
+        """Whether another program asked: targets and choices are then rendered again from the documents."""
         return "imported" in self.manifest
 
     def facts(self, name: str) -> TaskFacts:
-        written = self.run.facts(name)
-        noted = {key: written[key] for key in TaskFacts._fields if key in written and key != "first"}
-        size = noted.get("size", 0)
-        known = TaskFacts(**{"size": size, "original": size, **noted})
+        stored = self.run.facts(name)
+        fields = {key: stored[key] for key in TaskFacts._fields if key in stored and key != "first"}
+        size = fields.get("size", 0)
+        facts = TaskFacts(**{"size": size, "original": size, **fields})
         if not self.is_imported:
-            return known
+            return facts
         first = next(self._file(name).rows(), None)
-        return known._replace(first=orjson.loads(first.doc) if first is not None else None)
+        return facts._replace(first=orjson.loads(first.doc) if first is not None else None)
 
     @property
     def created(self) -> float:
@@ -180,7 +201,7 @@ class StoredRun:
         return self.read(self.file(task), task)
 
     def read(self, file: SampleFile, task: Runnable) -> Iterator[Stored]:
-        """The samples of a file, with what the task makes of documents where somebody else asked."""
+        """The samples of a file; where another program asked, with targets and choices as the task renders them."""
         for stored in read(file, task):
             if self.is_imported and isinstance(task, RescoredTask) and stored.sample.requests:
                 asked = [arguments(request) for request in stored.sample.requests[:: task.repeats]]
@@ -191,20 +212,20 @@ class StoredRun:
         return self._file(task.task.name)
 
     def _file(self, name: str) -> SampleFile:
-        """Opened anew each time: a run may have more tasks than a process may have files."""
+        """A new file object each time: a run may have more tasks than a process may have open files."""
         file = self.run.sample_file(name)
         assert file is not None, "names are those of tasks with samples"
         return file
 
 
 def read(file: SampleFile, task: Runnable) -> Iterator[Stored]:
-    """The samples of a file, as a task of this kind takes them."""
+    """The samples of a file in the form that the task scores."""
     return file.outcomes() if task.task.definition is not None else file.samples()
 
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """The answers in samples files of lm-eval's, which say nothing of how tasks were found: that must be given."""
+    """The answers in samples files that lm-eval wrote. They do not say where tasks are defined: the caller does."""
 
     files: Mapping[str, LoggedFile]
     config: RunConfig
@@ -218,12 +239,12 @@ class LoggedRun:
             what = "there is no such file" if missing else "there are no samples_*.jsonl files"
             fix = "name the folder of a run, or samples files that lm-eval wrote with --log_samples"
             raise RunError([Problem(Place(str((missing or paths)[0])), what, fix)])
-        wanted = [str(name) for name in options.get("tasks") or ()]  # type: ignore[attr-defined]
-        if len(files) == len(wanted) == 1:  # whatever the file is called
-            files = {wanted[0]: next(iter(files.values()))}
-        kept, given = without_paths({"tasks": list(files)}, ()), options.get("include_path") or ()
-        named = wanted or [name for name in kept.options["tasks"] if is_known(name, given)]  # type: ignore[arg-type]
-        return cls(files, named_config({**options, "tasks": named}), [] if wanted else kept.left_out)
+        tasks = [str(name) for name in options.get("tasks") or ()]  # type: ignore[attr-defined]
+        if len(files) == len(tasks) == 1:  # whatever the file is called
+            files = {tasks[0]: next(iter(files.values()))}
+        safe, include_path = without_paths({"tasks": list(files)}, ()), options.get("include_path") or ()
+        names = tasks or [name for name in safe.options["tasks"] if is_known(name, include_path)]  # type: ignore[arg-type]
+        return cls(files, named_config({**options, "tasks": names}), [] if tasks else safe.left_out)
 
     @property
     def folder(self) -> Path:
@@ -246,7 +267,7 @@ class LoggedRun:
         return next(iter(self.files.values())).path.stat().st_mtime
 
     def record(self, name: str) -> Mapping[str, Any] | None:
-        what = "is a graph, and these are samples files of lm-eval's"
+        what = "is a graph, and lm-eval's samples files hold no graph records"
         fix = "name its output_….json or .jsonl, and nothing else"
         raise RunError([Problem(Place(f"task {name!r}"), what, fix)])
 
@@ -256,14 +277,14 @@ class LoggedRun:
 
     @cached_property
     def results(self) -> Mapping[str, Any]:
-        """The rows of all files, as if one run had written them."""
+        """The results beside all files, merged as if one run had written them."""
         beside = [(name, results_beside(file)) for name, file in self.files.items()]
         merged: dict[str, Any] = {**beside[0][1]}
-        for name, found in beside:
-            groups = {key: row for key, row in found.get("results", {}).items() if key in found.get("groups", {})}
-            own = found.get("results", {}).get(name)
-            merged["results"] = {**merged.get("results", {}), **({name: own} if own else {}), **groups}
-            merged["n-shot"] = {**merged.get("n-shot", {}), **found.get("n-shot", {})}
+        for name, results in beside:
+            groups = {key: row for key, row in results.get("results", {}).items() if key in results.get("groups", {})}
+            row = results.get("results", {}).get(name)
+            merged["results"] = {**merged.get("results", {}), **({name: row} if row else {}), **groups}
+            merged["n-shot"] = {**merged.get("n-shot", {}), **results.get("n-shot", {})}
         return merged
 
     def facts(self, name: str) -> TaskFacts:
@@ -283,17 +304,91 @@ class LoggedRun:
             raise RunError([Problem(place, "is a Python class, which cannot be scored from lm-eval's files", fix)])
         for logged in logged_samples(self.files[task.task.name].path):
             sample = task.asked(logged.doc_id, logged.doc, logged.arguments)
-            responses = [response for several in logged.responses for response in several]
+            responses = [response for repeats in logged.responses for response in repeats]
             if task.config.output_type == ROLLING:
                 responses = [_rolled(response) for response in responses]
             yield Stored(sample, responses, logged.scores)
 
 
 def named_config(options: Mapping[str, Any]) -> RunConfig:
-    """The configuration of a run of which perhaps no task can be asked for by its name."""
+    """The configuration of a run, even if none of its tasks can be loaded by name."""
     tasks = options["tasks"]
     return run_config(options) if tasks else replace(run_config({**options, "tasks": ["-"]}), tasks=())
 
 
 def _rolled(response: Response) -> Response:
     return Likelihood(float(response.text)) if isinstance(response, Text) else response
+
+
+def without_paths(options: Mapping[str, Any], names: Iterable[str]) -> SafeOptions:
+    """The options of a run without those that may lead to code; its tasks are loaded by name.
+
+    `names` are its tasks and groups, which take the place of a file or folder.
+    """
+    dropped = PATHS | CONSENT | UNUSED | ARGUMENTS | {"tasks"}
+    kept = {key: value for key, value in options.items() if key not in dropped}
+    left_out = [
+        each for key in sorted(PATHS - {"output_path", "runs_dir", "use_cache"}) for each in _texts(options.get(key))
+    ]
+    for key in sorted(ARGUMENTS & options.keys()):
+        values = _arguments(options[key])
+        kept[key] = {name: value for name, value in values.items() if not any(map(_is_path, _texts(value)))}
+    specs = _specs(options.get("tasks"))
+    texts = [spec for spec in specs if isinstance(spec, str)]
+    named = [text for text in texts if _is_name(text)]
+    left_out += [text for text in texts if text not in named]
+    others = [] if named and len(named) == len(specs) else [name for name in names if _is_name(name)]
+    return SafeOptions({**kept, "tasks": list(dict.fromkeys([*named, *others]))}, list(dict.fromkeys(left_out)))
+
+
+def _is_name(spec: str) -> bool:
+    """Whether a spec is the name of a task or group, and not a file."""
+    return not looks_like_path(spec.partition("@")[0]) and split_specs([spec]) == [spec]
+
+
+def is_known(spec: str, include_path: Sequence[str]) -> bool:
+    """Whether a name resolves inside these folders or packages. SyGra's names of graphs resolve in the working directory
+    first, which the user did not name."""
+    folders = split_paths(include_path)
+    graph = graph_file(spec.partition("@")[0], folders)
+    return graph is None or any(graph.is_relative_to(Path(folder).expanduser().resolve()) for folder in folders)
+
+
+def imported(manifest: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The manifest of an imported run: its paths are listed, not used."""
+    rest = {key: value for key, value in manifest.items() if key != SIGNATURE}
+    if not isinstance(manifest.get("options"), Mapping):
+        return rest
+    safe = without_paths(manifest["options"], names)
+    listed = _texts(manifest.get(LEFT_OUT))
+    return {**rest, "options": safe.options, LEFT_OUT: list(dict.fromkeys([*listed, *safe.left_out]))}
+
+
+def _specs(tasks: object) -> list[object]:
+    """The specs of an option `tasks`, one by one; an object that is not text has no name to load it by."""
+    items = tasks if isinstance(tasks, list | tuple) else [tasks]
+    return [spec for item in items for spec in (split_specs([item]) if isinstance(item, str) else [item])]
+
+
+def _arguments(written: object) -> dict[str, object]:
+    try:
+        return parse_arguments(written, "arguments") if isinstance(written, str | Mapping) else {}
+    except AssayError:
+        return {}
+
+
+def _texts(value: object) -> list[str]:
+    """Every text in a value."""
+    if isinstance(value, Mapping):
+        return [text for each in value.items() for text in _texts(each)]
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in _texts(each)]
+    return [value] if isinstance(value, str) and value else []
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text is a path: `org/name` is the name of a model, unless such a folder exists."""
+    try:
+        return text.startswith(("~", "./", "../", os.sep)) or Path(text).is_absolute() or Path(text).exists()
+    except (OSError, ValueError):
+        return True

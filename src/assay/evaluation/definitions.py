@@ -1,37 +1,52 @@
-"""The definitions of tasks that were run before, found again: as they are today, or as a file gives them."""
+"""Definitions of tasks and groups: those of an earlier run loaded again, replaced by files, or changed on the command line."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from assay.config.arguments import parse_arguments, parse_value
+from assay.config.decode import decode
+from assay.config.fields import Fields, Origin
+from assay.config.source import Source
+from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
-from assay.evaluation.answers import Answers
 from assay.groups import Group
+from assay.scoring.filters import FILTERS
+from assay.scoring.filters.pipeline import DEFAULT
+from assay.scoring.metrics.lm_eval import DEFAULTS
+from assay.scoring.named import make_scorer
 from assay.tasks import Task, TaskManager
+
+if TYPE_CHECKING:
+    from assay.evaluation.answers import StoredAnswers
 
 FIX = "give the folder that has it with --include_path DIR, or a file with --with FILE"
 
 
 class Definitions(NamedTuple):
-    """Tasks and groups by name, and the groups that cannot be computed, each with why."""
+    """Tasks and groups by name, and the groups that cannot be computed, each with the reason."""
 
     tasks: dict[str, Task]
     groups: dict[str, Group[Task]]
     left_out: dict[str, str]
 
 
-def definitions(answers: Answers, files: Sequence[str] = (), wanted: Sequence[str] = ()) -> Definitions:
-    """What the tasks of answers are, of which `wanted` may choose some by name, glob or group; all problems at once."""
+def definitions(answers: "StoredAnswers", files: Sequence[str] = (), selected: Sequence[str] = ()) -> Definitions:
+    """The definitions of the tasks of stored answers; `selected` are names, globs or groups. All problems at once."""
     manager, names = answers.manager, answers.names
     loaded, problems = manager.attempt(answers.config.tasks)
     tasks, groups = dict(loaded["tasks"]), dict(loaded["groups"])
     for file in files:
         _replace(tasks, groups, manager, file, names)
-    chosen = _chosen(wanted, names, groups)
-    what = "its definition is not found any more"
+    chosen = _chosen(selected, names, groups)
+    what = "its definition is not found"
     if answers.left_out:
-        what = f"its definition is not found: the run was made elsewhere, and what it names is not used ({some(answers.left_out)})"
+        unused = some(answers.left_out)
+        what = (
+            f"its definition is not found: the run was made elsewhere, and the paths it names are not used ({unused})"
+        )
     wrong = [Problem(Place(f"task {name!r}"), what, FIX) for name in chosen if name not in tasks]
     if wrong:
         raise ConfigError([*wrong, *(problem for problem in problems if problem.serious)])
@@ -46,45 +61,43 @@ def definitions(answers: Answers, files: Sequence[str] = (), wanted: Sequence[st
 def _replace(
     tasks: dict[str, Task], groups: dict[str, Group[Task]], manager: TaskManager, file: str, names: Sequence[str]
 ) -> None:
-    """Put the tasks and groups of a file in the place of those that have their names."""
+    """Replace tasks and groups by those of a file that have the same names."""
     if not Path(file).is_file():
-        raise ConfigError(
-            [Problem(Place("--with"), f"there is no file {file!r}", "give a YAML file of a task or group")]
-        )
+        raise ConfigError([Problem(Place("--with"), f"no file {file!r}", "give a YAML file of a task or group")])
     loaded = manager.load([str(Path(file).resolve())])
-    given = _meant(loaded["tasks"], tasks)
-    unknown = [name for name in given if name not in names]
+    replacements = _replacements(loaded["tasks"], tasks)
+    unknown = [name for name in replacements if name not in names]
     if unknown:
-        what = f"{file} speaks of a task that was not run: {unknown[0]!r}"
+        what = f"{file} defines a task that was not run: {unknown[0]!r}"
         raise ConfigError([Problem(Place("--with"), what, did_you_mean(unknown[0], names))])
-    tasks.update(given)
+    tasks.update(replacements)
     for group in groups.values():
         group.children = [loaded["groups"].get(child.name, child) for child in group.children]
     groups.update(loaded["groups"])
 
 
-def _meant(given: dict[str, Task], known: Mapping[str, Task]) -> dict[str, Task]:
-    """The tasks of a file; a graph is called after its folder, and so the only one stands for the only one of a run."""
+def _replacements(loaded: dict[str, Task], known: Mapping[str, Task]) -> dict[str, Task]:
+    """The tasks of a file. A graph is named after its folder: the only one replaces the only graph of the run."""
     graphs = [name for name, task in known.items() if task.definition is not None]
-    [name, task] = next(iter(given.items()), ("", None))
-    if task is None or len(given) > 1 or task.definition is None or name in known or len(graphs) != 1:
-        return given
+    [name, task] = next(iter(loaded.items()), ("", None))
+    if task is None or len(loaded) > 1 or task.definition is None or name in known or len(graphs) != 1:
+        return loaded
     return {graphs[0]: Task.from_kind(task.definition.fields, name=graphs[0])}
 
 
-def _chosen(wanted: Sequence[str], names: Sequence[str], groups: Mapping[str, Group[Any]]) -> list[str]:
-    """The tasks that are meant; everything where nothing is said."""
-    if not wanted:
+def _chosen(selected: Sequence[str], names: Sequence[str], groups: Mapping[str, Group[Any]]) -> list[str]:
+    """The selected tasks; all of them where nothing is selected."""
+    if not selected:
         return list(names)
-    found: set[str] = set()
-    for each in wanted:
-        below = [task.name for task in groups[each].get_all_tasks()] if each in groups else []
-        matched = [name for name in names if fnmatchcase(name, each) or name in below]
+    chosen: set[str] = set()
+    for pattern in selected:
+        below = [task.name for task in groups[pattern].get_all_tasks()] if pattern in groups else []
+        matched = [name for name in names if fnmatchcase(name, pattern) or name in below]
         if not matched:
-            fix = f"{did_you_mean(each, [*names, *groups])} (there are: {_some(names)})"
-            raise ConfigError([Problem(Place("--tasks"), f"no task of this run is called {each!r}", fix)])
-        found.update(matched)
-    return [name for name in names if name in found]
+            fix = f"{did_you_mean(pattern, [*names, *groups])} (there are: {_some(names)})"
+            raise ConfigError([Problem(Place("--tasks"), f"this run has no task named {pattern!r}", fix)])
+        chosen.update(matched)
+    return [name for name in names if name in chosen]
 
 
 def _lacking(group: Group[Any], chosen: Iterable[str]) -> str:
@@ -95,3 +108,125 @@ def _lacking(group: Group[Any], chosen: Iterable[str]) -> str:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+R = TypeVar("R", FilterConfig, MetricConfig)
+ENDS = ("take_first", "take_first_k", "noop")
+"""Steps that decide how many answers are left, so that no `take_first` is added after them."""
+
+
+def parse_filter(written: str) -> FilterConfig:
+    r"""The filter that `NAME=STEP:VALUE` means, VALUE being the step's first parameter; or an entry of filter_list.
+
+    >>> [step.function for step in parse_filter(r"number=regex:(\d+)").filter]
+    ['regex', 'take_first']
+    """
+    if written.lstrip().startswith("{"):
+        return _decoded(FilterConfig, written, "--filter")
+    name, equals, rest = written.partition("=")
+    step, colon, value = rest.partition(":")
+    if not equals or not name.strip() or not step.strip():
+        fix = r"write NAME=STEP or NAME=STEP:VALUE, as in number=regex:(\d+); or an entry of filter_list, {name: …}"
+        raise ConfigError([Problem(Place("--filter"), f"invalid filter {written!r}", fix)])
+    FILTERS.find(step.strip(), Place("--filter"))
+    steps = [FilterStep(function=step.strip(), kwargs=_first_parameter(step.strip(), value) if colon else {})]
+    if step.strip() not in ENDS:
+        steps.append(FilterStep(function="take_first"))
+    return FilterConfig(name=name.strip(), filter=tuple(steps))
+
+
+def _first_parameter(step: str, value: str) -> dict[str, object]:
+    parameters = list(FILTERS.accepts(FILTERS[step]).named.values())
+    if not parameters:
+        raise ConfigError([Problem(Place("--filter"), f"filter {step!r} has no parameter", f"write {step} alone")])
+    return {parameters[0].name: value if parameters[0].annotation is str else parse_value(value)}
+
+
+def parse_metric(written: str) -> MetricConfig:
+    """The metric that `NAME` or `NAME:key=value,…` means; or an entry of metric_list.
+
+    >>> parse_metric("exact_match:ignore_case=true").kwargs["ignore_case"]
+    True
+    """
+    if written.lstrip().startswith("{"):
+        return _decoded(MetricConfig, written, "--metric")
+    name, _, rest = written.partition(":")
+    if not name.strip():
+        raise ConfigError([Problem(Place("--metric"), f"invalid metric {written!r}", "write NAME or NAME:key=value")])
+    entry = {"metric": name.strip(), **parse_arguments(rest, "--metric")}
+    return _checked(MetricConfig, Fields.of(entry, Origin("--metric")))
+
+
+def _decoded(record: type[R], written: str, name: str) -> R:
+    source = Source(name, written.encode())
+    if source.problems or not isinstance(source.value, Mapping):
+        raise ConfigError(
+            source.problems or [Problem(Place(name), f"must be a mapping, got {written!r}", "write {name: …}")]
+        )
+    return _checked(record, Fields.of(source.value, Origin(source)))
+
+
+def _checked(record: type[R], fields: Fields) -> R:
+    problems: list[Problem] = []
+    config = decode(record, fields, problems)
+    if config is None or problems:
+        raise ConfigError(problems)
+    return config
+
+
+def with_metrics(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[MetricConfig]) -> Task:
+    """The task with further filters and metrics; one with the name of its own replaces it."""
+    if not filters and not metrics:
+        return task
+    config = task.config
+    problem = _fixed_scoring(task, metrics)
+    if problem is not None:
+        raise ConfigError([problem])
+    named = (
+        make_scorer(config.scorer, config, Place("scorer")) if isinstance(config.scorer, str | ScorerConfig) else None
+    )
+    own_filters = config.filter_list or (named.default_filters() if named is not None else None) or (DEFAULT,)
+    own_metrics = config.metric_list if config.metric_list is not None or named is None else named.default_metrics()
+    if own_metrics is None:
+        own_metrics = tuple(MetricConfig(name=name) for name in DEFAULTS[config.output_type])
+    fields = task.fields
+    if filters:
+        config = replace(config, filter_list=_merged(own_filters, filters))
+        entries = [_plain_filter(entry) for entry in config.filter_list or ()]
+        fields |= Fields.of({"filter_list": entries}, Origin("--filter"))
+    if metrics:
+        config = replace(config, metric_list=_merged(own_metrics, metrics))
+        entries = [_plain_metric(entry) for entry in config.metric_list or ()]
+        fields |= Fields.of({"metric_list": entries}, Origin("--metric"))
+    changed = Task(config, name=task.name, fields=fields)
+    changed.alias, changed.notes = task.alias, task.notes
+    return changed
+
+
+def _fixed_scoring(task: Task, metrics: Sequence[MetricConfig]) -> Problem | None:
+    place = Place(f"task {task.name!r}")
+    if task.definition is not None:
+        fix = "change graph_post_process in its file, or give another one: --with FILE"
+        return Problem(place, "is a graph, which has neither filters nor metrics", fix)
+    if task.config.class_ is not None:
+        return Problem(place, "is a Python class, which defines its own scoring", "leave it out with --tasks")
+    if metrics and task.config.process_results is not None:
+        fix = "change that function, or give the task without it in a file: --with FILE"
+        return Problem(place, "computes its values in process_results, not by metrics", fix)
+    return None
+
+
+def _merged(own: Iterable[R], added: Iterable[R]) -> tuple[R, ...]:
+    return tuple({**{entry.name: entry for entry in own}, **{entry.name: entry for entry in added}}.values())
+
+
+def _plain_filter(config: FilterConfig) -> dict[str, Any]:
+    steps = [{"function": step.function, **step.kwargs} for step in config.filter]
+    own = config.metric_list
+    more = {"metric_list": [_plain_metric(entry) for entry in own]} if own is not None else {}
+    return {"name": config.name, "filter": steps, **more}
+
+
+def _plain_metric(config: MetricConfig) -> dict[str, Any]:
+    keys = {key: getattr(config, key) for key in ("aggregation", "higher_is_better", "reduction")}
+    return {"metric": config.name, **{key: value for key, value in keys.items() if value is not None}, **config.kwargs}

@@ -1,22 +1,16 @@
 """Graphs in a run: their settings, their files, and subgraphs by name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from assay.catalog.graphs import FILE, graph_file
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation.answers import Answers
-from assay.graphs.output import GraphFiles
 from assay.graphs.reading import GraphFile
-from assay.graphs.scores import GraphScores
-from assay.models.dummy import Nobody
 from assay.models.protocol import AnyModel
 from assay.records import Message, Prompt
-from assay.runs.parquet import file_name
 from assay.tasks import TaskManager
 from assay.tasks.kinds import FindDefinition
-from assay.tasks.run import TaskRun
 from assay.tasks.settings import GraphSettings
 
 
@@ -35,33 +29,6 @@ def graph_settings(
 
     named = frozenset({**(config.model_role or {}), **roles})
     return GraphSettings(write, takes_schema, named, whole, config.models_file, config.compat == "sygra")
-
-
-def nobody(config: RunConfig, runs: Sequence[TaskRun]) -> AnyModel | None:
-    """Return a placeholder for the model under test where no task asks it and the run names none."""
-    if config.model_named or not runs or any(run.runnable.needs for run in runs):
-        return None
-    roles = sorted({role for run in runs for role in run.runnable.models()})
-    return Nobody(" and ".join(roles) or "no model")
-
-
-def label_of(run: TaskRun, several: bool, run_name: str | None) -> str:
-    """Return the prefix of the names of a graph's files."""
-    own = f"{file_name(run.runnable.task.name)}_" if several else ""
-    return (f"{file_name(run_name)}_" if run_name else "") + own
-
-
-def graph_files(answers: Answers, runs: Sequence[TaskRun], folder: Path, created: float) -> list[GraphFiles]:
-    """Return the writers of the graphs among tasks with stored answers, with file names of that time."""
-    graphs = [run for run in runs if isinstance(run.runnable, GraphScores)]
-    found = []
-    for run in graphs:
-        label = label_of(run, len(graphs) > 1, answers.config.run_name)
-        made = run.runnable.files(folder, created, label)
-        assert isinstance(made, GraphFiles)
-        run.keep = made.add
-        found.append(made)
-    return found
 
 
 def read_inner(manager: TaskManager) -> FindDefinition:

@@ -1,4 +1,4 @@
-"""Shards of a run put together: a union of journals, and one scoring of all samples."""
+"""`assay merge`: the flow with the answers of all shards. Their journals are united, and every sample is scored once more."""
 
 import heapq
 import re
@@ -12,21 +12,22 @@ from typing import Any
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import StoredRun
-from assay.evaluation.conduct import fewer_collections
 from assay.evaluation.definitions import definitions
-from assay.evaluation.graphs import graph_files
-from assay.evaluation.outcome import outcome
-from assay.evaluation.record import again, helper_digests
-from assay.evaluation.score import changed_keys, feed, ready
+from assay.evaluation.flow import finish
+from assay.evaluation.manifest import again, helper_digests
+from assay.evaluation.prepare import Prepared, prepare_to_score
+from assay.evaluation.score import changed_keys
+from assay.evaluation.scoring import RunUsage, ScoredTasks, replay
+from assay.evaluation.writing import all_of, file_label, logged_id
 from assay.registry import load_plugins
 from assay.runs.account import summed
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
 from assay.runs.origin import SIGNATURE, signed
-from assay.runs.samples import Kept
 from assay.runs.stored import Stored
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
+from assay.tasks.graph_files import GraphFiles
 from assay.tasks.preflight import refuse_unsafe
 from assay.tasks.rescore import TaskFacts
 from assay.tasks.run import TaskRun
@@ -35,7 +36,7 @@ from assay.tasks.settings import Shard
 
 OWN = ("format", "created", "spec", "spec_digest", "status", "requests", "finished", "tasks", "options", "command",
        SIGNATURE)  # fmt: skip
-"""What a manifest says of one shard alone, or what is made anew."""
+"""Keys of a manifest that belong to one shard alone, or that the merged run writes itself."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,12 @@ class Shards:
         return self.parts[0].created
 
     def record(self, name: str) -> Mapping[str, Any] | None:
-        found = (part.record(name) for part in self.parts)
-        return next((record for record in found if record is not None), None)
+        records = (part.record(name) for part in self.parts)
+        return next((record for record in records if record is not None), None)
 
     def facts(self, name: str) -> TaskFacts:
-        several = [part.facts(name) for part in self.parts]
-        return several[0]._replace(size=sum(each.size for each in several))
+        facts = [part.facts(name) for part in self.parts]
+        return facts[0]._replace(size=sum(shard.size for shard in facts))
 
     def samples(self, task: Runnable) -> Iterator[Stored]:
         return heapq.merge(*(part.samples(task) for part in self.parts), key=lambda stored: stored.sample.doc_id)
@@ -100,33 +101,52 @@ def merge(
     force: bool = False,
     confirm_run_unsafe_code: bool = False,
 ) -> dict[str, Any]:
-    """Put the shards of a run together in a new folder; the result is the content of its results.json."""
+    """Merge the shards of a run into a new folder; returns the content of its results.json."""
     if Path(output).resolve() in [Path(folder).resolve() for folder in folders]:
         raise ConfigError([Problem(Place(str(output)), "is one of the shards", "name a new folder first: OUT RUN…")])
     shards = Shards(_in_order([StoredRun.of(Path(folder), include_path) for folder in folders]))
-    found = definitions(shards)
-    refuse_unsafe(found.tasks.values(), confirmed=confirm_run_unsafe_code or shards.config.confirm_run_unsafe_code)
-    runs, broken, code = ready(shards, found, shards.config)
-    _refuse_changed(shards, runs, [*code, *load_plugins(shards.config.plugins)])
-    folder = open_run(Path(output), _spec(shards.parts[0]), _facts(shards), force=force)
-    with folder:
-        _union(folder, shards)
-        files = graph_files(shards, runs, folder.path, folder.manifest["created"])
-        folder.keepers += files
-        with fewer_collections():
-            for run in runs:
-                _score(folder, shards, run)
-        results = outcome(runs, found.groups.values(), shards.config, broken)
-        for each in files:
-            each.write_copies()
-        account = {**results.pop("assay"), **_account(shards)}
-        whole = {**results, **again(shards.results), "assay": account}
-        folder.finish(whole, account["status"], _counts(shards))
-    return whole
+    loaded = definitions(shards)
+    refuse_unsafe(loaded.tasks.values(), confirmed=confirm_run_unsafe_code or shards.config.confirm_run_unsafe_code)
+    prepared = prepare_to_score(shards, loaded, shards.config)
+    _refuse_changed(shards, prepared.tasks, [*prepared.helper_files, *load_plugins(shards.config.plugins)])
+    with open_run(Path(output), _spec(shards.parts[0]), _facts(shards), force=force) as folder:
+        for part in shards.parts:
+            folder.journal.add_lines(lines(part.folder / NAME))
+        return finish(prepared, replay(shards.samples, _usage(shards)), MergedOutput(shards, prepared, folder))
+
+
+@dataclass(frozen=True)
+class MergedOutput:
+    """The folder of the whole run."""
+
+    shards: Shards
+    prepared: Prepared
+    folder: RunFolder
+
+    def task_run(self, task: Runnable) -> TaskRun:
+        name, config = task.task.name, self.shards.config
+        keeper = self.folder.keeper(name, config.log_samples, partial(logged_id, config, name))
+        files = task.files(
+            self.folder.path, self.folder.manifest["created"], file_label(task, self.prepared.tasks, config)
+        )
+        if files is not None:
+            self.folder.keepers.append(files)
+        return TaskRun(task, all_of([keeper.add, *([files.add] if files is not None else [])]), keeper.end)
+
+    def write(self, results: Mapping[str, Any], scored: ScoredTasks) -> dict[str, Any]:
+        for files in self.folder.keepers:
+            if isinstance(files, GraphFiles):
+                files.write_copies()
+        usage = scored.usage
+        account = {**results["assay"], **({"account": usage.account} if usage.account else {})}
+        numbers = {key: value for key, value in results.items() if key != "assay"}
+        complete = {**numbers, **again(self.shards.results), "assay": account}
+        self.folder.finish(complete, account["status"], usage.requests)
+        return complete
 
 
 def _in_order(parts: Sequence[StoredRun]) -> list[StoredRun]:
-    """The shards by their number; or what keeps them from being one run, all of it at once."""
+    """The shards by their number; everything that keeps them from being one run is raised at once."""
     numbered: dict[int, StoredRun] = {}
     problems: list[Problem] = []
     for part in parts:
@@ -149,13 +169,13 @@ def _in_order(parts: Sequence[StoredRun]) -> list[StoredRun]:
     return [numbered[number] for number in sorted(numbered)]
 
 
-def _refuse_changed(shards: Shards, runs: Sequence[TaskRun], code: Sequence[Path]) -> None:
-    """Tasks that are not what they were when the shards were run would make another result than those of the shards."""
+def _refuse_changed(shards: Shards, tasks: Sequence[Runnable], code: Sequence[Path]) -> None:
+    """Refuse tasks that changed since the shards were run: the merged results would differ from the shards'."""
     fix = "put it back, merge, and score the whole with what is new: `assay score`"
     problems = [
-        Problem(Place(f"task {run.runnable.task.name!r}"), f"changed since the shards were run: {', '.join(keys)}", fix)
-        for run in runs
-        if (keys := changed_keys(shards, run))
+        Problem(Place(f"task {task.task.name!r}"), f"changed since the shards were run: {', '.join(keys)}", fix)
+        for task in tasks
+        if (keys := changed_keys(shards, task))
     ]
     known = shards.parts[0].manifest.get("helper_files", {})
     for file, now in helper_digests(code).items():
@@ -170,21 +190,22 @@ def _shard(part: StoredRun) -> Shard | None:
 
 
 def _fault(part: StoredRun, shard: Shard | None, first: StoredRun | None) -> tuple[str, str] | None:
-    """Why a folder is no shard, or not of the same run as another."""
+    """Why a folder is not a shard, or not of the same run as the first."""
     if shard is None:
-        return "is a whole run, no shard", "name folders of runs with --shard I/N"
+        return "is a whole run, not a shard", "name folders of runs with --shard I/N"
     account = part.results.get("assay", {})
     if "finished" not in part.manifest or not account or part.absent:
-        return f"shard {shard.number}/{shard.of} has not come to its end", "give its command again: it goes on"
+        return f"shard {shard.number}/{shard.of} has not finished", "run its command again to resume it"
     if account.get("ended"):
-        return f"shard {shard.number}/{shard.of} ended early: {account['ended']}", "give its command again: it goes on"
+        return f"shard {shard.number}/{shard.of} ended early: {account['ended']}", "run its command again to resume it"
     if first is None:
         return None
     of = _shard(first)
     if of is not None and of.of != shard.of:
         return f"is one of {shard.of} shards, and {first.folder} one of {of.of}", "name shards of one run"
-    told = difference(_without_addresses(_spec(first)), _without_addresses(_spec(part)))
-    return (f"is a shard of another run than {first.folder} ({told})", "name shards of one run") if told else None
+    differing = difference(_without_addresses(_spec(first)), _without_addresses(_spec(part)))
+    what = f"is a shard of another run than {first.folder} ({differing})"
+    return (what, "name shards of one run") if differing else None
 
 
 def _missing(numbered: Mapping[int, StoredRun]) -> list[Problem]:
@@ -197,19 +218,19 @@ def _missing(numbered: Mapping[int, StoredRun]) -> list[Problem]:
 
 
 def _spec(part: StoredRun) -> dict[str, Any]:
-    """What the whole run depends on: the same command without --shard goes on in the merged folder."""
+    """The spec of the whole run: the same command without --shard resumes in the merged folder."""
     return {key: value for key, value in part.manifest["spec"].items() if key != "shard"}
 
 
 def _without_addresses(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Each shard may ask a server of its own: the same model is there if it has the name and greets the same."""
+    """A spec without server addresses: each shard may ask another server of the same model."""
     return {**spec, "model": re.sub(r"https?://\S+", "", str(spec.get("model")))}
 
 
 def _facts(shards: Shards) -> dict[str, Any]:
     first = shards.parts[0].manifest
     options = {key: value for key, value in shards.parts[0].options.items() if key != "shard" and value is not None}
-    options["include_path"] = list(dict.fromkeys(str(Path(each).resolve()) for each in options.get("include_path", ())))
+    options["include_path"] = list(dict.fromkeys(str(Path(path).resolve()) for path in options.get("include_path", ())))
     return {
         **{key: value for key, value in first.items() if key not in OWN},
         **signed(options),
@@ -218,38 +239,9 @@ def _facts(shards: Shards) -> dict[str, Any]:
     }
 
 
-def _union(folder: RunFolder, shards: Shards) -> None:
-    """Every answer of every journal, once."""
+def _usage(shards: Shards) -> RunUsage:
+    accounts = [part.results["assay"]["account"] for part in shards.parts if "account" in part.results["assay"]]
+    requests: Counter[str] = Counter()
     for part in shards.parts:
-        folder.journal.add_lines(lines(part.folder / NAME))
-
-
-def _score(folder: RunFolder, shards: Shards, run: TaskRun) -> None:
-    name = run.runnable.task.name
-    keeper = folder.keeper(name, shards.config.log_samples, partial(_logged_id, shards.config, name))
-    records = run.keep
-
-    def keep(kept: Kept) -> None:
-        keeper.add(kept)
-        if records is not None:
-            records(kept)
-
-    run.keep, run.ended = keep, keeper.end
-    feed(shards.samples(run.runnable), run)
-
-
-def _logged_id(config: RunConfig, name: str, number: int, doc_id: int) -> int:
-    asked: Any = (config.samples or {}).get(name)
-    return int(asked[number]) if config.compat == "lm-eval" and asked else doc_id
-
-
-def _account(shards: Shards) -> dict[str, Any]:
-    told = [part.results["assay"]["account"] for part in shards.parts if "account" in part.results["assay"]]
-    return {"account": summed(told)} if told else {}
-
-
-def _counts(shards: Shards) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for part in shards.parts:
-        counts.update(part.manifest.get("requests", {}))
-    return dict(counts)
+        requests.update(part.manifest.get("requests", {}))
+    return RunUsage(summed(accounts) if accounts else {}, dict(requests))

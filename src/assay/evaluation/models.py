@@ -1,24 +1,117 @@
-"""The models of a run: the one under test, and those that have a role beside it."""
+"""Open the models of a run: the one under test, those with other roles, and whether a server still has the same model."""
 
+import logging
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
+from assay.engine.patience import before_the_run
 from assay.errors import ConfigError, Place, Problem
-from assay.models.load import backend, load_model, parameters
+from assay.evaluation.asking import run_async
+from assay.models.dummy import Nobody
+from assay.models.load import backend, check_generation, load_model, parameters
 from assay.models.protocol import AnyModel, Remote
-from assay.scoring.scorer import Scorer
-from assay.tasks.preflight import MEANING
+from assay.models.servers.served import VARIES, Served
+from assay.records import Message, Prompt
+from assay.runs.folder import RunError, RunFolder
+from assay.runs.run import Run
+from assay.scoring.scorer import Scorer, models_of
+from assay.tasks.preflight import MEANING, check_model, check_over_length, check_roles
+from assay.tasks.runnable import Runnable
+
+if TYPE_CHECKING:
+    from assay.evaluation.prepare import PreparedRun
 
 UNDER_TEST = "model"
 OF_MODEL = ("batch_size", "max_batch_size", "device", "trust_remote_code")
-"""Options of a run that are arguments of its model, where it has such."""
+"""Options of a run that are arguments of its model, where it takes them."""
+WITH_ADDRESSES = 1
+"""The format of folders whose keys hold the addresses of servers."""
+
+
+class ModelPool:
+    """The models of a run by role. The model under test is opened when something first needs it: a chat template, the
+    length of a prompt, or the first request; `opened` is empty until all of them have been checked."""
+
+    def __init__(
+        self, config: RunConfig, model: AnyModel | None = None, roles: Mapping[str, AnyModel] | None = None
+    ) -> None:
+        self.config, self.roles = config, dict(roles or {})
+        self.opened: dict[str, AnyModel] = {}
+        self.answers_for_graphs = config.model_named or model is not None
+        self._under_test = model
+
+    def under_test(self, tasks: Sequence[Runnable] = ()) -> AnyModel:
+        """The model under test; a stand-in that is never asked where none of `tasks` needs a model and none was named."""
+        if self._under_test is None:
+            self._under_test = _unneeded(self.config, tasks) or model_under_test(self.config)
+        return self._under_test
+
+    def chat_template(self, messages: tuple[Message, ...], opened: bool) -> Prompt:
+        return self.under_test().chat_template(messages, opened)
+
+    def fits(self, texts: Sequence[str], generated: int) -> bool:
+        """Whether prompts leave room for this many generated tokens."""
+        model = self.under_test()
+        if model.max_length is None:
+            return True
+        limit = model.max_length - generated
+        return all(len(text.encode()) <= limit or (model.count_tokens(text) or 0) <= limit for text in texts)
+
+    def open(self, tasks: Sequence[Runnable]) -> dict[str, AnyModel]:
+        """Open the models of every role that the run or its tasks name, and refuse those that cannot do what is needed."""
+        model = self.under_test(tasks)
+        models = {UNDER_TEST: model, **role_models(self.config, self.roles, self._roles_of(tasks))}
+        check_model(model, tasks)
+        check_scorers(models, [scorer for task in tasks for scorer in task.scorers()])
+        check_roles(models, tasks)
+        check_over_length(model, self.config.over_length)
+        self.opened.update(models)
+        refuse_unpriced(models, self.config.max_cost)
+        return models
+
+    def _roles_of(self, tasks: Sequence[Runnable]) -> dict[str, object]:
+        """The roles that scorers ask, each with the model that a task names for it; None where the run names one."""
+        named = {*(self.config.model_role or {}), *self.roles}
+        asked = [task.models() for task in tasks]
+        return models_of({role: None if role in named else model for role, model in each.items()} for each in asked)
+
+
+def _unneeded(config: RunConfig, tasks: Sequence[Runnable]) -> AnyModel | None:
+    """A stand-in for the model under test where no task asks it and the user named none."""
+    if config.model_named or not tasks or any(task.needs for task in tasks):
+        return None
+    roles = sorted({role for task in tasks for role in task.models()})
+    return Nobody(" and ".join(roles) or "no model")
+
+
+def open_models(prepared: "PreparedRun") -> dict[str, AnyModel]:
+    """Open and check the models of a run; servers are greeted, and a folder's models must be those it was begun with."""
+    config = prepared.config
+    models = prepared.models.open(prepared.tasks)
+    greet_models(models, config.output_path, force=config.force)
+    needs = {need for task in prepared.tasks for need in task.needs}
+    for need, remark in getattr(models[UNDER_TEST], "remarks", {}).items():
+        if need in needs:
+            logging.getLogger("assay").warning(remark)
+    return models
+
+
+def check_model_options(config: RunConfig, model: AnyModel | None) -> None:
+    """Refuse options that the model cannot take, as far as that is known before it is opened."""
+    if model is None:
+        check_batch_size(config)
+        check_generation(config.model, parse_arguments(config.gen_kwargs, "gen_kwargs"))
+    elif isinstance(config.apply_chat_template, str):
+        use_template(model, config.apply_chat_template)
 
 
 def model_under_test(config: RunConfig) -> AnyModel:
-    """The model that is evaluated, told how long prompts are to be treated."""
+    """Open the model under test, with the options of the run that are arguments of its backend."""
     arguments = parse_arguments(config.model_args, "model_args")
     if config.over_length == "truncate":
         if "over_length" not in parameters(backend(config.model)):
@@ -35,24 +128,26 @@ def model_under_test(config: RunConfig) -> AnyModel:
 
 
 def check_batch_size(config: RunConfig) -> None:
-    """Refuse a number of requests at once that is none."""
+    """Refuse a batch size that is neither a positive number nor auto."""
     arguments = parse_arguments(config.model_args, "model_args")
     for place, size in (("batch_size", config.batch_size), ("model_args.batch_size", arguments.get("batch_size"))):
         is_number = isinstance(size, int) and not isinstance(size, bool) and size > 0
         if size is not None and not is_number and not re.fullmatch(r"auto(:\d+)?", str(size)):
-            raise ConfigError([Problem(Place(place), f"cannot be {size!r}", "write a number from 1 on, or auto")])
+            raise ConfigError(
+                [Problem(Place(place), f"must be a positive number or auto, got {size!r}", "write 8, auto or auto:4")]
+            )
 
 
 def use_template(model: AnyModel, name: str) -> None:
-    """Have a model use one of its chat templates, by name."""
+    """Select one of a model's chat templates by name."""
     if not model.can.named_templates:
         what = f"model {model.name!r} has no chat templates with names"
         raise ConfigError([Problem(Place("apply_chat_template"), what, "write --apply_chat_template without a name")])
-    model.use_template(name)  # type: ignore[union-attr]  # which is what it said it can
+    model.use_template(name)  # type: ignore[union-attr]  # declared by `named_templates`
 
 
 def parse_role(written: object, role: str) -> tuple[str, dict[str, Any]]:
-    """The backend and its arguments that a role names: `openai,model=x,base_url=…`, or `{model:, model_args:}`.
+    """The backend of a role and its arguments: `openai,model=x,base_url=…`, or `{model:, model_args:}`.
 
     >>> parse_role("openai-chat,model=x", "judge")
     ('openai-chat', {'model': 'x'})
@@ -67,25 +162,27 @@ def parse_role(written: object, role: str) -> tuple[str, dict[str, Any]]:
     return name.strip(), parse_arguments(rest, f"model_role.{role}")
 
 
-def role_models(config: RunConfig, given: Mapping[str, AnyModel], wanted: Mapping[str, object]) -> dict[str, AnyModel]:
-    """The models beside the one under test, by role: handed over as they are, named by the run, or by the tasks' scorers."""
-    made: dict[str, AnyModel] = {}
+def role_models(
+    config: RunConfig, objects: Mapping[str, AnyModel], named_by_tasks: Mapping[str, object]
+) -> dict[str, AnyModel]:
+    """The models of all other roles: model objects of the caller, named by the run, or named by the tasks' scorers."""
+    models: dict[str, AnyModel] = {}
     for role, written in (config.model_role or {}).items():
         if role == UNDER_TEST or not role.isidentifier():
             fix = "give a name such as judge; the model under test is --model"
-            raise ConfigError([Problem(Place("model_role"), f"{role!r} is no name for a role", fix)])
+            raise ConfigError([Problem(Place("model_role"), f"invalid role name {role!r}", fix)])
         name, arguments = parse_role(written, role)
-        made[role] = load_model(name, arguments)
-    found = {**made, **given}
-    lacking = [role for role, told in wanted.items() if told is None and role not in found]
-    if lacking:
-        what = f"the tasks ask a model in the role {lacking[0]!r}, and the run has none"
-        fix = f"give --model_role {lacking[0]}=openai-chat,model=…,base_url=…"
+        models[role] = load_model(name, arguments)
+    models |= objects
+    missing = [role for role, written in named_by_tasks.items() if written is None and role not in models]
+    if missing:
+        what = f"the tasks ask a model in the role {missing[0]!r}, and the run has none"
+        fix = f"give --model_role {missing[0]}=openai-chat,model=…,base_url=…"
         raise ConfigError([Problem(Place("model_role"), what, fix)])
-    for role, told in wanted.items():
-        if role not in found:
-            found[role] = load_model(*parse_role(told, role))
-    return found
+    for role, written in named_by_tasks.items():
+        if role not in models:
+            models[role] = load_model(*parse_role(written, role))
+    return models
 
 
 def check_scorers(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> None:
@@ -98,13 +195,8 @@ def check_scorers(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> 
                 raise ConfigError([Problem(Place(f"model_role.{role}"), what, fix)])
 
 
-def labels(models: Mapping[str, AnyModel]) -> dict[str, str]:
-    """What a person calls the model of each role."""
-    return {role: f"{model.name} {getattr(model, 'model', '')}".strip() for role, model in models.items()}
-
-
 def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
-    """A limit of money needs prices: of every model that may cost some."""
+    """Refuse a cost limit where the price of a remote model is not known."""
     if cost is None:
         return
     missing = [
@@ -112,6 +204,73 @@ def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
     ]
     if missing:
         where = "model_args" if missing[0] == UNDER_TEST else f"model_role {missing[0]}"
-        what = f"what the model of {where} costs is not known"
+        what = f"the price of the model of {where} is not known"
         fix = "add price_in=… and price_out=… (money for a million tokens), or prices=FILE"
         raise ConfigError([Problem(Place("max_cost"), what, fix)])
+
+
+def served_facts(model: AnyModel) -> dict[str, Any]:
+    """The addresses of a served model and its response to the probe, for the manifest."""
+    return {"addresses": model.addresses, "probe": model.probed} if isinstance(model, Served) else {}
+
+
+def greet_models(models: Mapping[str, AnyModel], folder: str | None, *, force: bool) -> None:
+    """Greet the servers of a run; where its folder holds a run already, refuse models other than that run's."""
+    for model in models.values():
+        if isinstance(model, Remote):
+            run_async(before_the_run(model.greet))
+    before = _manifest(folder)
+    for role, model in models.items():
+        noted = _noted(before, role)
+        if not isinstance(model, Served) or noted.get("identity") in (None, model.identity):
+            continue
+        recorded, said = str(noted["identity"]), (noted.get("probe") or {}).get("said")
+        if before.get("format") == WITH_ADDRESSES:
+            run_async(before_the_run(partial(model.recognise_old, recorded)))
+        elif isinstance(said, str):
+            run_async(before_the_run(partial(model.recognise, recorded, said)))
+        if model.identity != recorded and not force:
+            raise RunError([_other_model(Path(str(folder)), role, noted, model)])
+
+
+def note_addresses(folder: RunFolder, models: Mapping[str, AnyModel]) -> None:
+    """Add the current addresses of a resumed run's models to its manifest."""
+    for role, model in models.items():
+        noted = _noted(folder.manifest, role)
+        if isinstance(model, Served) and noted:
+            known = noted.get("addresses") or []
+            noted["addresses"] = [*known, *(address for address in model.addresses if address not in known)]
+
+
+def _manifest(folder: str | None) -> Mapping[str, Any]:
+    """The manifest of a folder, empty where it cannot be read: opening the folder reports why."""
+    try:
+        return Run.open(folder).manifest if folder is not None else {}
+    except RunError:
+        return {}
+
+
+def _noted(manifest: Mapping[str, Any], role: str) -> dict[str, Any]:
+    model = manifest.get("model") if role == UNDER_TEST else (manifest.get("roles") or {}).get(role)
+    return model if isinstance(model, dict) else {}
+
+
+def _other_model(folder: Path, role: str, noted: Mapping[str, Any], model: Served) -> Problem:
+    now = f"{model.name} {model.model} at {', '.join(model.addresses)}"
+    args = noted.get("args") or {}
+    url = args.get("base_url") or "?"
+    places = noted.get("addresses") or ([url] if isinstance(url, str) else url)
+    before = f"{noted.get('name')} {args.get('model', '')} at {', '.join(map(str, places))}"
+    said, says = (noted.get("probe") or {}).get("said"), model.probed["said"]
+    probe = (
+        f"; its response to the probe was {said!r:.100} and is now {says!r:.100}" if said not in (None, says) else ""
+    )
+    probe = "; its response to the probe of version 0.1 has changed" if said is None else probe
+    varies = (
+        " (a model that does not repeat its response is identified by its address only)"
+        if VARIES in (said, says)
+        else ""
+    )
+    what = f"the folder holds another run, of another {role}: {before} there, {now} here{probe}{varies}"
+    fix = "start the server with the model of the run; or choose another --output_path, or --force to move the old run aside"
+    return Problem(Place(str(folder)), what, fix)

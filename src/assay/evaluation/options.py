@@ -3,7 +3,9 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from glob import glob, has_magic
 from pathlib import Path
 
 from assay.config.arguments import parse_arguments
@@ -16,10 +18,11 @@ from assay.runs.redact import redacted
 from assay.tasks import TaskManager
 
 DATA_DIR = "ASSAY_DATA_DIR"
+PRETRAINED = "pretrained"
 
 
 def run_config(options: Mapping[str, object]) -> RunConfig:
-    """The configuration of a run, checked: every wrong option at once."""
+    """Decode and check the options of a run; every wrong option is reported at once."""
     problems: list[Problem] = []
     given = {key: value for key, value in options.items() if value is not None or key == "bootstrap_iters"}
     if DATA_DIR in os.environ:
@@ -42,17 +45,21 @@ def run_config(options: Mapping[str, object]) -> RunConfig:
 
 def _wrong_values(config: RunConfig) -> Iterator[Problem]:
     if config.limit is not None and not math.isfinite(config.limit):
-        yield Problem(Place("limit"), f"{config.limit} is no number", "give a whole number, or a share below 1")
+        yield Problem(
+            Place("limit"), f"must be a number, got {config.limit}", "give a whole number, or a share below 1"
+        )
     if not 0 <= config.max_failed <= 1:
-        yield Problem(Place("max_failed"), f"{config.max_failed} is no share", "give a number from 0 to 1")
+        yield Problem(
+            Place("max_failed"), f"must be a share between 0 and 1, got {config.max_failed}", "0.01 means 1 %"
+        )
     if config.data_dir is not None and not Path(config.data_dir).is_dir():
         yield Problem(
-            Place("data_dir"), f"there is no folder {config.data_dir}", "correct it, or `assay fetch` fills one"
+            Place("data_dir"), f"no folder {config.data_dir}", "correct the path, or fill it with `assay fetch`"
         )
 
 
 def _with_seeds(config: RunConfig) -> RunConfig:
-    """The four seeds, where they are given as one option: one for all, three, or four."""
+    """Set the four seeds from the option `seed`: one for all, three, or four."""
     if config.seed is None:
         return config
     seeds = [config.seed] * 4 if isinstance(config.seed, int) else list(config.seed)
@@ -72,7 +79,7 @@ def _with_seeds(config: RunConfig) -> RunConfig:
 
 
 def task_manager(config: RunConfig, **more: object) -> TaskManager:
-    """The manager that knows the tasks of a run. `more` are facts beside those of the options."""
+    """The task manager of a run. `more` are facts beside those of the options."""
     arguments = parse_arguments(config.model_args, "model_args")
     facts = {**redacted(arguments), **parse_arguments(config.metadata or None, "metadata")}
     return TaskManager(
@@ -81,7 +88,62 @@ def task_manager(config: RunConfig, **more: object) -> TaskManager:
 
 
 def run_facts(config: RunConfig) -> dict[str, object]:
-    """What conditions of members may speak of: `model`, `run`, `metadata`."""
-    given = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}
+    """The names that conditions of group members can use: `model`, `run`, `metadata`."""
+    options = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}
     model = {"name": config.model, **parse_arguments(config.model_args, "model_args")}
-    return {"model": model, "run": given, "metadata": parse_arguments(config.metadata or None, "metadata")}
+    return {"model": model, "run": options, "metadata": parse_arguments(config.metadata or None, "metadata")}
+
+
+def checkpoint_runs(config: RunConfig) -> dict[str, RunConfig]:
+    """A run by label for each checkpoint that `pretrained` lists or matches; none where it names one model."""
+    arguments = parse_arguments(config.model_args, "model_args")
+    names = _checkpoint_names(arguments.get(PRETRAINED))
+    if not names:
+        return {}
+    folders = {} if config.output_path is None else {"output_path": Path(config.output_path)}
+    return {
+        label: dataclasses.replace(
+            config,
+            model_args={**arguments, PRETRAINED: name},
+            **{key: str(folder / label) for key, folder in folders.items()},  # type: ignore[arg-type]
+        )
+        for name, label in zip(names, checkpoint_labels(names), strict=True)
+    }
+
+
+def _checkpoint_names(written: object) -> list[str]:
+    """The checkpoints of a list in its order; those that match a pattern in natural order."""
+    if isinstance(written, str) and re.fullmatch(r"\[.*\]", written.strip()):
+        written = [part.strip(" '\"") for part in written.strip()[1:-1].split(",")]
+    if isinstance(written, list | tuple):
+        return [name for item in written for name in (_checkpoint_names(str(item)) or [str(item)])]
+    if not isinstance(written, str) or not has_magic(written) or Path(written).expanduser().exists():
+        return []
+    names = sorted(glob(str(Path(written).expanduser())), key=natural_order)  # noqa: PTH207  # every part of it may be a pattern
+    if not names:
+        what = f"no checkpoint matches {written!r}"
+        raise ConfigError([Problem(Place(f"model_args.{PRETRAINED}"), what, "check the path; quote it for the shell")])
+    return names
+
+
+def natural_order(name: str) -> list[tuple[int, int, str]]:
+    """A sort key by which numbers in names count as numbers.
+
+    >>> sorted(["step-10", "step-9", "step-10b"], key=natural_order)
+    ['step-9', 'step-10', 'step-10b']
+    """
+    return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", name) if part]
+
+
+def checkpoint_labels(names: Iterable[str]) -> list[str]:
+    """A short label for each: as much of the end of its path as distinguishes it from the others.
+
+    >>> checkpoint_labels(["runs/a/step-1", "runs/b/step-1"])
+    ['a__step-1', 'b__step-1']
+    """
+    parts = [[part for part in name.split("/") if part not in ("", ".", "..", "~")] or [name] for name in names]
+    for size in range(1, max(map(len, parts)) + 1):
+        labels = ["__".join(path[-size:]) for path in parts]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [f"{number}__{'__'.join(path)}" for number, path in enumerate(parts, 1)]

@@ -1,25 +1,27 @@
-"""Scoring again what was answered before: definitions, answers, scores, numbers, a new version beside the old."""
+"""`assay score`: the flow with stored answers. The new scores are a version beside the old, with what changed."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from assay.compat.prepare import prepare_to_score
-from assay.config.arguments import parse_arguments
-from assay.config.run import RunConfig
+import orjson
+
+from assay.config.row_names import row_name, rows_of, sample_scores
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, some
-from assay.evaluation.alter import altered, parse_filter, parse_metric
-from assay.evaluation.answers import Answers, LoggedRun, StoredRun
-from assay.evaluation.changes import Changes, Number, numbers
-from assay.evaluation.conduct import fewer_collections
-from assay.evaluation.definitions import Definitions, definitions
+from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
+from assay.evaluation.definitions import Definitions, definitions, parse_filter, parse_metric, with_metrics
+from assay.evaluation.flow import finish
 from assay.evaluation.graph_output import OutputFile
-from assay.evaluation.graphs import graph_files
-from assay.evaluation.outcome import outcome
-from assay.evaluation.record import again
+from assay.evaluation.manifest import again
+from assay.evaluation.prepare import Prepared, prepare_to_score
+from assay.evaluation.scoring import ScoredTasks, replay
+from assay.evaluation.writing import file_label
+from assay.records import ScoreKey
 from assay.registry import load_plugins
 from assay.runs.folder import MANIFEST, RESULTS, environment, write_json
 from assay.runs.layout import FORMAT
@@ -30,23 +32,23 @@ from assay.runs.run import holds_run
 from assay.runs.samples import Kept
 from assay.runs.stored import Stored
 from assay.runs.versions import new_version, place
-from assay.tasks import Task
-from assay.tasks.documents import parse_shard
-from assay.tasks.preflight import ready_groups, refuse_unsafe
-from assay.tasks.rescore import TaskFacts
+from assay.tasks.graph_files import GraphFiles
+from assay.tasks.preflight import refuse_unsafe
 from assay.tasks.run import TaskRun
-from assay.tasks.settings import GraphSettings, Settings
+from assay.tasks.runnable import Runnable
 
+CHANGES = "changes.jsonl"
+LISTED = 20
 SCORING = frozenset(
     ("filter_list", "metric_list", "process_results", "scorer", "metadata", "task_alias", "tag", "unsafe_code",
      "graph_post_process")
 )  # fmt: skip
-"""Keys of a task that concern what is made of answers; all others concern what was asked."""
+"""Keys of a task that concern the scoring of answers; all others concern the requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions:
-    """What is to be scored again, and how: everything as it is defined today, where nothing is said."""
+    """Which tasks to score again, and how; by default all, as they are defined today."""
 
     tasks: Sequence[str] = ()
     filters: Sequence[str] = ()
@@ -61,130 +63,184 @@ class ScoreOptions:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+class RowChange(NamedTuple):
+    """A row before and after, and how many documents changed their score. None where the row does not exist."""
+
+    name: str
+    key: ScoreKey
+    before: float | None
+    after: float | None
+    changed: int
+
+    @property
+    def row(self) -> str:
+        return row_name(self.key)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "row": self.row, "before": self.before, "after": self.after, "changed": self.changed}
+
+
+@dataclass
+class SampleChanges:
+    """The samples whose scores changed, each written as a line of JSON.
+
+    A sample changed when a row of both scorings has another value, or when it failed in only one of them.
+    """
+
+    folder: Path
+    documents: dict[str, list[int]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    rows: Counter[tuple[str, ScoreKey]] = field(default_factory=Counter)
+    _waiting: dict[int, Stored] = field(default_factory=dict)
+    _lines: list[bytes] = field(default_factory=list)
+
+    def expect(self, stored: Stored) -> None:
+        """Remember the scores of a sample until it is scored again."""
+        self._waiting[stored.sample.doc_id] = stored
+
+    def compare(self, task: str, kept: Kept) -> None:
+        """Record what changed about a sample."""
+        difference = _difference(self._waiting.pop(kept.sample.doc_id), kept)
+        if not difference:
+            return
+        self.counts[task] += 1
+        named = self.documents.setdefault(task, [])
+        if len(named) < LISTED:
+            named.append(kept.sample.doc_id)
+        scores = difference.pop("scores", {})
+        self.rows.update((task, key) for key in scores)
+        if scores:
+            difference["scores"] = {row_name(key): values for key, values in scores.items()}
+        self._lines.append(orjson.dumps({"task": task, "doc_id": kept.sample.doc_id, **difference}) + b"\n")
+        if len(self._lines) >= 1000:
+            self.write()
+
+    def write(self) -> None:
+        """Write the lines that are waiting."""
+        with (self.folder / CHANGES).open("ab") as file:
+            file.writelines(self._lines)
+        self._lines = []
+
+    def as_json(self) -> dict[str, Any]:
+        return {task: {"count": count, "ids": self.documents[task]} for task, count in self.counts.items()}
+
+
 @dataclass(frozen=True)
-class Scored:
-    """A scoring: its results, where they lie, the numbers before and after, and what is to be said about it."""
+class Rescored:
+    """A scoring of stored answers: its results, its folder, every row before and after, and remarks for the user."""
 
     results: Mapping[str, Any]
     folder: Path
-    numbers: Sequence[Number]
+    numbers: Sequence[RowChange]
     remarks: Sequence[str]
 
 
-def score(paths: str | Path | Sequence[str | Path], wanted: ScoreOptions | None = None) -> Scored:
-    """Score the answers of a run, or of lm-eval's samples files, once more. The old scores are not touched."""
-    wanted, paths = wanted or ScoreOptions(), [paths] if isinstance(paths, str | Path) else paths
-    load_plugins(wanted.plugins)
-    filters, metrics = [parse_filter(each) for each in wanted.filters], [parse_metric(each) for each in wanted.metrics]
-    answers = _answers([Path(path) for path in paths], wanted)
+def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None = None) -> Rescored:
+    """Score the stored answers of a run, or of lm-eval's samples files, again. The old scores are not touched."""
+    options, paths = options or ScoreOptions(), [paths] if isinstance(paths, str | Path) else paths
+    load_plugins(options.plugins)
+    filters, metrics = (
+        [parse_filter(each) for each in options.filters],
+        [parse_metric(each) for each in options.metrics],
+    )
+    answers = _answers([Path(path) for path in paths], options)
     if not answers.names:
         what = "no task of this run has come to its end: there is nothing to score yet"
         raise ConfigError([Problem(Place(str(answers.folder)), what, "let it go on, by the same command")])
-    config = answers.config if wanted.compat is None else replace(answers.config, compat=wanted.compat)
-    found = definitions(answers, wanted.files, () if isinstance(answers, OutputFile) else wanted.tasks)
-    refuse_unsafe(found.tasks.values(), confirmed=wanted.confirm_run_unsafe_code)
-    tasks = {name: altered(task, filters, metrics) for name, task in found.tasks.items()}
-    runs, broken, _ = ready(answers, found._replace(tasks=tasks), config)
-    _refuse_stale(answers, runs)
-    remarks = [*_remarks(answers, found, runs), *(f"not scored: {name}: {why}" for name, why in broken.items())]
-    target = Path(wanted.output_path) if wanted.output_path is not None else answers.folder
+    config = answers.config if options.compat is None else replace(answers.config, compat=options.compat)
+    found = definitions(answers, options.files, () if isinstance(answers, OutputFile) else options.tasks)
+    refuse_unsafe(found.tasks.values(), confirmed=options.confirm_run_unsafe_code)
+    tasks = {name: with_metrics(task, filters, metrics) for name, task in found.tasks.items()}
+    prepared = prepare_to_score(answers, found._replace(tasks=tasks), config)
+    _refuse_stale(answers, prepared.tasks)
+    target = Path(options.output_path) if options.output_path is not None else answers.folder
     with new_version(target) as part:
-        changes = Changes(part)
-        files = graph_files(answers, runs, part, answers.created)
-        with fewer_collections():
-            for run in runs:
-                _score_task(answers, run, part, changes)
-        changes.write()
-        results = outcome(runs, found.groups.values(), config, broken)
-        for each in files:
-            each.place_reports()
-        several = numbers(answers.results, results, changes.rows)
-        results = _completed(results, answers, changes, several)
-        write_json(part / RESULTS, results)
-        write_json(part / MANIFEST, _manifest(answers, wanted, results["assay"]["status"]))
-        return Scored(results, place(part), several, remarks)
+        remarks = _remarks(answers, found, prepared)
+        output = ScoringOutput(answers, prepared, options, part, remarks, SampleChanges(part))
+        return finish(prepared, replay(output.read, done=output.close), output)
 
 
-class Ready(NamedTuple):
-    """Tasks that can take answers; those that cannot, with why; and the helper code of all."""
+class _OpenTask(NamedTuple):
+    """The files of the task whose answers are being scored."""
 
-    runs: list[TaskRun]
-    broken: Mapping[str, str]
-    helper_files: Sequence[Path]
-
-
-def ready(answers: Answers, found: Definitions, config: RunConfig) -> Ready:
-    """The tasks and the groups above them, ready to take answers."""
-    settings = Settings(
-        num_fewshot=config.num_fewshot,
-        repeats=config.repeats,
-        gen_kwargs=parse_arguments(config.gen_kwargs, "gen_kwargs"),
-        limit=config.limit,
-        sample=config.sample,
-        samples=config.samples,  # type: ignore[arg-type]  # looked at when the run was made
-        shard=parse_shard(config.shard),
-        data_dir=config.data_dir,
-        like_lm_eval=config.compat == "lm-eval",
-        graphs=GraphSettings(like_sygra=config.compat == "sygra"),
-    )
-    facts = {name: _facts(answers, task) for name, task in found.tasks.items()}
-    prepared = prepare_to_score(found.tasks.values(), settings, config, facts)
-    ready_groups(found.groups.values(), prepared.tasks, prepared.resolve, lenient=settings.like_lm_eval)
-    runs = [TaskRun(each) for each in prepared.tasks]
-    return Ready(runs, {**answers.broken, **prepared.broken}, prepared.helper_files)
+    writer: SampleWriter
+    samples: Callable[[], Iterator[Stored]]
 
 
-def _facts(answers: Answers, task: Task) -> TaskFacts:
-    facts = answers.facts(task.name)
-    return facts if task.definition is None else facts._replace(first=answers.record(task.name))
+@dataclass(frozen=True)
+class ScoringOutput:
+    """A new version of a run's scores: samples, what changed about them, results and manifest."""
+
+    answers: StoredAnswers
+    prepared: Prepared
+    options: ScoreOptions
+    folder: Path
+    remarks: Sequence[str]
+    changes: SampleChanges
+    reports: list[GraphFiles] = field(default_factory=list)
+    _open: dict[str, _OpenTask] = field(default_factory=dict)
+
+    def task_run(self, task: Runnable) -> TaskRun:
+        name = task.task.name
+        file = self.answers.file(task) if isinstance(self.answers, StoredRun) else None
+        if isinstance(self.answers, StoredRun) and file is not None:
+            samples = partial(self.answers.read, file, task)
+        else:
+            samples = partial(self.answers.samples, task)
+        writer = SampleWriter(self.folder / "samples", name, file.asked if file is not None else None)
+        self._open[name] = _OpenTask(writer, samples)
+        report = task.files(
+            self.folder, self.answers.created, file_label(task, self.prepared.tasks, self.answers.config)
+        )
+        if isinstance(report, GraphFiles):
+            self.reports.append(report)
+
+        def keep(kept: Kept) -> None:
+            self._open[name].writer.add(kept)
+            self.changes.compare(name, kept)
+            if report is not None:
+                report.add(kept)
+
+        return TaskRun(task, keep)
+
+    def read(self, task: Runnable) -> Iterator[Stored]:
+        """The stored samples of a task; the scores of each are compared with its new ones."""
+        for stored in self._open[task.task.name].samples():
+            self.changes.expect(stored)
+            yield stored
+
+    def close(self, task: Runnable) -> None:
+        """Put the samples of a task in place; nothing of it stays open: a run may have more tasks than a process files."""
+        writer = self._open.pop(task.task.name).writer
+        writer.end()
+        writer.place()
+
+    def write(self, results: Mapping[str, Any], scored: ScoredTasks) -> Rescored:  # noqa: ARG002  # the shape of an output
+        self.changes.write()
+        for report in self.reports:
+            report.place_reports()
+        numbers = row_changes(self.answers.results, results, self.changes.rows)
+        complete = _completed(results, self.answers, self.changes, numbers)
+        write_json(self.folder / RESULTS, complete)
+        write_json(self.folder / MANIFEST, _manifest(self.answers, self.options, complete["assay"]["status"]))
+        return Rescored(complete, place(self.folder), numbers, self.remarks)
 
 
-def feed(samples: Iterable[Stored], run: TaskRun, each: Callable[[Stored], None] | None = None) -> None:
-    """Hand a task what was answered to it, in the order of its documents; `each` is shown every sample first."""
-    for number, stored in enumerate(samples):
-        if each is not None:
-            each(stored)
-        run.end(number, stored.sample, stored.responses)
-    run.finish()
-
-
-def _answers(paths: Sequence[Path], wanted: ScoreOptions) -> Answers:
-    one = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
-    if one is not None and (holds_run(one) or not any(one.glob("samples_*.jsonl"))):
-        return StoredRun.of(one, wanted.include_path)
-    options = {
-        "tasks": list(wanted.tasks),
-        "include_path": list(wanted.include_path) or None,
-        "include_defaults": wanted.include_defaults,
-        "compat": wanted.compat,
+def _answers(paths: Sequence[Path], options: ScoreOptions) -> StoredAnswers:
+    folder = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
+    if folder is not None and (holds_run(folder) or not any(folder.glob("samples_*.jsonl"))):
+        return StoredRun.of(folder, options.include_path)
+    run_options = {
+        "tasks": list(options.tasks),
+        "include_path": list(options.include_path) or None,
+        "include_defaults": options.include_defaults,
+        "compat": options.compat,
     }
-    return OutputFile.of(paths, options) or LoggedRun.of(paths, options)
-
-
-def _score_task(answers: Answers, run: TaskRun, part: Path, changes: Changes) -> None:
-    name = run.runnable.task.name
-    file = answers.file(run.runnable) if isinstance(answers, StoredRun) else None
-    samples = (
-        answers.read(file, run.runnable) if isinstance(answers, StoredRun) and file else answers.samples(run.runnable)
-    )
-    writer = SampleWriter(part / "samples", name, file.asked if file is not None else None)
-
-    records = run.keep
-
-    def keep(kept: Kept) -> None:
-        writer.add(kept)
-        changes.compare(name, kept)
-        if records is not None:
-            records(kept)
-
-    run.keep = keep
-    feed(samples, run, changes.expect)
-    writer.end()
-    writer.place()
+    return OutputFile.of(paths, run_options) or LoggedRun.of(paths, run_options)
 
 
 def _completed(
-    results: Mapping[str, Any], answers: Answers, changes: Changes, several: Sequence[Number]
+    results: Mapping[str, Any], answers: StoredAnswers, changes: SampleChanges, rows: Sequence[RowChange]
 ) -> dict[str, Any]:
     account, before = {**results["assay"]}, answers.results.get("assay", {})
     if "shard" in before:
@@ -192,61 +248,109 @@ def _completed(
     if answers.absent or before.get("status") == "partial":
         account["status"] = "partial"
     account["scored"] = {
-        "changed": changes.told(),
-        "numbers": [number.written() for number in several if number.before != number.after],
+        "changed": changes.as_json(),
+        "numbers": [row.as_json() for row in rows if row.before != row.after],
     }
     return {**results, **again(answers.results), "assay": account}
 
 
-def _manifest(answers: Answers, wanted: ScoreOptions, status: str) -> dict[str, Any]:
-    asked = {"filters": wanted.filters, "metrics": wanted.metrics, "tasks": wanted.tasks, "plugins": wanted.plugins}
-    files = {file: digest(Path(file).read_bytes()) for file in wanted.files}
+def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> dict[str, Any]:
+    given = {
+        "filters": options.filters,
+        "metrics": options.metrics,
+        "tasks": options.tasks,
+        "plugins": options.plugins,
+    }
+    files = {file: digest(Path(file).read_bytes()) for file in options.files}
     of = answers.manifest.get("spec_digest") if isinstance(answers, StoredRun) else None
     return {
         "format": FORMAT,
         "created": time.time(),
-        **wanted.facts,
-        "scored": {**{key: list(value) for key, value in asked.items() if value}, **({"with": files} if files else {})},
+        **options.facts,
+        "scored": {**{key: list(value) for key, value in given.items() if value}, **({"with": files} if files else {})},
         "of": of,
         "environment": environment(),
         "status": status,
     }
 
 
-def _remarks(answers: Answers, found: Definitions, runs: Sequence[TaskRun]) -> list[str]:
-    """What is worth knowing: groups and tasks left out, and definitions that are not those of the run."""
-    said = [f"left out: {name}: {why}" for name, why in found.left_out.items()]
+def _remarks(answers: StoredAnswers, found: Definitions, prepared: Prepared) -> list[str]:
+    """Groups and tasks that are left out, and definitions that differ from those of the run."""
+    remarks = [f"left out: {name}: {why}" for name, why in found.left_out.items()]
     if isinstance(answers, OutputFile) and answers.asked is None:
-        said.append(f"{answers.path.name}: records that failed are not in an output: the numbers are of those that are")
+        remarks.append(
+            f"{answers.path.name}: an output lacks the records that failed; the results cover the others only"
+        )
     if answers.absent:
-        said.append(f"not finished: {', '.join(answers.absent[:5])}: the run has not come to their end")
+        remarks.append(f"not finished, not scored: {', '.join(answers.absent[:5])}")
     if answers.left_out:
-        said.append(f"the run was made elsewhere: what it names is not used: {some(answers.left_out)}")
-    for run in runs if isinstance(answers, StoredRun) else ():
-        asked = [key for key in changed_keys(answers, run) if key not in SCORING]
-        if asked:
-            name = run.runnable.task.name
-            said.append(f"{name}: {', '.join(asked)} changed since the run: the answers are to what it said then")
-    return said
+        remarks.append(f"the run was made elsewhere; the paths it names are not used: {some(answers.left_out)}")
+    for task in prepared.tasks if isinstance(answers, StoredRun) else ():
+        keys = [key for key in changed_keys(answers, task) if key not in SCORING]
+        if keys:
+            remarks.append(
+                f"{task.task.name}: {', '.join(keys)} changed since the run; the answers are to the old definition"
+            )
+    return [*remarks, *(f"not scored: {name}: {why}" for name, why in prepared.broken.items())]
 
 
-def _refuse_stale(answers: Answers, runs: Sequence[TaskRun]) -> None:
-    """Verdicts are on the answers that filters left then: what judges were not asked about cannot be scored without them."""
-    for run in runs:
-        if not any(scorer.asks for scorer in run.runnable.scorers()):
+def _refuse_stale(answers: StoredAnswers, tasks: Sequence[Runnable]) -> None:
+    """Refuse answers that judges have not seen: their stored responses are about what the old filters left."""
+    for task in tasks:
+        if not any(scorer.asks for scorer in task.scorers()):
             continue
-        changed = changed_keys(answers, run) if isinstance(answers, StoredRun) else ["scorer"]
+        changed = changed_keys(answers, task) if isinstance(answers, StoredRun) else ["scorer"]
         stale = [key for key in ("filter_list", "scorer") if key in changed]
         if stale:
             what = f"a scorer asks other models, which were not asked about this: {' and '.join(stale)} changed"
             fix = "run it again, with --use_cache DIR for what was asked before"
-            raise ConfigError([Problem(Place(f"task {run.runnable.task.name!r}"), what, fix)])
+            raise ConfigError([Problem(Place(f"task {task.task.name!r}"), what, fix)])
 
 
-def changed_keys(answers: Answers, run: TaskRun) -> list[str]:
-    """What a task says otherwise than when it was run, as far as that is known."""
-    now, then = (
-        redacted(plain(run.runnable.described()), texts=False),
-        answers.results.get("configs", {}).get(run.runnable.task.name),
-    )
-    return [key for key in {**now, **then} if now.get(key) != then.get(key)] if then is not None else []
+def changed_keys(answers: StoredAnswers, task: Runnable) -> list[str]:
+    """The keys of a task that differ from when it was run, as far as that is known."""
+    now = redacted(plain(task.described()), texts=False)
+    before = answers.results.get("configs", {}).get(task.task.name)
+    return [key for key in {**now, **before} if now.get(key) != before.get(key)] if before is not None else []
+
+
+def _difference(before: Stored, kept: Kept) -> dict[str, Any]:
+    difference: dict[str, Any] = {}
+    if before.failed != kept.failed:
+        difference["failed"] = [before.failed or None, kept.failed or None]
+    old = sample_scores(before.scores)
+    new = {ScoreKey(metric, each.filter): value for each in kept.scores for metric, value in each.values.items()}
+    changed = {
+        key: [old[key], _plain(value)]
+        for key, value in new.items()
+        if key in old and value != old[key] and _plain(value) != old[key]
+    }
+    if changed:
+        difference["scores"] = changed
+    return difference
+
+
+def _plain(value: Any) -> Any:
+    """A value as it would be read back."""
+    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+    return orjson.loads(orjson.dumps(value, default=str, option=options))
+
+
+def row_changes(
+    before: Mapping[str, Any], after: Mapping[str, Any], changed: Mapping[tuple[str, ScoreKey], int]
+) -> list[RowChange]:
+    """Every row of either results, groups first."""
+    old, new = before.get("results", {}), after["results"]
+    order = [*after.get("groups", {}), *(name for name in new if name not in after.get("groups", {}))]
+    rows: list[RowChange] = []
+    for name in order:
+        old_rows, new_rows = dict(rows_of(old.get(name, {}))), dict(rows_of(new[name]))
+        rows += [
+            RowChange(name, key, _number(old_rows.get(key)), _number(new_rows.get(key)), changed.get((name, key), 0))
+            for key in dict.fromkeys((*old_rows, *new_rows))
+        ]
+    return rows
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and value == value else None

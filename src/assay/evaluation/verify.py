@@ -1,33 +1,39 @@
-"""The same requests to two models: what each answered, request by request, and what its answers scored."""
+"""Ask two models the same requests: the flow twice, with the samples of the first run for the second."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation.flow import Run, Watch
-from assay.evaluation.models import model_under_test, parse_role
+from assay.evaluation.asking import Watch
+from assay.evaluation.flow import execute, prepare_run
+from assay.evaluation.models import ModelPool, model_under_test, parse_role
 from assay.evaluation.options import task_manager
+from assay.evaluation.prepare import PreparedRun
+from assay.evaluation.writing import MakeTaskRun, OutputOptions
 from assay.models.protocol import AnyModel
 from assay.records import Generate, Loglikelihood, Request, Response, Sample, ScoreKey
+from assay.runs.redact import redacted
 from assay.statistics.aggregations import Aggregation
 from assay.statistics.board import Board
 from assay.tasks.preflight import MEANING
-from assay.tasks.run import TaskRun
+from assay.tasks.run import Keep, TaskRun
 from assay.tasks.runnable import Runnable
 
 SIDES = ("a", "b")
 KINDS = ("generate", "sampled", "loglikelihood", "rolling")
-"""What requests are counted as; those of generation whose answer is drawn are `sampled`."""
+"""Kinds of requests; generation at a temperature above 0 is `sampled`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A sample, and what both models answered to its requests."""
+class AnsweredTwice:
+    """A sample with the responses of both models."""
 
     task: str
     sample: Sample
@@ -37,7 +43,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A task of which nothing can be compared: why, and how many requests of which kind it has."""
+    """A task that cannot be compared, with the reason and the number of its requests by kind."""
 
     task: str
     reason: str
@@ -45,7 +51,7 @@ class LeftOut:
 
 
 class Scores(NamedTuple):
-    """The scores of a task under both models, and what makes numbers of them."""
+    """The scores of a task under both models, and the aggregation of each row."""
 
     a: Board
     b: Board
@@ -54,11 +60,11 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Two models that were asked the same. `labels` are what they were called, `remarks` what else is worth knowing."""
+    """The answers and scores of two models that were asked the same. `labels` are the names that the user gave them."""
 
     labels: tuple[str, str]
     identities: tuple[str, str]
-    asked: Sequence[Asked]
+    asked: Sequence[AnsweredTwice]
     scores: Mapping[str, Scores]
     left_out: Sequence[LeftOut]
     broken: Mapping[str, str]
@@ -67,44 +73,44 @@ class Verified:
 
 
 Watching = Callable[[], AbstractContextManager[Watch | None]]
-"""Makes what is told how far a run is."""
+"""Opens a display of how far a run is."""
 
 
 def verify(
     first: AnyModel | str, second: AnyModel | str, config: RunConfig, *, watching: Watching = nullcontext
 ) -> Verified:
-    """Ask two models the same, one after the other. Each is an object, or written as a role's: `openai,model=x,…`.
+    """Ask two models the same, one after the other. Each is an object or a spec: `openai,model=x,…`.
 
-    Prompts are made once, as the first model's templates have it. With an output path each has the folder of a run there,
-    `a` and `b`, which goes on where it stopped.
+    Prompts are rendered once, with the first model's chat template. With an output path each has the folder of a run there,
+    `a` and `b`, which is resumed.
     """
     configs = [_config(config, each, side) for each, side in zip((first, second), SIDES, strict=True)]
-    one = Run(configs[0], task_manager(configs[0]), None if isinstance(first, str) else first)
-    one.prepare()
-    models = one.ready_model(), second if not isinstance(second, str) else _second(configs[1])
-    one.tasks, left_out = _comparable([run.runnable for run in one.tasks], models)
-    other = Run(configs[1], one.manager, models[1], loaded=one.loaded, broken=one.broken, helper_files=one.helper_files)
-    recorded = _execute(one, watching)
-    other.tasks = [_Recorded(run.runnable, given=run.asked) for run in recorded]
-    repeated = _execute(other, watching)
+    prepared = prepare_run(configs[0], task_manager(configs[0]), None if isinstance(first, str) else first)
+    models = prepared.models.under_test(prepared.tasks), second if not isinstance(second, str) else _second(configs[1])
+    tasks, left_out = _comparable(prepared.tasks, models)
+    one = replace(prepared, tasks=tasks)
+    other = replace(one, config=configs[1], models=ModelPool(configs[1], models[1]), started=time.time())
+    recorded = _execute(one, watching, RecordedTask)
+    samples = {run.runnable.task.name: run.asked for run in recorded}
+    repeated = _execute(other, watching, partial(_repeated, samples))
     return Verified(
         labels=tuple(_label(each) for each in (first, second)),  # type: ignore[arg-type]  # there are two
         identities=(models[0].identity, models[1].identity),
-        asked=list(_asked(recorded, repeated)),
+        asked=list(_answered(recorded, repeated)),
         scores={
             run.runnable.task.name: Scores(run.board, again.board, run.runnable.aggregation)
             for run, again in zip(recorded, repeated, strict=True)
         },
         left_out=left_out,
-        broken=one.broken,
+        broken=prepared.broken,
         remarks=list(_remarks(config, models)),
         count_tokens=_counter(models),
     )
 
 
 @dataclass
-class _Recorded(TaskRun):
-    """A task at work that remembers what was answered; where samples are `given`, those are asked about again."""
+class RecordedTask(TaskRun):
+    """A task at work that records the responses to each sample; where samples are `given`, those are asked again."""
 
     given: Sequence[Sample] | None = None
     answers: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
@@ -113,7 +119,7 @@ class _Recorded(TaskRun):
         return super().samples() if self.given is None else iter(enumerate(self.given))
 
     def end(self, number: int, sample: Sample, responses: Sequence[Response]) -> None:
-        self.answers[number] = (sample, responses[: len(sample.requests)])  # what follows are verdicts of scorers
+        self.answers[number] = (sample, responses[: len(sample.requests)])  # what follows are responses to scorers
         super().end(number, sample, responses)
 
     @property
@@ -121,10 +127,16 @@ class _Recorded(TaskRun):
         return [self.answers[number][0] for number in sorted(self.answers)]
 
 
-def _execute(run: Run, watching: Watching) -> list[_Recorded]:
-    with watching() as run.watch:
-        run.execute()
-    return [each for each in run.tasks if isinstance(each, _Recorded)]
+def _repeated(
+    samples: Mapping[str, Sequence[Sample]], task: Runnable, keep: Keep | None, ended: Callable[[], None] | None
+) -> RecordedTask:
+    return RecordedTask(task, keep, ended, given=samples[task.task.name])
+
+
+def _execute(prepared: PreparedRun, watching: Watching, task_run: MakeTaskRun) -> list[RecordedTask]:
+    with watching() as watch:
+        evaluation = execute(prepared, watch, OutputOptions(task_run=task_run))
+    return [run for run in evaluation.tasks if isinstance(run, RecordedTask)]
 
 
 def _config(config: RunConfig, model: AnyModel | str, side: str) -> RunConfig:
@@ -137,13 +149,11 @@ def _config(config: RunConfig, model: AnyModel | str, side: str) -> RunConfig:
 
 
 def _second(config: RunConfig) -> AnyModel:
-    """The second model. A template that is named is one of the first's, who makes the prompts."""
+    """The second model. A chat template that is named is the first model's, which renders the prompts."""
     return model_under_test(replace(config, apply_chat_template=bool(config.apply_chat_template)))
 
 
 def _label(model: AnyModel | str) -> str:
-    from assay.runs.redact import redacted
-
     if not isinstance(model, str):
         return model.name
     name, arguments = parse_role(model, "model")
@@ -152,10 +162,10 @@ def _label(model: AnyModel | str) -> str:
 
 def _comparable(
     tasks: Sequence[Runnable], models: tuple[AnyModel, AnyModel]
-) -> tuple[list[TaskRun], Sequence[LeftOut]]:
+) -> tuple[list[Runnable], Sequence[LeftOut]]:
     """The tasks that both models can be asked, and the others."""
     reasons = {task.task.name: _obstacle(task, models) for task in tasks}
-    kept: list[TaskRun] = [_Recorded(task) for task in tasks if not reasons[task.task.name]]
+    kept = [task for task in tasks if not reasons[task.task.name]]
     if not kept:
         problems = [Problem(Place(f"task {name!r}"), reason, "name another task") for name, reason in reasons.items()]
         raise ConfigError(problems)
@@ -164,7 +174,7 @@ def _comparable(
 
 
 def _obstacle(task: Runnable, models: tuple[AnyModel, AnyModel]) -> str:
-    """Why a task cannot be compared; nothing where it can."""
+    """Why a task cannot be compared; empty where it can."""
     if task.task.definition is not None:
         return "a graph asks in steps: what it asks next depends on the answers"
     for side, model in zip(SIDES, models, strict=True):
@@ -176,41 +186,41 @@ def _obstacle(task: Runnable, models: tuple[AnyModel, AnyModel]) -> str:
 
 def _counts(task: Runnable, model: AnyModel) -> Mapping[str, int]:
     if task.task.definition is not None or ("chat" in task.needs and not model.can.chat):
-        return {}  # nobody can say what it would ask
+        return {}  # its requests are not known
     return Counter(kind_of(request) for sample in task.samples() for request in sample.requests)
 
 
 def kind_of(request: Request) -> str:
-    """One of KINDS."""
+    """The kind of a request: one of KINDS."""
     if isinstance(request, Generate):
         return "sampled" if request.is_sampled else "generate"
     return "loglikelihood" if isinstance(request, Loglikelihood) else "rolling"
 
 
-def _asked(recorded: Sequence[_Recorded], repeated: Sequence[_Recorded]) -> Iterator[Asked]:
+def _answered(recorded: Sequence[RecordedTask], repeated: Sequence[RecordedTask]) -> Iterator[AnsweredTwice]:
     for one, other in zip(recorded, repeated, strict=True):
         for number in sorted(one.answers):
             sample, answers = one.answers[number]
             if number in other.answers:
-                yield Asked(one.runnable.task.name, sample, answers, other.answers[number][1])
+                yield AnsweredTwice(one.runnable.task.name, sample, answers, other.answers[number][1])
 
 
 def _remarks(config: RunConfig, models: tuple[AnyModel, AnyModel]) -> Iterator[str]:
     if models[0].identity == models[1].identity and getattr(models[0], "urls", None) == getattr(
         models[1], "urls", None
     ):
-        yield "A and B are the same model by their identity: this shows only that it says the same twice"
+        yield "A and B are the same model by their identity: this only shows that its answers repeat"
     precisions = [str(getattr(model, "precision", "")) for model in models]
     if all(precisions):
         yield f"A computes in {precisions[0]}, B in {precisions[1]}"
     for half in {"float16", "bfloat16"} & set(precisions):
-        yield f"{half} is coarse: give dtype=float32 (without dtype hf takes what config.json says), or say --precision {half}"
+        yield f"{half} is coarse: give dtype=float32 (by default hf takes the dtype of config.json), or --precision {half}"
     if config.apply_chat_template:
         yield "prompts were made with A's chat template, and B was sent the same text"
 
 
 def _counter(models: tuple[AnyModel, AnyModel]) -> Callable[[str], int] | None:
-    """What counts tokens: the first of the two that can."""
+    """The token counter of the first of the two models that has one."""
     for model in models:
         if model.count_tokens("a") is not None:
             return lambda text, count=model.count_tokens: count(text) or 0  # type: ignore[misc]

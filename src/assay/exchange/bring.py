@@ -15,7 +15,7 @@ import orjson
 from assay.config.arguments import parse_arguments
 from assay.config.source import digest
 from assay.errors import AssayError, ConfigError, Place, Problem
-from assay.evaluation.record import RUN_KEYS
+from assay.evaluation.manifest import RUN_KEYS
 from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, Told
 from assay.exchange.joined import joined_groups
 from assay.records import Draws, Estimate, ScoreKey

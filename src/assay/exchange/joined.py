@@ -8,7 +8,7 @@ from assay.config.group import GroupConfig
 from assay.config.loader import load
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation.outcome import group_result
+from assay.evaluation.estimates import group_result
 from assay.groups.group import Group
 from assay.groups.manager import GroupManager
 from assay.groups.results import bottom_up, group_numbers

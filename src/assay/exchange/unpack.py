@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from assay.errors import Place, Problem
-from assay.evaluation.foreign import imported
+from assay.evaluation.answers import imported
 from assay.exchange.finished import finished_run, read_json
 from assay.exchange.pack import NOTE
 from assay.runs.durable import put_folder_in_place

@@ -1,4 +1,4 @@
-"""What is noted of a run: all that its results depend on, and what else one may want to know."""
+"""The manifest of a run: its spec, which is everything its results depend on, and the facts recorded beside it."""
 
 import dataclasses
 import hashlib
@@ -14,8 +14,7 @@ from assay.config.arguments import parse_arguments
 from assay.config.option import yaml_fields
 from assay.config.run import RunConfig
 from assay.config.source import digest
-from assay.evaluation.models import UNDER_TEST, parse_role
-from assay.evaluation.recognition import served_facts
+from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
 from assay.models.protocol import AnyModel
 from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
@@ -30,31 +29,31 @@ NOT_SPEC = ("output_path", "runs_dir", "force", "write_out", "show_config", "dry
             "device", "max_failed", "include_defaults", "cache_requests", "rewrite_requests_cache",
             "delete_requests_cache", "check_integrity", "model", "model_role", "max_cost", "max_time",
             "max_failures", "plugins", "run_name", "models_file", "model_named", "records_at_once")  # fmt: skip
-"""Options that results do not depend on, or that are told by what they led to."""
+"""Options that results do not depend on, or whose effect is in the spec already."""
 
 
 def spec(
     config: RunConfig, models: Mapping[str, AnyModel], tasks: Iterable[Runnable], helpers: Iterable[Path]
 ) -> dict[str, Any]:
-    """All that the results of a run depend on."""
+    """Everything that the results of a run depend on."""
     options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in NOT_SPEC}
-    given = {key: redacted(value, key) for key, value in options.items() if value is not None}
+    stated = {key: redacted(value, key) for key, value in options.items() if value is not None}
     code = digest("\n".join(sorted(digest_file(file) for file in helpers)).encode())
-    named = {task.task.name: task_digest(task) for task in tasks}
+    digests = {task.task.name: task_digest(task) for task in tasks}
     roles = {role: model.identity for role, model in models.items() if role != UNDER_TEST}
-    who = {"model": models[UNDER_TEST].identity, **({"roles": roles} if roles else {})}
-    return {**who, "tasks": named, "helper_code": code, **given}
+    identities = {"model": models[UNDER_TEST].identity, **({"roles": roles} if roles else {})}
+    return {**identities, "tasks": digests, "helper_code": code, **stated}
 
 
 def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> dict[str, Any]:
-    """What is noted about a run beside what it depends on."""
-    told = {UNDER_TEST: parse_arguments(config.model_args, "model_args")}
-    told |= {role: parse_role(written, role)[1] for role, written in (config.model_role or {}).items()}
+    """Facts of a run beside its spec: models and environment."""
+    arguments = {UNDER_TEST: parse_arguments(config.model_args, "model_args")}
+    arguments |= {role: parse_role(written, role)[1] for role, written in (config.model_role or {}).items()}
     named = {
         role: {
             "name": model.name,
             "identity": model.identity,
-            "args": redacted(told.get(role, {})),
+            "args": redacted(arguments.get(role, {})),
             **served_facts(model),
         }
         for role, model in models.items()
@@ -63,12 +62,12 @@ def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> dict[str, Any]:
 
 
 def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
-    """What is needed to find the tasks of a run again: its options without secrets, and what conditions spoke of."""
+    """What loading the tasks of a run again needs: its options without secrets, and the facts of conditions."""
     defaults = RunConfig()
     options = {f.name: getattr(config, f.name) for f in yaml_fields(RunConfig)}
     given = {name: value for name, value in options.items() if value != getattr(defaults, name)}
     roots = manager.catalog.roots
-    given["tasks"] = [_named(each, [root.path for root in roots]) for each in config.tasks]
+    given["tasks"] = [_task_spec(task, [root.path for root in roots]) for task in config.tasks]
     given["include_path"] = [root.path for root in roots if root.origin == "include_path"]
     given["include_defaults"] = any(root.origin == "bundled" for root in roots)
     if config.plugins:
@@ -84,12 +83,12 @@ def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
 
 
 def helper_digests(files: Iterable[Path]) -> dict[str, str]:
-    """Files of helper code, each with a name for its content."""
+    """Files of helper code, each with the digest of its content."""
     return {str(file): digest_file(file) for file in sorted(files)}
 
 
-def _named(task: object, folders: Sequence[str]) -> object:
-    """A task as it can be asked for again, from any folder: a file by its whole path, an object by its name."""
+def _task_spec(task: object, folders: Sequence[str]) -> object:
+    """A task spec that works from any folder: a file by its absolute path, an object by its name."""
     if isinstance(task, str):
         graph = graph_file(task, folders)
         if graph is not None:
@@ -100,7 +99,7 @@ def _named(task: object, folders: Sequence[str]) -> object:
 
 
 def task_facts(runnable: Runnable) -> dict[str, Any]:
-    """What is noted of a task, so that its samples can be scored without its data."""
+    """Facts of a task that scoring its samples needs when its data is not there."""
     return {
         "size": runnable.size,
         "original": runnable.original,
@@ -136,13 +135,13 @@ def config_section(config: RunConfig, model: AnyModel) -> dict[str, Any]:
 
 
 def model_name(config: RunConfig, model: AnyModel) -> str:
-    """What the model is called: its weights or its name at a server, else its backend."""
-    told = parse_arguments(config.model_args, "model_args")
-    return next((str(told[key]) for key in ("pretrained", "model", "path") if told.get(key)), model.name)
+    """The name of the model: its weights, its name at a server, or its backend."""
+    arguments = parse_arguments(config.model_args, "model_args")
+    return next((str(arguments[key]) for key in ("pretrained", "model", "path") if arguments.get(key)), model.name)
 
 
 def run_section(config: RunConfig, model: AnyModel, started: float) -> dict[str, Any]:
-    """What else lm-eval tells of a run, under its names. Times differ from run to run; nothing else does."""
+    """The other keys that lm-eval reports of a run. Times differ from run to run; nothing else does."""
     named = model_name(config, model)
     system, ended = config.system_instruction, time.time()
     git = git_state()
@@ -165,10 +164,10 @@ def run_section(config: RunConfig, model: AnyModel, started: float) -> dict[str,
 
 
 def again(results: Mapping[str, Any]) -> dict[str, Any]:
-    """What results tell of a run, for results that are made of its answers now."""
+    """The keys of a run's results that results made of its answers keep."""
     now = time.time()
-    told = {key: results[key] for key in RUN_KEYS if key in results}
-    return {"config": results.get("config", {}), **told, "date": now}
+    kept = {key: results[key] for key in RUN_KEYS if key in results}
+    return {"config": results.get("config", {}), **kept, "date": now}
 
 
 RUN_KEYS = (
@@ -176,10 +175,10 @@ RUN_KEYS = (
     "system_instruction", "system_instruction_sha", "fewshot_as_multiturn", "start_time", "end_time",
     "total_evaluation_time_seconds",
 )  # fmt: skip
-"""What `run_section` tells."""
+"""The keys of `run_section`."""
 
 
 def task_digest(runnable: Runnable) -> str:
-    """A name for all that a task is: its settings and its data."""
+    """Digest of a task: its settings and its data."""
     settings = {key: str(value) for key, value in runnable.described().items()}
     return digest("\n".join([repr(sorted(settings.items())), runnable.fingerprint]).encode())

@@ -1,9 +1,9 @@
-"""The numbers of every task and group, from scores that have all come in."""
+"""Estimate the metrics of every task and group from the scores of all samples."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.config.run import RunConfig
+from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
 from assay.groups.withheld import counted_tasks
@@ -14,17 +14,15 @@ from assay.statistics.intervals import interval
 from assay.tasks.run import TaskRun
 
 
-def outcome(
-    runs: Sequence[TaskRun], groups: Iterable[Group[Any]], config: RunConfig, broken: Mapping[str, str]
-) -> dict[str, Any]:
-    """Results in lm-eval's layout, with our own account beside them under `assay`."""
-    like_lm_eval = config.compat == "lm-eval"
+def estimate(prepared: Prepared, runs: Sequence[TaskRun]) -> dict[str, Any]:
+    """Results in lm-eval's layout, with what lm-eval does not report under `assay`."""
+    config, like_lm_eval = prepared.config, prepared.config.compat == "lm-eval"
     tasks = {run.runnable.task.name: task_result(run, config.bootstrap_iters or 0, like_lm_eval) for run in runs}
-    ordered = bottom_up(groups)
+    ordered = bottom_up(prepared.groups)
     numbers = group_numbers(ordered, tasks, like_lm_eval=like_lm_eval)
-    made = [group_result(group, tasks, numbers[group.name]) for group in ordered]
-    account = accounts(list(tasks.values()), made, broken, config.max_failed, interval)
-    return {**lm_eval_results(list(tasks.values()), made), "assay": account}
+    groups = [group_result(group, tasks, numbers[group.name]) for group in ordered]
+    account = accounts(list(tasks.values()), groups, prepared.broken, config.max_failed, interval)
+    return {**lm_eval_results(list(tasks.values()), groups), "assay": account}
 
 
 def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskResult:
@@ -87,8 +85,8 @@ def group_result(
 
 
 def shares(tasks: Mapping[str, TaskResult], numbers: Mapping[ScoreKey, Estimate]) -> dict[ScoreKey, list[Share]]:
-    """Of which numbers of tasks each number of a group is made, where that is known: so that runs can be compared later,
-    without the definitions of their groups."""
+    """The task rows that each group row is made of, where that is known: runs can be compared later without the
+    definitions of their groups."""
     known = {
         draws: (name, key) for name, task in tasks.items() for key, row in task.rows.items() for draws in row.parts
     }

@@ -1,0 +1,208 @@
+"""Prepare tasks: bound to their data or to stored answers, with every problem reported before a model is opened."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from assay.catalog.installed import installed_folders
+from assay.compat.class_task import ClassTask
+from assay.compat.modules import HelperCode
+from assay.config.arguments import parse_arguments
+from assay.config.run import RunConfig
+from assay.errors import ConfigError, Place, Problem
+from assay.evaluation.definitions import Definitions
+from assay.evaluation.graphs import graph_settings, read_inner
+from assay.evaluation.models import ModelPool
+from assay.groups import Group
+from assay.records import Function
+from assay.registry import load_plugins
+from assay.samples.prompt import Chat
+from assay.samples.rows import DataError
+from assay.samples.templates import RenderError, TemplateSlip
+from assay.scoring.scorer import Scorer
+from assay.tasks import Task, TaskManager
+from assay.tasks.documents import parse_shard
+from assay.tasks.kinds import kind_of
+from assay.tasks.preflight import check_samples, ready_groups, refuse_unsafe
+from assay.tasks.prepare import prepare as prepare_yaml
+from assay.tasks.prepare import preserved_random, seed_random
+from assay.tasks.prompt_checks import placed
+from assay.tasks.rescore import TaskFacts, prepare_scoring
+from assay.tasks.runnable import Runnable
+from assay.tasks.settings import GraphSettings, Settings
+
+if TYPE_CHECKING:
+    from assay.evaluation.answers import StoredAnswers
+
+Bind = Callable[[Task, HelperCode], Runnable]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """Tasks that are ready for answers, the groups above them, and the tasks that could not be prepared, with the reason."""
+
+    config: RunConfig
+    tasks: Sequence[Runnable]
+    groups: Sequence[Group[Task]]
+    broken: Mapping[str, str]
+    helper_files: Sequence[Path]
+
+    @property
+    def scorers(self) -> list[Scorer]:
+        return list({id(scorer): scorer for task in self.tasks for scorer in task.scorers()}.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRun(Prepared):
+    """A run that is ready to ask its models."""
+
+    manager: TaskManager
+    models: ModelPool
+    started: float
+
+
+def load(config: RunConfig, manager: TaskManager) -> Definitions:
+    """Look the tasks and groups of a run up by name; no helper code is executed."""
+    loaded = manager.load(config.tasks)  # type: ignore[arg-type]  # checked there
+    refuse_unsafe(loaded["tasks"].values(), confirmed=config.confirm_run_unsafe_code)
+    check_samples(config.samples, loaded["tasks"])
+    return Definitions(loaded["tasks"], loaded["groups"], {})
+
+
+def prepare(definitions: Definitions, manager: TaskManager, models: ModelPool, started: float) -> PreparedRun:
+    """Bind tasks to data, prompts, filters and metrics.
+
+    What a task's file gets wrong is raised, of all tasks together; missing data breaks its task alone.
+    """
+    config, settings, find = models.config, run_settings(models), read_inner(manager)
+    bound = _bind_all(
+        definitions.tasks.values(), settings, config, lambda task, code: _bind(task, settings, code, find)
+    )
+    helper_files = [*bound.helper_files, *load_plugins(config.plugins)]
+    if not bound.tasks:
+        problems = [Problem(Place(f"task {name!r}"), reason) for name, reason in bound.broken.items()]
+        raise ConfigError(problems or [Problem(Place("tasks"), "there is no task in what was named", "name another")])
+    groups = list(definitions.groups.values())
+    if config.predict_only:
+        for group in groups:
+            group.config = dataclasses.replace(group.config, aggregate_metric_list=None, group_scorer=None)
+    ready_groups(groups, bound.tasks, bound.resolve, lenient=settings.like_lm_eval)
+    return PreparedRun(
+        config=config,
+        tasks=bound.tasks,
+        groups=groups,
+        broken=bound.broken,
+        helper_files=helper_files,
+        manager=manager,
+        models=models,
+        started=started,
+    )
+
+
+def prepare_to_score(answers: "StoredAnswers", definitions: Definitions, config: RunConfig) -> Prepared:
+    """Bind tasks to answers that are stored. A class task needs its data to be created at all."""
+    settings = _scoring_settings(config)
+    facts = {name: _facts(answers, task) for name, task in definitions.tasks.items()}
+
+    def bind(task: Task, code: HelperCode) -> Runnable:
+        kind = kind_of(task)
+        if kind is not None:
+            return kind.prepare_scoring(task, settings, code.helpers(), facts[task.name])
+        if task.config.class_ is not None:
+            return ClassTask.of(task, settings, code.helpers())
+        return prepare_scoring(task, settings, code.helpers(), facts[task.name])
+
+    bound = _bind_all(definitions.tasks.values(), settings, config, bind)
+    groups = list(definitions.groups.values())
+    ready_groups(groups, bound.tasks, bound.resolve, lenient=settings.like_lm_eval)
+    broken = {**answers.broken, **bound.broken}
+    return Prepared(config=config, tasks=bound.tasks, groups=groups, broken=broken, helper_files=bound.helper_files)
+
+
+def _facts(answers: "StoredAnswers", task: Task) -> TaskFacts:
+    facts = answers.facts(task.name)
+    return facts if task.definition is None else facts._replace(first=answers.record(task.name))
+
+
+def run_settings(models: ModelPool) -> Settings:
+    """Settings of a run for all of its tasks. Prompts that need the model, for its chat template or length, open it."""
+    config = models.config
+    chat = Chat(
+        models.chat_template if config.apply_chat_template else None,
+        config.fewshot_as_multiturn,
+        config.system_instruction,
+    )
+    return dataclasses.replace(
+        _scoring_settings(config),
+        chat=chat,
+        fewshot_seed=config.fewshot_random_seed,
+        predict_only=config.predict_only,
+        start=config.start_index,
+        graphs=graph_settings(config, models.opened, models.roles, whole=models.answers_for_graphs),
+        fits=models.fits if config.over_length == "drop_shots" else None,
+    )
+
+
+def _scoring_settings(config: RunConfig) -> Settings:
+    return Settings(
+        num_fewshot=config.num_fewshot,
+        repeats=config.repeats,
+        gen_kwargs=parse_arguments(config.gen_kwargs, "gen_kwargs"),
+        limit=config.limit,
+        sample=config.sample,
+        samples=config.samples,  # type: ignore[arg-type]  # check_samples has looked
+        shard=parse_shard(config.shard),
+        data_dir=config.data_dir,
+        like_lm_eval=config.compat == "lm-eval",
+        graphs=GraphSettings(like_sygra=config.compat == "sygra"),
+    )
+
+
+class _Bound(NamedTuple):
+    """Tasks bound to data or answers, those that could not be, and the helper code that was loaded for them."""
+
+    tasks: list[Runnable]
+    broken: dict[str, str]
+    helper_files: list[Path]
+    resolve: Callable[[Function], Any]
+
+
+def _bind_all(tasks: Iterable[Task], settings: Settings, config: RunConfig, bind: Bind) -> _Bound:
+    lm_eval = next((folder for origin, folder in installed_folders() if origin == "lm_eval"), None)
+    code = HelperCode(settings.data_dir, lm_eval or None)
+    seed_random(config.random_seed, config.numpy_random_seed)
+    bound: list[Runnable] = []
+    broken: dict[str, str] = {}
+    problems: list[Problem] = []
+    for task in tasks:
+        if not settings.like_lm_eval:  # a task draws the same numbers whichever tasks come before it
+            seed_random(config.random_seed, config.numpy_random_seed)
+        try:
+            bound.append(bind(task, code))
+        except (DataError, RenderError) as error:
+            broken[task.name] = str(error)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return _Bound(bound, broken, code.files, code.resolve)
+
+
+def _bind(task: Task, settings: Settings, code: HelperCode, find: FindDefinition) -> Runnable:
+    kind = kind_of(task)
+    if kind is not None:
+        return kind.prepare(task, settings, code.helpers(), find)
+    if task.unsent is not None:
+        raise DataError(str(task.unsent))
+    if task.config.class_ is None:
+        return prepare_yaml(task, settings, code.helpers())
+    try:
+        class_task = ClassTask.of(task, settings, code.helpers())
+        class_task.refuse_media()
+        with preserved_random():
+            class_task.check_first()
+    except TemplateSlip as error:
+        raise placed(task, error.reason) from error
+    return class_task

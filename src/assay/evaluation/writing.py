@@ -1,0 +1,190 @@
+"""Write a run: its folder, the samples of each task as they are scored, and the results at the end."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from assay.config.run import RunConfig
+from assay.evaluation.manifest import (
+    config_section,
+    facts,
+    helper_digests,
+    model_name,
+    remembered,
+    run_section,
+    spec,
+    task_facts,
+)
+from assay.evaluation.models import UNDER_TEST, note_addresses
+from assay.evaluation.prepare import PreparedRun
+from assay.evaluation.scoring import RunUsage, ScoredTasks, scorer_memories
+from assay.models.protocol import AnyModel
+from assay.registry import USED
+from assay.runs.folder import RunFolder, Writer, open_run
+from assay.runs.journal import Journal
+from assay.runs.parquet import file_name
+from assay.runs.placing import folder_for
+from assay.runs.samples import Kept, lm_eval_records
+from assay.tasks.documents import parse_shard
+from assay.tasks.run import Keep, TaskRun
+from assay.tasks.runnable import Runnable
+from assay.tasks.settings import Shard
+
+MakeTaskRun = Callable[[Runnable, Keep | None, Callable[[], None] | None], TaskRun]
+
+
+class Evaluation(NamedTuple):
+    """A finished run: the content of its results.json, its folder where it has one, and its tasks with their scores."""
+
+    results: dict[str, Any]
+    folder: Path | None
+    tasks: Sequence[TaskRun]
+
+
+class OutputOptions(NamedTuple):
+    """What a caller wants of a run beside its files: `notes` go into the manifest, `keep_samples` into the results."""
+
+    notes: Mapping[str, Any] = {}
+    keep_samples: bool = False
+    task_run: MakeTaskRun = TaskRun
+
+
+@dataclass(frozen=True)
+class RunOutput:
+    """Where a run writes: the journal of its answers, and its folder where it has one."""
+
+    prepared: PreparedRun
+    model: AnyModel
+    journal: Journal
+    folder: RunFolder | None
+    options: OutputOptions
+    samples: dict[str, list[Kept]] = field(default_factory=dict)
+
+    def task_run(self, task: Runnable) -> TaskRun:
+        name, config = task.task.name, self.prepared.config
+        sinks: list[Keep] = []
+        end = None
+        if self.options.keep_samples:
+            sinks.append(self.samples.setdefault(name, []).append)
+        if self.folder is not None:
+            keeper = self.folder.keeper(name, config.log_samples, partial(logged_id, config, name))
+            sinks.append(keeper.add)
+            end = keeper.end
+        own = self._own_files(task)
+        if own is not None:
+            sinks.append(own.add)
+        return self.options.task_run(task, all_of(sinks), end)
+
+    def _own_files(self, task: Runnable) -> Writer | None:
+        """The files that a graph writes itself; without a folder, what its post-processors read."""
+        label = file_label(task, self.prepared.tasks, self.prepared.config)
+        if self.folder is None:
+            return task.files(None, self.prepared.started, label)
+        files = task.files(self.folder.path, self.folder.manifest["created"], label)
+        if files is not None:
+            self.folder.keepers.append(files)
+        return files
+
+    def beat(self, runs: Sequence[TaskRun]) -> None:
+        """Renew the lease of the folder, with how many documents each task has done."""
+        if self.folder is not None:
+            self.folder.beat_now_and_then(lambda: {run.runnable.task.name: run.board.documents for run in runs})
+
+    def write(self, results: Mapping[str, Any], scored: ScoredTasks) -> Evaluation:
+        config, usage = self.prepared.config, scored.usage
+        numbers = {key: value for key, value in results.items() if key != "assay"}
+        logged = {"samples": {name: sample_log(config, name, kept) for name, kept in self.samples.items()}}
+        complete = {
+            **numbers,
+            **(logged if self.options.keep_samples else {}),
+            "config": config_section(config, self.model),
+            **run_section(config, self.model, self.prepared.started),
+            "assay": {**results["assay"], **_ending(results["assay"], config, usage)},
+        }
+        if self.folder is None:
+            return Evaluation(complete, None, scored.runs)
+        written = {key: value for key, value in complete.items() if key != "samples"}
+        self.folder.finish(written, complete["assay"]["status"], usage.requests)
+        return Evaluation(complete, self.folder.path, scored.runs)
+
+
+@contextmanager
+def open_output(prepared: PreparedRun, models: Mapping[str, AnyModel], options: OutputOptions) -> Iterator[RunOutput]:
+    """Open the folder of a run, which resumes it where it is the same run; without a folder, answers stay in memory."""
+    config, model = prepared.config, models[UNDER_TEST]
+    if config.output_path is None and config.runs_dir is None:
+        with closing(Journal(None)) as journal:
+            yield RunOutput(prepared, model, journal, None, options)
+        return
+    run_spec = spec(config, models, prepared.tasks, prepared.helper_files)
+    noted = {**_noted(prepared, models), **options.notes}
+    folder = open_run(_place(config, run_spec, model), run_spec, noted, force=config.force)
+    note_addresses(folder, models)
+    with folder, scorer_memories(prepared.scorers, folder.path):
+        yield RunOutput(prepared, model, folder.journal, folder, options)
+
+
+def _noted(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> dict[str, Any]:
+    """The facts of a run that its manifest records beside its spec."""
+    code = helper_digests(prepared.helper_files)
+    return {
+        **facts(prepared.config, models),
+        **remembered(prepared.config, prepared.manager),
+        "tasks": {task.task.name: task_facts(task) for task in prepared.tasks},
+        **({"helper_files": code} if code else {}),
+        **({"plugins": dict(USED)} if USED else {}),
+    }
+
+
+def _place(config: RunConfig, run_spec: Mapping[str, Any], model: AnyModel) -> Path:
+    """The folder that the user named, else a new one below `runs_dir`."""
+    if config.output_path is not None:
+        return Path(config.output_path)
+    assert config.runs_dir is not None, "one of the two is given"
+    tasks = [str(task) for task in config.tasks]
+    return folder_for(Path(config.runs_dir), run_spec, model_name(config, model), tasks)
+
+
+def _ending(account: Mapping[str, Any], config: RunConfig, usage: RunUsage) -> dict[str, Any]:
+    """The status of the run as a whole, its shard, and the usage of its answers."""
+    stopped = usage.ended and any("not_asked" in task for task in account["tasks"].values())
+    ended = {"status": "partial", "ended": usage.ended} if stopped else {"status": account["status"]}
+    part = {"status": "partial", "shard": {"part": config.shard, **ended}} if config.shard is not None else {}
+    return {**ended, **part, **({"account": usage.account} if usage.account else {})}
+
+
+def all_of(sinks: Sequence[Keep]) -> Keep | None:
+    """One callable for all of them; None where there are none."""
+    if len(sinks) > 1:
+        return lambda kept: [sink(kept) for sink in sinks]
+    return sinks[0] if sinks else None
+
+
+def file_label(task: Runnable, tasks: Sequence[Runnable], config: RunConfig) -> str:
+    """The prefix of a graph's files: the run's name, and the task's where the run has several graphs."""
+    several = sum(each.task.definition is not None for each in tasks) > 1
+    names = [config.run_name or "", task.task.name if several else ""]
+    return "".join(f"{file_name(name)}_" for name in names if name)
+
+
+def sample_log(config: RunConfig, task: str, kept: Sequence[Kept]) -> list[dict[str, Any]]:
+    """The samples of a task as lm-eval logs them: filter by filter."""
+    records = [list(lm_eval_records(k, logged_id(config, task, n, k.sample.doc_id))) for n, k in enumerate(kept)]
+    filters = max(map(len, records), default=0)
+    return [by_filter[number] for number in range(filters) for by_filter in records if number < len(by_filter)]
+
+
+def logged_id(config: RunConfig, task: str, number: int, doc_id: int) -> int:
+    """The id that a document is logged under: its own; or lm-eval's, which counts `samples` in the order given."""
+    requested: Any = (config.samples or {}).get(task)
+    if config.compat != "lm-eval" or not requested:
+        return doc_id
+    return nth_requested(requested, number, parse_shard(config.shard))
+
+
+def nth_requested(requested: Sequence[int], number: int, shard: Shard | None) -> int:
+    """Requested document index of the n-th sample of this shard."""
+    return int(requested[number if shard is None else shard.number - 1 + number * shard.of])
