@@ -10,10 +10,9 @@ import dataclasses
 import re
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
-from assay.cli import COMMANDS, MODULES
+from assay.cli import COMMANDS, define
 from assay.config.format import FormatConfig
 from assay.config.graph import (
     AgentNode,
@@ -131,7 +130,7 @@ def command_page() -> str:
 def command_parts() -> Iterator[str]:
     for name, sentence in COMMANDS.items():
         parser = argparse.ArgumentParser(prog=f"assay {name}", description=sentence, formatter_class=wide)
-        import_module(f"assay.cli.{MODULES.get(name, name)}").define(parser)
+        define(name, parser)
         yield from (f"## assay {name}", "", "```", parser.format_help().rstrip(), "```", "")
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from assay.cli.options import add_catalog_options, task_manager
+from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import say, say_json, tell
 from assay.comparison.planning import Aim, Planned, Unknown, planned_from_runs, planned_from_tasks
 from assay.config.row_names import row_key
@@ -22,7 +22,7 @@ MOST = 0.5
 OWN_UNITS = ("bits_per_byte", "bleu", "chrf", "chrf++", "ter")
 
 
-def define(parser: argparse.ArgumentParser) -> None:
+def define_plan(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "tasks",
@@ -45,10 +45,10 @@ def define(parser: argparse.ArgumentParser) -> None:
         " second run tells it (0.5)")  # fmt: skip
     add("--format", choices=["table", "json"], default="table")
     add_catalog_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_plan)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_plan(options: argparse.Namespace) -> int:
     aim = _aim(options)
     found = _from_runs(options, aim) if options.baseline else _from_tasks(options, aim)
     if options.format == "json":

@@ -9,7 +9,7 @@ from assay.report.document import ReportOptions
 from assay.report.write import FILE_TYPES, named, report_text, write_report
 
 
-def define(parser: argparse.ArgumentParser) -> None:
+def define_report(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="folders of runs; of several each is compared with the first")
     add(
@@ -24,7 +24,7 @@ def define(parser: argparse.ArgumentParser) -> None:
     add("--slice", action="append", default=[], metavar="COLUMN", help="the numbers by this column of the documents; may be given"
         " again (default: columns of a few values)")  # fmt: skip
     add("--allow_different_prompts", action="store_true", help="compare runs that asked in other words")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_report)
 
 
 def _count(text: str) -> int:
@@ -33,7 +33,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_report(options: argparse.Namespace) -> int:
     path = options.output_path
     name = options.format or (named(Path(path)) if path is not None else "html")
     wanted = ReportOptions(

@@ -21,7 +21,7 @@ LONG = 2000
 """Characters of a prompt or answer that are shown without --full."""
 
 
-def define(parser: argparse.ArgumentParser) -> None:
+def define_samples(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="RUN", help="the folder of a run, or of a scoring of it: RUN/scored/001")
     add("--task", "-t", action="append", metavar="NAME", help="samples of this task; may be given again")
@@ -34,7 +34,7 @@ def define(parser: argparse.ArgumentParser) -> None:
     add("--doc", type=int, nargs="+", metavar="ID", help="only these documents, by doc_id")
     add("-n", type=_count, default=5, metavar="N", help="how many of each task (5); 0 for all")
     add("--full", action="store_true", help="show the examples before the question, and texts to their end")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_samples)
 
 
 def _count(text: str) -> int:
@@ -43,7 +43,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_samples(options: argparse.Namespace) -> int:
     opened = Run.open(options.folder)
     for task, file in _files(opened, options.task).items():
         better = opened.higher_is_better(task)

@@ -1,38 +1,48 @@
-"""`assay show`: what a name stands for, down to the line that each setting comes from."""
+"""`assay show`: a task or group with the line that each setting comes from; prompts as they would be sent."""
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from assay.catalog.functions import functions_in
+from assay.cli.flags import add_catalog_options, add_option, task_manager
 from assay.cli.graph_picture import drawn, mermaid
-from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import counted, plain, say, say_columns, say_json, tell
 from assay.config.fields import Fields
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group
-from assay.records import Failed
+from assay.models.load import token_counter
+from assay.records import Call, Failed, Sample
+from assay.runs.samples import arguments
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import Loaded
 from assay.tasks.unchecked import unchecked_parameters
 from assay.user_code import UserCodeError, call_user_code, user_code
 
+if TYPE_CHECKING:
+    from assay.evaluation import Run
+    from assay.tasks.runnable import Runnable
+
 WIDTH = 72
+SHOWN, COUNTED = 1, 25
+"""Documents of a task that are printed, and those that requests and tokens are counted on."""
 PROMPT_KEYS = ("output_type", "doc_to_text", "doc_to_choice", "doc_to_target", "target_delimiter", "gen_prefix")
 
 
-def define(parser: argparse.ArgumentParser) -> None:
+def define_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a task, group, tag, path (a::b), task@format, or YAML file")
     parser.add_argument("--depth", type=int, metavar="N", help="how many levels of a group to draw")
     parser.add_argument("--render", action="store_true", help="run helper code: show its functions, and sample 0")
-    parser.add_argument("--data_dir", metavar="DIR", help="with --render, where data is looked for first")
+    add_option(parser, "data_dir", help="with --render, the folder that is searched first for data")
     parser.add_argument("--mermaid", action="store_true", help="a graph in Mermaid's language")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_catalog_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_show)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_show(options: argparse.Namespace) -> int:
     if not options.name.strip():
         raise ConfigError([Problem(Place("show"), "no name was given", "`assay ls` lists every name")])
     manager = task_manager(options)
@@ -111,7 +121,7 @@ def _show_settings(fields: Fields) -> None:
 
 
 def _common_folder(fields: Fields) -> str:
-    """The folder below which all files lie that a task is made of."""
+    """Return the folder that holds all files a task is made of."""
     files = {place.file for key in fields if (place := fields.place(key, key=True)).line}
     return os.path.commonpath([os.path.dirname(file) for file in files]) if files else ""  # noqa: PTH120  # texts
 
@@ -132,25 +142,24 @@ def _rewritten(task: Task) -> Iterator[tuple[str, object]]:
 
 
 def _show_functions(task: Task) -> None:
-    """What each function is. This runs the modules they are in."""
-    from assay.compat.modules import HelperCode  # not loaded where no code is run
+    """Print where each function is defined. This runs the modules they are in."""
+    from assay.compat.modules import HelperCode  # not imported where no code runs
 
     helper = HelperCode()
     say("\nfunctions:")
     rows = []
     for function in functions_in(dict(task.fields)):
-        found = call_user_code("cannot be loaded", helper.resolve, function)
-        if isinstance(found, Failed):
-            rows.append((str(function), found.reason))
+        target = call_user_code("cannot be loaded", helper.resolve, function)
+        if isinstance(target, Failed):
+            rows.append((str(function), target.reason))
             continue
-        code = getattr(found, "__code__", None)
-        rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(found)))
-    say_columns(("named", "is"), rows)
+        code = getattr(target, "__code__", None)
+        rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(target)))
+    say_columns(("function", "defined at"), rows)
 
 
 def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:
-    """What the first document becomes: its prompt, what is asked, its target."""
-    from assay.cli.write_out import write_task
+    """Print the prompt, the requests and the target of the first document."""
     from assay.evaluation import Run
     from assay.evaluation.options import run_config
 
@@ -204,7 +213,7 @@ def _title(node: "Group[Task] | Task", alias: str | None) -> str:
 
 
 def _described(manager: TaskManager, name: str, loaded: Loaded) -> dict[str, object]:
-    """All that is shown, as data: each task with value and origin of its keys, each group with its members."""
+    """Return everything that is shown as data: tasks with value and origin of their keys, groups with their members."""
     tasks = {key: _described_task(manager, task) for key, task in loaded["tasks"].items()}
     groups = {
         key: {"alias": group.alias, "members": group.child_names, **_described_fields(group.fields)}
@@ -236,3 +245,51 @@ def _short(value: object) -> str:
     text = value if isinstance(value, str) else str(plain(value))
     text = text.replace("\n", "⏎")
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+
+
+def write_out(run: "Run") -> None:
+    """Print the first prompt of each task, and the number of requests and tokens of all."""
+    count = token_counter(run.config.model, run.config.model_args)
+    requests = tokens = 0
+    for each in run.tasks:
+        sent, length = write_task(each.runnable, count)
+        requests, tokens = requests + sent, tokens + length
+    unit = "tokens" if count is not None else "characters"
+    say(f"\nin all: {counted(requests, 'request')}, about {tokens:,} {unit} of prompts\n")
+
+
+def write_task(task: "Runnable", count: Callable[[str], int] | None) -> tuple[int, int]:
+    """Print the first prompt of a task; returns the approximate numbers of requests and tokens of all its documents."""
+    measure = count or len
+    samples = [_with_first_requests(task, sample) for sample in islice(task.samples(), COUNTED)]
+    each = sum(len(sample.requests) for sample in samples) / max(len(samples), 1)
+    length = sum(measure(str(arguments(request)[0])) for sample in samples for request in sample.requests) / max(
+        len(samples), 1
+    )
+    say(f"\n{task.task.name}: {counted(task.size, 'document')} of {task.original}, {task.num_fewshot}-shot, "
+        f"{'at least' if task.task.graph is not None else 'about'} {each * task.size:,.0f} requests")  # fmt: skip
+    for sample in samples[:SHOWN]:
+        _write_sample(sample)
+    return round(each * task.size), round(length * task.size)
+
+
+def _with_first_requests(task: "Runnable", sample: Sample) -> Sample:
+    """Return a sample with its first requests: later ones of a graph depend on the answers."""
+    if task.task.graph is None:
+        return sample
+    requests = next(task.plan(sample), ())
+    return sample._replace(requests=[request for request in requests if not isinstance(request, Call)])
+
+
+def _write_sample(sample: Sample) -> None:
+    if not sample.requests:
+        say(f"--- document {sample.doc_id}: its first step asks no model\n---")
+        return
+    first, *others = sample.requests
+    prompt = arguments(first)[0]
+    say(f"--- prompt of document {sample.doc_id}\n{prompt}\n---")
+    for request in [first, *others][:8]:
+        more = arguments(request)[1:]
+        if more:
+            say(f"then: {more[0]!r}")
+    say(f"target: {sample.target!r}")

@@ -13,7 +13,7 @@ from assay.runs.folder import no_run
 PORT = 8777
 
 
-def define(parser: argparse.ArgumentParser) -> None:
+def define_view(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "folder",
@@ -29,10 +29,10 @@ def define(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let other machines in, at a --host that they reach: whoever does sees everything below DIR, without a password",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_view)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_view(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     _check(folder, options.host, options.allow_remote)
     from assay.viewer.app import make_app

@@ -9,15 +9,16 @@ from assay.catalog.graphs import graph_file
 from assay.catalog.roots import split_paths
 from assay.catalog.selection import looks_like_path, split_specs
 from assay.config.arguments import parse_arguments
+from assay.config.run import options_where
 from assay.errors import AssayError
 from assay.runs.origin import SIGNATURE
 
-PATHS = frozenset(("include_path", "plugins", "data_dir", "models_file", "output_path", "runs_dir", "use_cache"))
-CONSENT = frozenset(("confirm_run_unsafe_code", "trust_remote_code"))
+PATHS = frozenset(options_where(lambda each: each.imported == "path"))
+CONSENT = frozenset(options_where(lambda each: each.imported == "consent"))
 """Options by which a user allows code to run: one user's consent is not another's."""
-UNUSED = frozenset(("model_role", "force", "write_out", "show_config", "dry_run", "verbosity"))
-ARGUMENTS = frozenset(("model_args", "metadata"))
-"""Options that hold anything, paths among it."""
+UNUSED = frozenset(options_where(lambda each: each.imported == "dropped"))
+ARGUMENTS = frozenset(options_where(lambda each: each.imported == "arguments"))
+"""Options whose values may contain paths."""
 LEFT_OUT = "left_out"
 """What a manifest that was imported says of the paths that it named where it was made."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from assay.config.arguments import parse_arguments
-from assay.config.run import RunConfig
+from assay.config.run import RunConfig, options_where
 from assay.errors import ConfigError, Place, Problem
 from assay.models.load import backend, load_model, parameters
 from assay.models.protocol import AnyModel, Remote
@@ -13,8 +13,6 @@ from assay.scoring.scorer import Scorer
 from assay.tasks.preflight import MEANING
 
 UNDER_TEST = "model"
-OF_MODEL = ("batch_size", "max_batch_size", "device", "trust_remote_code")
-"""Options of a run that are arguments of its model, where it has such."""
 
 
 def model_under_test(config: RunConfig) -> AnyModel:
@@ -25,7 +23,7 @@ def model_under_test(config: RunConfig) -> AnyModel:
             what = f"model {config.model!r} cannot cut prompts itself"
             raise ConfigError([Problem(Place("over_length"), what, "leave it out, or take --over_length drop_shots")])
         arguments.setdefault("over_length", "truncate")
-    for name in OF_MODEL:
+    for name in options_where(lambda each: each.for_model):
         if getattr(config, name) and name in parameters(backend(config.model)):
             arguments.setdefault(name, getattr(config, name))
     model = load_model(config.model, arguments)
