@@ -148,7 +148,7 @@ def test_a_difference_without_a_unit_is_not_taken_for_a_hundred_points(run_assay
     assert "write 1pp, or 0.01" in ended.stderr
     good = run_assay("plan", "first_steps_sums", "--mde", "1pp")
     assert good.returncode == 0
-    assert "none would do: what differs from document to document" in good.stdout
+    assert "no number suffices: repeats do not reduce the variance" in good.stdout
 
 
 def test_a_perplexity_is_planned_for_in_its_own_unit() -> None:

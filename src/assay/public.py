@@ -224,9 +224,10 @@ def simple_evaluate(  # noqa: PLR0913  # the options of a run
     `model` is a model object or a name of `assay ls models`. The options are those of `assay run` and of lm-eval's function of
     this name; docs/reference/run.md explains each. `evaluation_tracker` has no effect: results are stored in `output_path`.
     """
+    options = _options(locals())
     from assay.evaluation import simple_evaluate as start
 
-    return start(**_options(locals()))
+    return start(**options)
 
 
 # <generated evaluate>
@@ -253,9 +254,10 @@ def evaluate(  # noqa: PLR0913  # the options of a run
 ) -> dict[str, Any]:  # fmt: skip
     # </generated>
     """Evaluate a model on tasks that `TaskManager.load` returned; returns the content of results.json."""
+    options = _options(locals())
     from assay.evaluation import evaluate as start
 
-    return start(**_options(locals()))
+    return start(**options)
 
 
 def _options(parameters: Mapping[str, Any]) -> dict[str, Any]:

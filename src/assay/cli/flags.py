@@ -20,7 +20,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> dict[str, "argparse._ArgumentGroup"]:
-    """Add every option of a run under its heading; returns the headings, for flags that are no options of a run."""
+    """Add every option of a run under its heading; returns the headings, for further flags."""
     groups = {title: parser.add_argument_group(title) for title in GROUPS}
     for name, use in OPTIONS.items():
         if use.group is not None:
@@ -52,7 +52,7 @@ def add_option(
 
 
 def _settings(use: RunOption, field: "dataclasses.Field[Any]") -> dict[str, Any]:
-    """Derive what argparse is told of an option: from its syntax, else from its type."""
+    """Derive the argparse settings of an option: from its syntax, else from its type."""
     hint, metavar = field.type, {"metavar": use.metavar} if use.metavar else {}
     kinds = set(typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)) - {type(None)}
     choices = [choice for kind in _literals(hint) for choice in typing.get_args(kind)]

@@ -1,4 +1,4 @@
-"""How far a run is: a live display on a terminal, one line a minute in a log."""
+"""Progress of a run: a live display on a terminal, one line a minute in a log."""
 
 import sys
 import time
@@ -17,13 +17,13 @@ LOG_SECONDS = 60.0
 
 
 class Progress:
-    """Told by the run how far it is; shows it to a person. Used as a context, so that the terminal is left as it was."""
+    """Called by the run as it advances; shows progress. A context manager, so that the terminal is restored."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._last = self._started
         self._display: Any = None
-        self._gone = False
+        self._unreachable = False
         self._bars: dict[str, Any] = {}
 
     def __enter__(self) -> "Progress":
@@ -54,9 +54,9 @@ class Progress:
             tell(self._line(run))
 
     def _is_news(self, run: "Run") -> bool:
-        """Whether the model has just gone or come back: a log tells of that at once."""
-        gone = run.engine is not None and run.engine.waiting_since is not None
-        changed, self._gone = gone != self._gone, gone
+        """Tell whether the model has just become unreachable or reachable: a log reports that at once."""
+        unreachable = run.engine is not None and run.engine.waiting_since is not None
+        changed, self._unreachable = unreachable != self._unreachable, unreachable
         return changed
 
     def _show(self, run: "Run") -> None:
@@ -78,8 +78,8 @@ class Progress:
 
     def _note(self, run: "Run") -> str:
         rate = run.counts.sent / max(time.monotonic() - self._started, 1e-9)
-        gone = run.engine.waiting_since if run.engine is not None else None
-        waiting = f"the model is gone: waiting for {time.monotonic() - gone:.0f} s" if gone is not None else ""
+        since = run.engine.waiting_since if run.engine is not None else None
+        waiting = f"the model is unreachable: waiting for {time.monotonic() - since:.0f} s" if since is not None else ""
         return ", ".join(filter(None, (waiting, f"{rate:,.0f} requests/s", _troubles(run.tasks))))
 
     def _line(self, run: "Run") -> str:

@@ -33,7 +33,7 @@ PROMPT_KEYS = ("output_type", "doc_to_text", "doc_to_choice", "doc_to_target", "
 
 def define_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a task, group, tag, path (a::b), task@format, or YAML file")
-    parser.add_argument("--depth", type=int, metavar="N", help="how many levels of a group to draw")
+    parser.add_argument("--depth", type=int, metavar="N", help="levels of groups to draw")
     parser.add_argument("--render", action="store_true", help="run helper code: show its functions, and sample 0")
     add_option(parser, "data_dir", help="with --render, the folder that is searched first for data")
     parser.add_argument("--mermaid", action="store_true", help="a graph in Mermaid's language")
@@ -44,7 +44,7 @@ def define_show(parser: argparse.ArgumentParser) -> None:
 
 def run_show(options: argparse.Namespace) -> int:
     if not options.name.strip():
-        raise ConfigError([Problem(Place("show"), "no name was given", "`assay ls` lists every name")])
+        raise ConfigError([Problem(Place("show"), "no name given", "`assay ls` lists every name")])
     manager = task_manager(options)
     loaded, problems = manager.attempt([options.name])
     serious = [problem for problem in problems if problem.serious]
@@ -62,7 +62,7 @@ def run_show(options: argparse.Namespace) -> int:
 
 
 def _show_all(manager: TaskManager, loaded: Loaded, options: argparse.Namespace) -> None:
-    """Groups as trees, a single task with all its settings, several tasks by name."""
+    """Print groups as trees, a single task with all its settings, many tasks by name."""
     tops = [group for group in loaded["groups"].values() if not group.parents]
     inside = {id(task) for group in tops for task in group.get_all_tasks()}
     alone = [task for task in loaded["tasks"].values() if id(task) not in inside]

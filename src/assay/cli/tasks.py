@@ -41,12 +41,12 @@ test_split: test
 # fewshot_split: train             # where examples come from, for num_fewshot > 0
 # num_fewshot: 0
 
-# What is asked: multiple_choice, generate_until, loglikelihood or loglikelihood_rolling.
+# The kind of request: multiple_choice, generate_until, loglikelihood or loglikelihood_rolling.
 output_type: multiple_choice
 doc_to_text: "Question: {{{{question}}}}\\nAnswer:"   # a column or a Jinja template over the columns
 doc_to_choice: choices             # a column with a list, or the list itself
 doc_to_target: answer              # the index of the right choice
-# process_docs: !function utils.process_docs         # Python beside this file, for what YAML cannot say
+# process_docs: !function utils.process_docs         # Python code in this folder
 
 # How answers are scored.
 metric_list:

@@ -1,4 +1,4 @@
-"""YAML text to values: the only file that knows which library parses.
+"""Parse YAML into values: the only module that imports the YAML library.
 
 YAML 1.1 as PyYAML's safe loader reads it (so `no` is false and `1_000` a number, as in lm-eval), plus `!function`.
 """
@@ -14,15 +14,15 @@ from assay.records import Function
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 100
-"""libyaml composes by recursion in C: some ten thousand levels end the process instead of raising."""
+"""libyaml composes by recursion in C: ten thousand levels crash the process instead of raising."""
 MAX_VALUES = 1_000_000
-"""How many values the aliases of one file may stand for."""
+"""Maximum number of values that the aliases of one file expand to."""
 
 _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load(data: bytes, file: str, *, lenient: bool) -> tuple[object, tuple[Problem, ...]]:
-    """The value of a text, and what is wrong with it. In a lenient file a key may be written twice."""
+    """Parse a text into a value and its problems. In a lenient file a key may be written twice."""
     problem = _too_much(data, file)
     if problem is not None:
         return None, (problem,)
@@ -37,16 +37,14 @@ def load(data: bytes, file: str, *, lenient: bool) -> tuple[object, tuple[Proble
         loader.problems.append(_unreadable(error, data, file))
     except (ValueError, RecursionError) as error:
         place = _culprit(data, file) or Place(file, 1, 1)
-        loader.problems.append(
-            Problem(place, f"a value cannot be read: {error}", "put what is meant as text in quotes")
-        )
+        loader.problems.append(Problem(place, f"a value cannot be read: {error}", "quote it if it is meant as text"))
     finally:
         loader.dispose()
     return value, tuple(loader.problems)
 
 
 def compose(data: bytes) -> Any:
-    """The tree of a text with the place of every node, or None where it cannot be read."""
+    """Parse a text into a tree with the place of every node, or None if it cannot be read."""
     if _too_much(data, "") is not None:
         return None
     try:
@@ -56,7 +54,7 @@ def compose(data: bytes) -> Any:
 
 
 def locate(root: Any, path: Sequence[str | int], *, key: bool) -> tuple[int, int]:
-    """Line and column of what `path` leads to in a tree, from 1; of the nearest thing around it where there is none."""
+    """Return line and column, from 1, of the node at `path`; of the nearest one around it where there is none."""
     node, mark = root, getattr(root, "start_mark", None)
     for step in path:
         pair = _descend(node, step)
@@ -68,7 +66,7 @@ def locate(root: Any, path: Sequence[str | int], *, key: bool) -> tuple[int, int
 
 
 class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depends on how PyYAML was built
-    """The safe loader, with `!function` and an eye for keys that are written twice."""
+    """The safe loader, with `!function` and a check for duplicate keys."""
 
     def __init__(self, data: bytes, file: str, lenient: bool) -> None:
         super().__init__(data)
@@ -112,7 +110,7 @@ _Loader.add_constructor("!function", _Loader.construct_function)
 
 
 def _culprit(data: bytes, file: str) -> Place | None:
-    """Where the first scalar stands that cannot be read by itself: a date that is none, a number with letters."""
+    """Locate the first scalar that cannot be read: an invalid date, a number with letters."""
     loader, waiting = _Loader(data, file, True), [compose(data)]
     while waiting:
         node = waiting.pop()
@@ -140,7 +138,7 @@ def _too_much(data: bytes, file: str) -> Problem | None:
 
 
 def _depths(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The depth of nesting at every opening, read event by event, which needs no recursion."""
+    """Yield the depth of nesting at every opening, event by event, without recursion."""
     depth = 0
     try:
         for event in yaml.parse(data, _BaseLoader):
@@ -150,11 +148,11 @@ def _depths(data: bytes) -> Iterator[tuple[int, Any]]:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        return  # said again, with its place, by the loader
+        return  # the loader reports it, with its place
 
 
 def _bound_aliases(root: Any) -> None:
-    """Refuse aliases that form a loop, or that stand for more values than anybody can mean."""
+    """Refuse aliases that form a loop, or that expand to too many values."""
     sizes: dict[int, int | None] = {}
 
     def size(node: Any) -> int:
@@ -167,7 +165,7 @@ def _bound_aliases(root: Any) -> None:
         children = node.value if isinstance(node, yaml.CollectionNode) else []
         total = 1 + sum(size(part) for child in children for part in (child if isinstance(child, tuple) else (child,)))
         if total > MAX_VALUES:
-            what = f"the aliases stand for more than {MAX_VALUES:,} values"
+            what = f"the aliases expand to more than {MAX_VALUES:,} values"
             raise yaml.constructor.ConstructorError(None, None, what, node.start_mark)
         sizes[id(node)] = total
         return total
@@ -177,7 +175,7 @@ def _bound_aliases(root: Any) -> None:
 
 
 def _descend(node: Any, step: str | int) -> tuple[Any, Any] | None:
-    """The key node and the value node that `step` leads to; for a list, the value twice."""
+    """Return the key node and the value node at `step`; for a list, the value twice."""
     if isinstance(node, yaml.MappingNode):
         for key, value in reversed(node.value):  # the last of two equal keys is the one that counts
             if isinstance(key, yaml.ScalarNode) and str(step) in (key.value, _spelt(key)):
@@ -190,12 +188,12 @@ def _descend(node: Any, step: str | int) -> tuple[Any, Any] | None:
 
 
 def _descend_merged(node: Any, step: str | int) -> tuple[Any, Any] | None:
-    several = node.value if isinstance(node, yaml.SequenceNode) else [node]
-    return next((found for each in several if (found := _descend(each, step)) is not None), None)
+    nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    return next((found for each in nodes if (found := _descend(each, step)) is not None), None)
 
 
 def _spelt(key: Any) -> str:
-    """A key as Python spells it: `on` is True, `~` is None."""
+    """Spell a key as Python does: `on` is True, `~` is None."""
     if key.tag.endswith(":bool"):
         return str(key.value.lower() in ("yes", "on", "true"))
     return "None" if key.tag.endswith(":null") else str(key.value)
@@ -212,7 +210,9 @@ def _unreadable(error: yaml.YAMLError, data: bytes, file: str) -> Problem:
         what = " ".join(part for part in (error.context, error.problem) if part)
         tag = re.search(r"constructor for the tag '(![^']*)'", what)
         if tag:
-            fix = "did you mean `!function`?" if nearest(tag.group(1), ["!function"]) else "only `!function` is known"
+            fix = (
+                "did you mean `!function`?" if nearest(tag.group(1), ["!function"]) else "only `!function` is supported"
+            )
             return Problem(place, f"unknown tag {tag.group(1)!r}", fix)
         return Problem(place, what or "not valid YAML", "correct the YAML here")
     return Problem(Place(file), f"not valid YAML: {error}", "correct the YAML")

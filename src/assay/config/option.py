@@ -27,7 +27,7 @@ class _Nothing(Mapping[str, Any]):
 NOTHING: Mapping[str, Any] = _Nothing()
 
 Remark = tuple[tuple[str | int, ...], str, str]
-"""Where inside a value, what is wrong there, how to fix it."""
+"""The path inside a value, the problem, and how to fix it."""
 
 
 def option(  # noqa: PLR0913  # one keyword for each thing that a field declares
@@ -69,7 +69,7 @@ def yaml_keys(record: type) -> tuple[str, ...]:
 
 @cache
 def near_miss(key: str, options: tuple[str, ...]) -> str | None:
-    """Find the option that `key` is a typo of, where unknown keys are allowed; None where it is no near match."""
+    """Find the option that `key` is a typo of, where unknown keys are allowed; None if there is no near match."""
     from difflib import SequenceMatcher
 
     near = nearest(key, options, count=1)

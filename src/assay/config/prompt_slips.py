@@ -1,4 +1,4 @@
-"""Texts of a task that would reach the model as they are written, and plainly were not meant to."""
+"""Checks for texts of a task that would be sent literally by mistake."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ _ONE_EXPRESSION = re.compile(r"\s*\{\{-?((?:(?!\}\}|\{\{).)*?)-?\}\}\s*", re.DOT
 
 
 def quoted_function(value: object) -> Iterator[Remark]:
-    """A `!function` in quotes, or without its exclamation mark: YAML reads it as a text."""
+    """Find a `!function` in quotes, or without its exclamation mark: YAML reads it as text."""
     found = _FUNCTION.match(value) if isinstance(value, str) else None
     if found is not None:
         what = f"is the text {value!r:.80}, not a function"
@@ -18,23 +18,23 @@ def quoted_function(value: object) -> Iterator[Remark]:
 
 
 def prompt_slips(value: object) -> Iterator[Remark]:
-    """What cannot be meant of a question, an answer or choices: a function in quotes, templates inside a list."""
+    """Find mistakes in a question, an answer or choices: a function in quotes, templates inside a list."""
     yield from quoted_function(value)
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, tuple | list) else ()
     for at, item in items:
         yield from (((at,), f"has an item that {what}", fix) for _, what, fix in quoted_function(item))
         if isinstance(item, str) and _has_markup(item):
-            what = f"has the item {item!r:.60}, and templates inside a list are not filled in"
+            what = f"has the item {item!r:.60}, but templates inside a list are not filled in"
             texts = list(value.values()) if isinstance(value, Mapping) else list(value)  # type: ignore[call-overload]
-            yield (at,), what, f"write one template that gives the list: {_as_template(texts)}"
+            yield (at,), what, f"write one template that returns the list: {_as_template(texts)}"
             return
 
 
 def literal_slips(value: object) -> Iterator[Remark]:
-    """What cannot be meant of a delimiter: it is no template."""
+    """Find mistakes in a delimiter: it is not a template."""
     yield from quoted_function(value)
     if isinstance(value, str) and _has_markup(value):
-        yield (), f"is {value!r:.60}, and a delimiter is not filled in", "write the characters themselves"
+        yield (), f"is {value!r:.60}, but a delimiter is not filled in", "write the characters themselves"
 
 
 def _has_markup(text: str) -> bool:
@@ -42,7 +42,7 @@ def _has_markup(text: str) -> bool:
 
 
 def _as_template(items: list[object]) -> str:
-    """A list of templates as one template, where each is one expression or plain.
+    """Join a list of templates into one, if each is a single expression or plain text.
 
     >>> _as_template(["{{a}}", "{{ b.c }}", "none"])
     '"{{[a, b.c, \\'none\\']}}"'
