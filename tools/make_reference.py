@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assay.cli import COMMANDS, define
-from assay.config.format import FormatConfig
 from assay.config.graph import (
     AgentNode,
     Attribute,
@@ -44,7 +43,15 @@ from assay.config.graph import (
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.config.option import yaml_fields
 from assay.config.run import RunConfig
-from assay.config.task import FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
+from assay.config.task import (
+    FewshotConfig,
+    FilterConfig,
+    FilterStep,
+    FormatConfig,
+    MetricConfig,
+    ScorerConfig,
+    TaskConfig,
+)
 from assay.models.arguments import Argument, arguments_of
 
 PAGES = {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Literal, TypeVar
 
-from assay.config.format import FormatConfig
+from assay.config.task import FormatConfig
 from assay.errors import Problem
 from assay.registry import Table, installed_plugins
 

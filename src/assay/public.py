@@ -13,10 +13,9 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.aggregate.collected_table": ("AggregatorMetricRegistry", "aggregator_metric"),
     "assay.comparison.compare": ("compare",),
     "assay.comparison.comparison": ("Comparison",),
-    "assay.config.format": ("FormatConfig",),
     "assay.config.group": ("AggMetricConfig", "GroupConfig"),
     "assay.config.run": ("RunConfig",),
-    "assay.config.task": ("FilterConfig", "MetricConfig", "TaskConfig"),
+    "assay.config.task": ("FilterConfig", "FormatConfig", "MetricConfig", "TaskConfig"),
     "assay.errors": ("AssayError", "ConfigError", "Problem"),
     "assay.evaluation.merge": ("merge",),
     "assay.evaluation.score": ("ScoreOptions", "score"),
@@ -98,11 +97,11 @@ if TYPE_CHECKING:
     from assay.aggregate.collected_table import aggregator_metric as aggregator_metric
     from assay.comparison.compare import compare as compare
     from assay.comparison.comparison import Comparison as Comparison
-    from assay.config.format import FormatConfig as FormatConfig
     from assay.config.group import AggMetricConfig as AggMetricConfig
     from assay.config.group import GroupConfig as GroupConfig
     from assay.config.run import RunConfig as RunConfig
     from assay.config.task import FilterConfig as FilterConfig
+    from assay.config.task import FormatConfig as FormatConfig
     from assay.config.task import MetricConfig as MetricConfig
     from assay.config.task import TaskConfig as TaskConfig
     from assay.errors import AssayError as AssayError

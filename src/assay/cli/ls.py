@@ -154,12 +154,11 @@ def define_schema(parser: argparse.ArgumentParser) -> None:
 
 def run_schema(options: argparse.Namespace) -> int:
     """Print a JSON Schema for editors. The records are imported here: listing names does without them."""
-    from assay.config.format import FormatConfig
     from assay.config.graph import GraphConfig
     from assay.config.group import GroupConfig
     from assay.config.run import RunConfig
     from assay.config.schema import json_schema
-    from assay.config.task import TaskConfig
+    from assay.config.task import FormatConfig, TaskConfig
 
     # A group file may hold any key of a task: a default for its members.
     records: dict[str, tuple[type, ...]] = {

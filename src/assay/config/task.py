@@ -1,11 +1,12 @@
-"""The keys of a task file. Names and defaults are lm-eval's; keys that only assay has are at the end."""
+"""The keys of task files and of formats. Names and defaults are lm-eval's; keys that only assay has come last."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from assay.config.option import NOTHING, Remark, near_miss, option
-from assay.config.prompt_slips import literal_slips, prompt_slips, quoted_function
+from assay.errors import Place, Problem
 from assay.records import Function
 
 OutputType = Literal["generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice"]
@@ -33,6 +34,60 @@ def generation_slips(value: object) -> Iterator[Remark]:
             near = near_miss(str(key), GENERATION_KEYS) if key not in GENERATION_KEYS else None
             if near:
                 yield (key,), f"has no key {key!r}", f"did you mean {near!r}?"
+
+
+_FUNCTION = re.compile(r"\s*!function\b\s*(\S*)|\s*function\s+([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)\s*$")
+_ONE_EXPRESSION = re.compile(r"\s*\{\{-?((?:(?!\}\}|\{\{).)*?)-?\}\}\s*", re.DOTALL)
+
+
+def quoted_function(value: object) -> Iterator[Remark]:
+    """Find a `!function` in quotes, or without its exclamation mark: YAML reads it as text."""
+    found = _FUNCTION.match(value) if isinstance(value, str) else None
+    if found is not None:
+        what = f"is the text {value!r:.80}, not a function"
+        yield (), what, f"write it without quotes: !function {found[1] or found[2] or 'module.name'}"
+
+
+def prompt_slips(value: object) -> Iterator[Remark]:
+    """Find mistakes in a question, an answer or choices: a function in quotes, templates inside a list."""
+    yield from quoted_function(value)
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, tuple | list) else ()
+    for at, item in items:
+        yield from (((at,), f"has an item that {what}", fix) for _, what, fix in quoted_function(item))
+        if isinstance(item, str) and _has_markup(item):
+            what = f"has the item {item!r:.60}, but templates inside a list are not filled in"
+            texts = list(value.values()) if isinstance(value, Mapping) else list(value)  # type: ignore[call-overload]
+            yield (at,), what, f"write one template that returns the list: {_as_template(texts)}"
+            return
+
+
+def literal_slips(value: object) -> Iterator[Remark]:
+    """Find mistakes in a delimiter: it is not a template."""
+    yield from quoted_function(value)
+    if isinstance(value, str) and _has_markup(value):
+        yield (), f"is {value!r:.60}, but a delimiter is not filled in", "write the characters themselves"
+
+
+def _has_markup(text: str) -> bool:
+    return "{{" in text or "{%" in text
+
+
+def _as_template(items: list[object]) -> str:
+    """Join a list of templates into one, if each is a single expression or plain text.
+
+    >>> _as_template(["{{a}}", "{{ b.c }}", "none"])
+    '"{{[a, b.c, \\'none\\']}}"'
+    """
+    found = [_ONE_EXPRESSION.fullmatch(item) if isinstance(item, str) else None for item in items]
+    if not all(
+        one or not (isinstance(item, str) and _has_markup(item)) for one, item in zip(found, items, strict=True)
+    ):
+        return '"{{[a, b]}}"'
+    return (
+        '"{{['
+        + ", ".join(one[1].strip() if one else repr(item) for one, item in zip(found, items, strict=True))
+        + ']}}"'
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,3 +248,42 @@ class RepeatConfig:
     """How often each request is sent."""
 
     repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatConfig:
+    """How a question becomes a prompt. Texts may use `_num_choices`, `_choice_labels`, `_choice_list_and` and `_choice_list_or`."""
+
+    format: str = option("The name.", "")
+    type: str | None = option("The format it starts from.", None)
+    output_type: OutputType = option("The kind of request.", "multiple_choice")
+    instruction: str | None = option("Text before the question.", None, check=quoted_function)
+    question_prefix: str | None = option("Text directly before the question.", "Question: ", check=quoted_function)
+    choice_labels: str | tuple[object, ...] | None = option(
+        "`letters`, `numbers`, a list of labels, or null for none.", "letters"
+    )
+    choice_delimiter: str = option("Between one choice and the next.", "\n")
+    section_separator: str = option("Between question, choices and answer.", "\n")
+    answer_instruction: str | None = option("Text after the choices.", None, check=quoted_function)
+    answer_prompt: str | None = option("Text at the end.", "Answer:", check=quoted_function)
+    gen_prefix: str | None = option("The first words of the answer.", None, check=quoted_function)
+    target_delimiter: str = option("Between question and answer.", " ", check=literal_slips)
+    fewshot_delimiter: str = option("Between one example and the next.", "\n\n", check=literal_slips)
+    scorer: str | ScorerConfig | None = option("The scorer.", None)
+    metric_list: tuple[MetricConfig, ...] | None = option("Metrics in place of the task's.", None)
+    filter_list: tuple[FilterConfig, ...] | None = option("Filters in place of the task's.", None)
+    generation_kwargs: Mapping[str, object] | None = option("Parameters of generation in place of the task's.", None)
+
+
+MEDIA = {"doc_to_image": "images", "doc_to_audio": "audio", "doc_to_video": "video"}
+
+
+def unsent_media(fields: Mapping[str, object]) -> str | None:
+    """Return the key by which a task sends more than text, if it has one."""
+    return next((key for key in MEDIA if fields.get(key)), None)
+
+
+def media_problem(key: str, place: Place) -> Problem:
+    """Return the problem of a task that sends more than text: its text alone would be another task."""
+    what = f"{key}: assay does not send {MEDIA[key]} to models yet, and the text alone is another task"
+    return Problem(place, what, "omit the task, or run it with a harness that does")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from assay.catalog.catalog import Catalog
 from assay.config.fields import Fields
-from assay.config.format import FormatConfig
+from assay.config.task import FormatConfig
 from assay.errors import ConfigError, Problem
 from assay.samples.formats import FORMATS, from_mapping
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.config.graph_reading import GRAPH_KEYS, GraphFile, read_graph
-from assay.config.media import MEDIA, media_problem, unsent_media
-from assay.config.task import TaskConfig
+from assay.config.task import MEDIA, TaskConfig, media_problem, unsent_media
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
 from assay.tasks.unit_metrics import runs_code
