@@ -90,7 +90,7 @@ def define_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    found = compare(
+    comparison = compare(
         [Path(each) for each in options.runs],
         tasks=options.tasks,
         metrics=options.metrics,
@@ -103,30 +103,30 @@ def run_compare(options: argparse.Namespace) -> int:
         power=options.power,
     )
     if options.summary:
-        say(summary(found))
+        say(summary(comparison))
     elif options.format == "json":
-        say_json(as_mapping(found))
+        say_json(as_mapping(comparison))
     elif options.format == "csv":
-        say(as_csv(found).rstrip("\n"))
+        say(as_csv(comparison).rstrip("\n"))
     else:
-        _show(found, plain=options.format == "md", plot=options.plot)
-    return EXIT[found.decision]
+        _show(comparison, plain=options.format == "md", plot=options.plot)
+    return EXIT[comparison.decision]
 
 
-def _show(found: Comparison, *, plain: bool, plot: bool) -> None:
-    say(comparison_table(found))
-    for number, each in enumerate(found.runs[1:] if plot else (), 1):
-        say(f"\n{each.label} minus {found.runs[0].label}\n{forest_text(drawn(found, number))}")
-    if found.flips:
-        say("\n" + "\n".join(flip_lines(found.flips)))
+def _show(comparison: Comparison, *, plain: bool, plot: bool) -> None:
+    say(comparison_table(comparison))
+    for number, each in enumerate(comparison.runs[1:] if plot else (), 1):
+        say(f"\n{each.label} minus {comparison.runs[0].label}\n{forest_text(drawn(comparison, number))}")
+    if comparison.flips:
+        say("\n" + "\n".join(flip_lines(comparison.flips)))
     if not plain:
-        say("\n" + "\n".join(attribution_lines(found)))
-    if found.verdicts:
-        say("\n" + "\n".join(map(gate_line, found.verdicts)))
-        say("\n" + summary(found))
+        say("\n" + "\n".join(attribution_lines(comparison)))
+    if comparison.verdicts:
+        say("\n" + "\n".join(map(gate_line, comparison.verdicts)))
+        say("\n" + summary(comparison))
     elif plain:
-        say("\n" + summary(found))
-    for note in found.notes:
+        say("\n" + summary(comparison))
+    for note in comparison.notes:
         tell(f"note: {note}")
 
 
@@ -163,14 +163,14 @@ def run_verify_backend(options: argparse.Namespace) -> int:
     if options.max_divergent is not None:
         tolerance = replace(tolerance, texts=_share(options.max_divergent, "max_divergent"))
     answers = verify(options.a, options.b, run_config(run_options(options)), watching=Progress)
-    found = verification(answers, tolerance)
+    outcome = verification(answers, tolerance)
     if options.format == "json":
-        say_json(verification_json(found))
+        say_json(verification_json(outcome))
     else:
-        say(verification_text(found))
+        say(verification_text(outcome))
     if options.output_path is not None:
         tell(f"runs: {options.output_path}/a, {options.output_path}/b")
-    return 0 if found.verdict == options.accept else VERDICT_EXIT[found.verdict]
+    return 0 if outcome.verdict == options.accept else VERDICT_EXIT[outcome.verdict]
 
 
 def _share(number: float, option: str) -> float:

@@ -55,12 +55,12 @@ def define_plan(parser: argparse.ArgumentParser) -> None:
 
 def run_plan(options: argparse.Namespace) -> int:
     aim = _aim(options)
-    found = _from_runs(options, aim) if options.baseline else _from_tasks(options, aim)
+    rows = _from_runs(options, aim) if options.baseline else _from_tasks(options, aim)
     if options.format == "json":
-        say_json({"aim": asdict(aim), "rows": [{**asdict(each), "enough": each.is_enough} for each in found]})
+        say_json({"aim": asdict(aim), "rows": [{**asdict(each), "enough": each.is_enough} for each in rows]})
     else:
-        say(markdown(HEADER, [_cells(each) for each in found]))
-        for line in _said(options, aim, found):
+        say(markdown(HEADER, [_cells(each) for each in rows]))
+        for line in _said(options, aim, rows):
             say(line)
     return 0
 
@@ -97,12 +97,12 @@ def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     selected = (
         set().union(*(below(runs[0], each, set(names)) for each in options.tasks)) if options.tasks else set(names)
     )
-    found = planned_from_runs(runs, [name for name in names if name in selected], options.metric, aim)
-    planned = {each.name for each in found}
+    rows = planned_from_runs(runs, [name for name in names if name in selected], options.metric, aim)
+    planned = {each.name for each in rows}
     missing = [name for name in names if name in selected and name not in planned and runs[0].rows(name)]
     if missing and options.metric is None:
         tell(f"unknown variance: {', '.join(missing)}")
-    return found
+    return rows
 
 
 def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
@@ -119,11 +119,11 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     for each in (one.runnable for one in run.tasks if one.runnable.size):
         keys = each.rows() or [ScoreKey(metric, "none") for metric in each.higher_is_better()]
         tasks[each.task.name] = Unknown.of(keys, each.size, each.source or each.task.name, aim)
-    found = planned_from_tasks(tasks, run.loaded["groups"].values(), aim)
-    missing = {*run.loaded["groups"]} - {each.name for each in found}
+    rows = planned_from_tasks(tasks, run.loaded["groups"].values(), aim)
+    missing = {*run.loaded["groups"]} - {each.name for each in rows}
     if missing:
         tell(f"no aggregated metric, or one of unknown variance: {', '.join(sorted(missing))}")
-    return found
+    return rows
 
 
 def _has_own_unit(metric: str) -> bool:
@@ -148,9 +148,9 @@ def _cells(each: Planned) -> tuple[str, ...]:
     return each.name, each.metric, str(each.documents or "–"), str(each.needed), enough, reached, repeats
 
 
-def _said(options: argparse.Namespace, aim: Aim, found: Sequence[Planned]) -> list[str]:
+def _said(options: argparse.Namespace, aim: Aim, rows: Sequence[Planned]) -> list[str]:
     """List the assumptions behind the figures."""
-    units = {_has_own_unit(each.metric) for each in found}
+    units = {_has_own_unit(each.metric) for each in rows}
     size = f"{aim.mde:g}" if units == {True} else f"{aim.mde * 100:g}pp" + (f" ({aim.mde:g})" if True in units else "")
     how = f"to detect {size} with power {aim.power:g} at alpha {aim.alpha:g}, two models on the same documents"
     if not options.baseline:
@@ -160,13 +160,13 @@ def _said(options: argparse.Namespace, aim: Aim, found: Sequence[Planned]) -> li
         rests = f"assumes the variance of the run and a correlation of {aim.correlation:g} between two models"
     else:
         rests = "uses the differences between the two runs"
-    few = [each for each in found if each.is_enough is False]
+    few = [each for each in rows if each.is_enough is False]
     worst = max(few, key=lambda each: each.mde or 0, default=None)
     said = [f"\n{how}, {aim.repeats} requests per document; {rests}"]
     if worst is not None and worst.mde is not None:
         said.append(
-            f"too few documents in {len(few)} of {len(found)}; {worst.name} detects {_size(worst.mde, worst.metric, 1)} at best"
+            f"too few documents in {len(few)} of {len(rows)}; {worst.name} detects {_size(worst.mde, worst.metric, 1)} at best"
         )
-    if any(each.documents is not None and each.repeats_needed is None for each in found):
+    if any(each.documents is not None and each.repeats_needed is None for each in rows):
         said.append(f"repeats needed: {NONE}: repeats do not reduce the variance between documents")
     return said

@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from assay.cli.output import say, say_columns, say_tables
 from assay.errors import ConfigError, Place, Problem, did_you_mean
@@ -45,9 +44,9 @@ def run_runs(options: argparse.Namespace) -> int:
     if options.action == "list":
         return _list(folder)
     if options.action == "show":
-        return _show(_found(folder, options.name, holds_run))
+        return _show(_find_run(folder, options.name, holds_run))
     for path in [
-        _found(folder, name, _has_manifest) for name in options.names
+        _find_run(folder, name, _has_manifest) for name in options.names
     ]:  # all are looked for before one is removed
         _remove(path)
     return 0
@@ -58,11 +57,12 @@ def _list(folder: Path) -> int:
     if not readings:
         say(f"no runs in {folder}; `assay run` puts them there")
         return 0
-    say_columns(("run", "started", "model", "tasks", "status", "number"), [_row(each.head) for each in readings])
+    say_columns(("run", "started", "model", "tasks", "status", "number"), [_row(each) for each in readings])
     return 0
 
 
-def _row(head: Any) -> tuple[str, ...]:
+def _row(reading: RunReading) -> tuple[str, ...]:
+    head = reading.head
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(head.created)) if head.created else ""
     tasks = head.tasks[0] + (f" and {len(head.tasks) - 1} more" if len(head.tasks) > 1 else "") if head.tasks else ""
     number = head.headline
@@ -92,7 +92,7 @@ def _has_manifest(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
-def _found(folder: Path, name: str, is_run: Callable[[Path], bool]) -> Path:
+def _find_run(folder: Path, name: str, is_run: Callable[[Path], bool]) -> Path:
     for path in (folder / name, Path(name)):
         if is_run(path):
             return path

@@ -43,17 +43,18 @@ def load(data: bytes, file: str, *, lenient: bool) -> tuple[object, tuple[Proble
     return value, tuple(loader.problems)
 
 
-def compose(data: bytes) -> Any:
+def compose(data: bytes) -> yaml.Node | None:
     """Parse a text into a tree with the place of every node, or None if it cannot be read."""
     if _too_much(data, "") is not None:
         return None
     try:
-        return _BaseLoader(data).get_single_node()
+        root: yaml.Node | None = _BaseLoader(data).get_single_node()
+        return root
     except yaml.YAMLError:
         return None
 
 
-def locate(root: Any, path: Sequence[str | int], *, key: bool) -> tuple[int, int]:
+def locate(root: yaml.Node | None, path: Sequence[str | int], *, key: bool) -> tuple[int, int]:
     """Return line and column, from 1, of the node at `path`; of the nearest one around it where there is none."""
     node, mark = root, getattr(root, "start_mark", None)
     for step in path:
@@ -75,13 +76,14 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depen
         self.lenient = lenient
         self.problems: list[Problem] = []
 
-    def place(self, node: Any) -> Place:
+    def place(self, node: yaml.Node) -> Place:
         return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, yaml.MappingNode):
             self._report_duplicates(node)
-        return super().construct_mapping(node, deep=deep)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
 
     def _report_duplicates(self, node: yaml.MappingNode) -> None:
         scalars = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -95,7 +97,7 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depen
                 fix = "the last value counts, as in lm-eval" if self.lenient else "delete one of them"
                 self.problems.append(Problem(self.place(key), what, fix, serious=not self.lenient))
 
-    def construct_function(self, node: Any) -> object:
+    def construct_function(self, node: yaml.Node) -> Function | None:
         written = node.value if isinstance(node, yaml.ScalarNode) else None
         parts = written.split(".") if isinstance(written, str) else []
         if len(parts) < 2 or not all(part.isidentifier() for part in parts):
@@ -151,11 +153,11 @@ def _depths(data: bytes) -> Iterator[tuple[int, Any]]:
         return  # the loader reports it, with its place
 
 
-def _bound_aliases(root: Any) -> None:
+def _bound_aliases(root: yaml.Node | None) -> None:
     """Refuse aliases that form a loop, or that expand to too many values."""
     sizes: dict[int, int | None] = {}
 
-    def size(node: Any) -> int:
+    def size(node: yaml.Node) -> int:
         known = sizes.get(id(node), 0)
         if known is None:
             raise yaml.constructor.ConstructorError(None, None, "an alias refers to itself", node.start_mark)
@@ -174,7 +176,7 @@ def _bound_aliases(root: Any) -> None:
         size(root)
 
 
-def _descend(node: Any, step: str | int) -> tuple[Any, Any] | None:
+def _descend(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
     """Return the key node and the value node at `step`; for a list, the value twice."""
     if isinstance(node, yaml.MappingNode):
         for key, value in reversed(node.value):  # the last of two equal keys is the one that counts
@@ -187,12 +189,12 @@ def _descend(node: Any, step: str | int) -> tuple[Any, Any] | None:
     return None
 
 
-def _descend_merged(node: Any, step: str | int) -> tuple[Any, Any] | None:
+def _descend_merged(node: yaml.Node, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
     nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
     return next((found for each in nodes if (found := _descend(each, step)) is not None), None)
 
 
-def _spelt(key: Any) -> str:
+def _spelt(key: yaml.ScalarNode) -> str:
     """Spell a key as Python does: `on` is True, `~` is None."""
     if key.tag.endswith(":bool"):
         return str(key.value.lower() in ("yes", "on", "true"))
