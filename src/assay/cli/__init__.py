@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from assay.cli.output import prepare_streams, tell
+    from assay.cli.output import echo_err, prepare_streams
     from assay.errors import AssayError
 
     prepare_streams()
@@ -120,13 +120,13 @@ def _run(options: argparse.Namespace) -> int:
         return code
     except AssayError as error:
         for problem in error.problems:
-            tell(str(problem))
+            echo_err(str(problem))
         return 2
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        tell(f"{error.filename or 'output'}: {error.strerror or error}")
+        echo_err(f"{error.filename or 'output'}: {error.strerror or error}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except KeyboardInterrupt:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.cli.flags import add_option, run_options
-from assay.cli.output import say, say_json, tell
+from assay.cli.output import echo, echo_err, echo_json
 from assay.cli.progress import Progress
 from assay.comparison.compare import Comparison, compare
 from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, SAME, verification
@@ -103,31 +103,31 @@ def run_compare(options: argparse.Namespace) -> int:
         power=options.power,
     )
     if options.summary:
-        say(summary(comparison))
+        echo(summary(comparison))
     elif options.format == "json":
-        say_json(as_mapping(comparison))
+        echo_json(as_mapping(comparison))
     elif options.format == "csv":
-        say(as_csv(comparison).rstrip("\n"))
+        echo(as_csv(comparison).rstrip("\n"))
     else:
         _show(comparison, plain=options.format == "md", plot=options.plot)
     return EXIT[comparison.decision]
 
 
 def _show(comparison: Comparison, *, plain: bool, plot: bool) -> None:
-    say(comparison_table(comparison))
+    echo(comparison_table(comparison))
     for number, each in enumerate(comparison.runs[1:] if plot else (), 1):
-        say(f"\n{each.label} minus {comparison.runs[0].label}\n{forest_text(drawn(comparison, number))}")
+        echo(f"\n{each.label} minus {comparison.runs[0].label}\n{forest_text(drawn(comparison, number))}")
     if comparison.flips:
-        say("\n" + "\n".join(flip_lines(comparison.flips)))
+        echo("\n" + "\n".join(flip_lines(comparison.flips)))
     if not plain:
-        say("\n" + "\n".join(attribution_lines(comparison)))
+        echo("\n" + "\n".join(attribution_lines(comparison)))
     if comparison.verdicts:
-        say("\n" + "\n".join(map(gate_line, comparison.verdicts)))
-        say("\n" + summary(comparison))
+        echo("\n" + "\n".join(map(gate_line, comparison.verdicts)))
+        echo("\n" + summary(comparison))
     elif plain:
-        say("\n" + summary(comparison))
+        echo("\n" + summary(comparison))
     for note in comparison.notes:
-        tell(f"note: {note}")
+        echo_err(f"note: {note}")
 
 
 def define_verify_backend(parser: argparse.ArgumentParser) -> None:
@@ -165,11 +165,11 @@ def run_verify_backend(options: argparse.Namespace) -> int:
     answers = verify(options.a, options.b, run_config(run_options(options)), watching=Progress)
     outcome = verification(answers, tolerance)
     if options.format == "json":
-        say_json(verification_json(outcome))
+        echo_json(verification_json(outcome))
     else:
-        say(verification_text(outcome))
+        echo(verification_text(outcome))
     if options.output_path is not None:
-        tell(f"runs: {options.output_path}/a, {options.output_path}/b")
+        echo_err(f"runs: {options.output_path}/a, {options.output_path}/b")
     return 0 if outcome.verdict == options.accept else VERDICT_EXIT[outcome.verdict]
 
 

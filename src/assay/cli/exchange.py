@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from assay.cli.flags import add_option
-from assay.cli.output import counted, say, say_results, tell
+from assay.cli.output import counted, echo, echo_err, echo_results
 from assay.exchange.formats import export, import_runs
 from assay.exchange.pack import pack
 from assay.runs.redact import redacted_command
@@ -24,7 +24,7 @@ def define_export(parser: argparse.ArgumentParser) -> None:
 
 def run_export(options: argparse.Namespace) -> int:
     for place in export(options.folder, options.to, options.output_path, name=options.name):
-        say(place)
+        echo(place)
     return 0
 
 
@@ -44,7 +44,7 @@ def run_import(options: argparse.Namespace) -> int:
     results = import_runs(
         options.files, options.output_path, groups=options.group, force=bool(options.force), facts=facts
     )
-    return say_results(results, Path(options.output_path))
+    return echo_results(results, Path(options.output_path))
 
 
 def define_pack(parser: argparse.ArgumentParser) -> None:
@@ -59,14 +59,14 @@ def define_pack(parser: argparse.ArgumentParser) -> None:
 def run_pack(options: argparse.Namespace) -> int:
     archive = pack(options.folder, options.output_path, no_gold=options.no_gold)
     for what in archive.removed:
-        tell(f"removed: {what}")
+        echo_err(f"removed: {what}")
     if options.no_gold:
-        tell("answers and scores remain: an answer with a high score reveals the right one")
+        echo_err("answers and scores remain: an answer with a high score reveals the right one")
     if archive.left:
-        tell(
+        echo_err(
             f"left out: {', '.join(archive.left[:8])}"
             + (f" and {len(archive.left) - 8} more" if len(archive.left) > 8 else "")
         )
-    say(f"{archive.path}: {counted(len(archive.files), 'file')}, {archive.path.stat().st_size:,} bytes")
-    say(f"to read it: assay import {archive.path} -o FOLDER (or unzip it), then assay view FOLDER")
+    echo(f"{archive.path}: {counted(len(archive.files), 'file')}, {archive.path.stat().st_size:,} bytes")
+    echo(f"to read it: assay import {archive.path} -o FOLDER (or unzip it), then assay view FOLDER")
     return 0

@@ -112,16 +112,16 @@ _FIELDS = {item.name: item for item in yaml_fields(RunConfig)}
 
 def run_options(flags: argparse.Namespace, file: Mapping[str, object] | None = None) -> dict[str, object]:
     """Collect the options that were given: by flag, else in a file. Text of flags and files becomes values here."""
-    given = dict(file or {})
+    options = dict(file or {})
     for name, use in OPTIONS.items():
         value = getattr(flags, name, None)
         if value is not None:
-            given[name] = _joined(name, value, use)
-        if isinstance(given.get(name), str) and use.syntax in _TEXT:
-            given[name] = _TEXT[use.syntax](str(given[name]))
+            options[name] = _joined(name, value, use)
+        if isinstance(options.get(name), str) and use.syntax in _TEXT:
+            options[name] = _TEXT[use.syntax](str(options[name]))
     if getattr(flags, "plugin", None):
-        given["plugins"] = list(flags.plugin)
-    return given
+        options["plugins"] = list(flags.plugin)
+    return options
 
 
 def _joined(name: str, value: Any, use: RunOption) -> object:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from assay.catalog.index import Index, indexed
 from assay.catalog.roots import all_roots
 from assay.cli.flags import add_catalog_options, task_manager
-from assay.cli.output import counted, is_terminal, printable, say_columns, say_json, tell, write_lines
+from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, printable, write_lines
 
 KINDS = {"tasks": ("task", "group", "tag"), "subtasks": ("task",), "groups": ("group",), "tags": ("tag",)}
 TABLES = ("formats", "models", "metrics", "filters", "scorers", "aggregators", "aggregations", "reductions", "samplers",
@@ -54,11 +54,11 @@ def run_ls(options: argparse.Namespace) -> int:
     if options.pattern:
         rows = [row for row in rows if fnmatchcase(row.name, options.pattern)]
         if not rows:
-            tell(f"no name matches {options.pattern!r}")
+            echo_err(f"no name matches {options.pattern!r}")
     if options.json:
-        say_json([row.described() for row in rows])
+        echo_json([row.described() for row in rows])
     elif is_terminal():
-        say_columns(("name", "kind", "where"), [(row.name, row.kind, row.where()) for row in rows])
+        echo_columns(("name", "kind", "where"), [(row.name, row.kind, row.where()) for row in rows])
     else:
         write_lines(_line(row.name, row.error) for row in rows)
     _report_broken([row.name for row in rows if row.error])
@@ -81,7 +81,7 @@ def _line(name: str, error: str) -> str:
 
 def _report_broken(names: list[str]) -> None:
     if names:
-        tell(f"{counted(len(names), 'name')} cannot be used; `assay validate` reports why")
+        echo_err(f"{counted(len(names), 'name')} cannot be used; `assay validate` reports why")
 
 
 def _index(options: argparse.Namespace) -> Index:
@@ -166,5 +166,5 @@ def run_schema(options: argparse.Namespace) -> int:
         "run": (RunConfig,),
     }  # fmt: skip
     record, *more = records[options.kind]
-    say_json(json_schema(record, f"assay {options.kind}", *more))
+    echo_json(json_schema(record, f"assay {options.kind}", *more))
     return 0

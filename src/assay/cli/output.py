@@ -39,7 +39,7 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def say(text: str = "") -> None:
+def echo(text: str = "") -> None:
     """Print to standard output."""
     sys.stdout.write(printable(text) + "\n")
 
@@ -49,12 +49,12 @@ def write_lines(lines: Iterable[str]) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
-def tell(text: str) -> None:
+def echo_err(text: str) -> None:
     """Print a note to standard error."""
     sys.stderr.write(printable(text) + "\n")
 
 
-def say_json(value: object) -> None:
+def echo_json(value: object) -> None:
     sys.stdout.write(json.dumps(plain(value), indent=1, ensure_ascii=False) + "\n")
 
 
@@ -76,7 +76,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def say_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def echo_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows under a header, in aligned columns."""
     table = [[printable(cell).replace("\n", "⏎") for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in [list(header), *table]) for column in range(len(header))]
@@ -86,25 +86,25 @@ def say_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     sys.stdout.write("\n".join([f"{bold}{head}{end}", *lines]) + "\n")
 
 
-def say_tables(results: Mapping[str, Any], depth: int | None = None) -> None:
+def echo_tables(results: Mapping[str, Any], depth: int | None = None) -> None:
     """Print the table of tasks, and that of groups if they have metrics."""
     from assay.report.table import results_table
 
-    say(results_table(results, depth=depth))
+    echo(results_table(results, depth=depth))
     groups = results_table(results, groups=True, depth=depth)
     if groups:
-        say("\n" + groups)
+        echo("\n" + groups)
 
 
-def say_results(results: Mapping[str, Any], folder: Path) -> int:
+def echo_results(results: Mapping[str, Any], folder: Path) -> int:
     """Print the tables and the folder of a run that was made without a model; returns the exit code of its status."""
     from assay.report.table import footing, heading
 
-    say(heading(results))
-    say_tables(results)
+    echo(heading(results))
+    echo_tables(results)
     for line in footing(results):
-        tell(line)
-    say(f"\nrun: {folder.resolve()}")
+        echo_err(line)
+    echo(f"\nrun: {folder.resolve()}")
     return EXIT.get(results.get("assay", {}).get("status", ""), EXIT["incomplete"])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from assay.cli.flags import add_catalog_options, task_manager
-from assay.cli.output import say, say_json, tell
+from assay.cli.output import echo, echo_err, echo_json
 from assay.comparison.planning import Aim, Planned, Unknown, planned_from_runs, planned_from_tasks
 from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem
@@ -57,11 +57,11 @@ def run_plan(options: argparse.Namespace) -> int:
     aim = _aim(options)
     rows = _from_runs(options, aim) if options.baseline else _from_tasks(options, aim)
     if options.format == "json":
-        say_json({"aim": asdict(aim), "rows": [{**asdict(each), "enough": each.is_enough} for each in rows]})
+        echo_json({"aim": asdict(aim), "rows": [{**asdict(each), "enough": each.is_enough} for each in rows]})
     else:
-        say(markdown(HEADER, [_cells(each) for each in rows]))
-        for line in _said(options, aim, rows):
-            say(line)
+        echo(markdown(HEADER, [_cells(each) for each in rows]))
+        for line in _assumptions(options, aim, rows):
+            echo(line)
     return 0
 
 
@@ -101,7 +101,7 @@ def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     planned = {each.name for each in rows}
     missing = [name for name in names if name in selected and name not in planned and runs[0].rows(name)]
     if missing and options.metric is None:
-        tell(f"unknown variance: {', '.join(missing)}")
+        echo_err(f"unknown variance: {', '.join(missing)}")
     return rows
 
 
@@ -114,7 +114,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     run = Run(RunConfig(tasks=options.tasks), task_manager(options))
     run.prepare()
     for name, why in run.broken.items():
-        tell(f"{name}: {why}")
+        echo_err(f"{name}: {why}")
     tasks = {}
     for each in (one.runnable for one in run.tasks if one.runnable.size):
         keys = each.rows() or [ScoreKey(metric, "none") for metric in each.higher_is_better()]
@@ -122,7 +122,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     rows = planned_from_tasks(tasks, run.loaded["groups"].values(), aim)
     missing = {*run.loaded["groups"]} - {each.name for each in rows}
     if missing:
-        tell(f"no aggregated metric, or one of unknown variance: {', '.join(sorted(missing))}")
+        echo_err(f"no aggregated metric, or one of unknown variance: {', '.join(sorted(missing))}")
     return rows
 
 
@@ -148,7 +148,7 @@ def _cells(each: Planned) -> tuple[str, ...]:
     return each.name, each.metric, str(each.documents or "–"), str(each.needed), enough, reached, repeats
 
 
-def _said(options: argparse.Namespace, aim: Aim, rows: Sequence[Planned]) -> list[str]:
+def _assumptions(options: argparse.Namespace, aim: Aim, rows: Sequence[Planned]) -> list[str]:
     """List the assumptions behind the figures."""
     units = {_has_own_unit(each.metric) for each in rows}
     size = f"{aim.mde:g}" if units == {True} else f"{aim.mde * 100:g}pp" + (f" ({aim.mde:g})" if True in units else "")
@@ -162,11 +162,11 @@ def _said(options: argparse.Namespace, aim: Aim, rows: Sequence[Planned]) -> lis
         rests = "uses the differences between the two runs"
     few = [each for each in rows if each.is_enough is False]
     worst = max(few, key=lambda each: each.mde or 0, default=None)
-    said = [f"\n{how}, {aim.repeats} requests per document; {rests}"]
+    lines = [f"\n{how}, {aim.repeats} requests per document; {rests}"]
     if worst is not None and worst.mde is not None:
-        said.append(
+        lines.append(
             f"too few documents in {len(few)} of {len(rows)}; {worst.name} detects {_size(worst.mde, worst.metric, 1)} at best"
         )
     if any(each.documents is not None and each.repeats_needed is None for each in rows):
-        said.append(f"repeats needed: {NONE}: repeats do not reduce the variance between documents")
-    return said
+        lines.append(f"repeats needed: {NONE}: repeats do not reduce the variance between documents")
+    return lines

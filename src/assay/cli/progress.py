@@ -4,7 +4,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from assay.cli.output import tell
+from assay.cli.output import echo_err
 from assay.tasks.run import TRUNCATED
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Progress:
             self._show(run)
         elif time.monotonic() - self._last > LOG_SECONDS or self._is_news(run):
             self._last = time.monotonic()
-            tell(self._line(run))
+            echo_err(self._line(run))
 
     def _is_news(self, run: "Run") -> bool:
         """Tell whether the model has just become unreachable or reachable: a log reports that at once."""

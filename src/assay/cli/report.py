@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from assay.cli.flags import parse_count
-from assay.cli.output import say
+from assay.cli.output import echo
 from assay.report.document import ReportOptions
 from assay.report.write import FILE_TYPES, named, report_text, write_report
 
@@ -31,15 +31,15 @@ def define_report(parser: argparse.ArgumentParser) -> None:
 def run_report(options: argparse.Namespace) -> int:
     path = options.output_path
     name = options.format or (named(Path(path)) if path is not None else "html")
-    wanted = ReportOptions(
+    report_options = ReportOptions(
         tasks=options.tasks,
         samples=options.samples,
         columns=options.slice,
         allow_different_prompts=options.allow_different_prompts,
     )
     if path == "-" or (path is None and name != "html"):
-        sys.stdout.write(report_text(options.runs, name, wanted))
+        sys.stdout.write(report_text(options.runs, name, report_options))
         return 0
-    written = write_report(options.runs, path or "report.html", format=name, options=wanted)
-    say(f"{written}: {written.stat().st_size:,} bytes")
+    written = write_report(options.runs, path or "report.html", format=name, options=report_options)
+    echo(f"{written}: {written.stat().st_size:,} bytes")
     return 0

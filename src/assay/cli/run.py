@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.cli.flags import add_run_options, parse_count, run_options
-from assay.cli.output import EXIT, exit_code, plain, say, say_tables, tell
+from assay.cli.output import EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
 from assay.cli.runs import runs_dir
 from assay.cli.show import write_out
@@ -77,11 +77,11 @@ def run_run(options: argparse.Namespace) -> int:
         results = _evaluated(work)
     except KeyboardInterrupt:
         is_stored = config.output_path or config.runs_dir
-        tell("\nstopped" + (f"; resume with: {shlex.join(command)}" if is_stored else ""))
+        echo_err("\nstopped" + (f"; resume with: {shlex.join(command)}" if is_stored else ""))
         return INTERRUPTED
     _show(results, config, options.depth)
     if work.folder is not None:
-        say(f"\nrun: {work.folder.path.resolve()}")
+        echo(f"\nrun: {work.folder.path.resolve()}")
     return exit_code(results)
 
 
@@ -100,7 +100,7 @@ def _prepared(config: RunConfig, command: Sequence[str]) -> Run:
     work = Run(config, task_manager(config), facts={"command": command})
     work.prepare()
     for name, reason in work.broken.items():
-        tell(f"task {name!r} cannot be run: {reason}; continuing without it")
+        echo_err(f"task {name!r} cannot be run: {reason}; continuing without it")
     return work
 
 
@@ -117,35 +117,35 @@ def run_checkpoints(
     """Evaluate every checkpoint and print one table; returns the exit code."""
     results: dict[str, Mapping[str, Any] | None] = {}
     for number, (name, config) in enumerate(runs.items(), 1):
-        tell(f"checkpoint {number} of {len(runs)}: {name}")
+        echo_err(f"checkpoint {number} of {len(runs)}: {name}")
         try:
             results[name] = evaluate(config)
         except AssayError as error:
             results[name] = None
             for problem in error.problems:
-                tell(f"{name}: {problem}")
+                echo_err(f"{name}: {problem}")
         make_room()
-    say(checkpoints_table(results))
+    echo(checkpoints_table(results))
     for name, result in results.items():
         for line in footing(result) if result is not None else ["could not be evaluated"]:
-            tell(f"{name}: {line}")
+            echo_err(f"{name}: {line}")
     if output is not None:
         file = Path(output) / "checkpoints.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(plain(checkpoints_json(results)), indent=1, ensure_ascii=False), encoding="utf-8")
-        say(f"\nruns: {Path(output).resolve()}")
+        echo(f"\nruns: {Path(output).resolve()}")
     codes = [CANNOT if result is None else exit_code(result) for result in results.values()]
     order = (CANNOT, EXIT["incomplete"], EXIT["partial"])  # the worst first
     return next((code for code in order if code in codes), EXIT["complete"])
 
 
 def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> None:
-    say(heading(results))
-    say_tables(results, depth)
+    echo(heading(results))
+    echo_tables(results, depth)
     if config.show_config:
-        say(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
+        echo(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
     for line in footing(results):
-        tell(line)
+        echo_err(line)
 
 
 def _warn_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
@@ -154,9 +154,9 @@ def _warn_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
     unused = options_where(lambda each: each.group == "")
     unsupported = [name for name in options_where(lambda each: each.for_model) if name not in known]
     names = [*unsupported, *TRACKERS, *unused]
-    given = [f"--{name}" for name in names if getattr(options, name, None) not in (None, False)]
-    if given:
-        tell(f"no effect here: {', '.join(given)}")
+    ineffective = [f"--{name}" for name in names if getattr(options, name, None) not in (None, False)]
+    if ineffective:
+        echo_err(f"no effect here: {', '.join(ineffective)}")
 
 
 def _from_file(path: str | None) -> dict[str, object]:

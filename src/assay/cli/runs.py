@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.cli.output import say, say_columns, say_tables
+from assay.cli.output import echo, echo_columns, echo_tables
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.report.reading import RunReading
 from assay.report.table import heading
@@ -55,9 +55,9 @@ def run_runs(options: argparse.Namespace) -> int:
 def _list(folder: Path) -> int:
     readings = [RunReading(path, path.name) for path in runs_in(folder)]
     if not readings:
-        say(f"no runs in {folder}; `assay run` puts them there")
+        echo(f"no runs in {folder}; `assay run` puts them there")
         return 0
-    say_columns(("run", "started", "model", "tasks", "status", "number"), [_row(each) for each in readings])
+    echo_columns(("run", "started", "model", "tasks", "status", "number"), [_row(each) for each in readings])
     return 0
 
 
@@ -73,10 +73,10 @@ def _row(reading: RunReading) -> tuple[str, ...]:
 def _show(path: Path) -> int:
     opened = Run.open(path)
     if opened.status == RUNNING or not opened.results:
-        say(f"{path}: {opened.status}; no results yet")
+        echo(f"{path}: {opened.status}; no results yet")
         return 0
-    say(heading(opened.results))
-    say_tables(opened.results)
+    echo(heading(opened.results))
+    echo_tables(opened.results)
     return 0
 
 
@@ -84,7 +84,7 @@ def _remove(path: Path) -> None:
     """Remove a run. Taking its lease first refuses a run in progress."""
     Lease(path).release()
     shutil.rmtree(path)
-    say(f"removed {path}")
+    echo(f"removed {path}")
 
 
 def _has_manifest(path: Path) -> bool:
@@ -130,7 +130,7 @@ def _list_cache(cache: Cache) -> int:
         (shelf.model, f"{shelf.responses:,}", f"{shelf.bytes / 2**20:.1f} MB", _day(shelf.written), _day(shelf.used))
         for shelf in cache.shelves()
     ]
-    say_columns(("model", "responses", "size", "first written", "last used"), rows)
+    echo_columns(("model", "responses", "size", "first written", "last used"), rows)
     return 0
 
 
@@ -144,7 +144,7 @@ def _prune(cache: Cache, options: argparse.Namespace) -> int:
     if options.model is not None and options.model not in known:
         fix = did_you_mean(options.model, known)
         raise ConfigError([Problem(Place("--model"), f"no responses of a model named {options.model!r}", fix)])
-    say(f"{cache.prune(model=options.model, unused_days=options.unused_days):,} responses removed")
+    echo(f"{cache.prune(model=options.model, unused_days=options.unused_days):,} responses removed")
     return 0
 
 

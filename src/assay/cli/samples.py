@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from assay.cli.flags import parse_count
-from assay.cli.output import counted, say, tell
+from assay.cli.output import counted, echo, echo_err
 from assay.config.row_names import sample_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import ScoreKey
@@ -44,12 +44,12 @@ def run_samples(options: argparse.Namespace) -> int:
         better = opened.higher_is_better(task)
         rows = (row for row in file.rows() if _is_selected(row, options, better))
         for row in islice(rows, options.n or None):
-            say(f"\n━━ {task} · document {row.doc_id}{_marks(row)}")
+            echo(f"\n━━ {task} · document {row.doc_id}{_marks(row)}")
             for name, text in _parts(row, full=options.full):
-                say(f"── {name}\n{text}")
+                echo(f"── {name}\n{text}")
         left = sum(1 for _ in rows)
         if left:
-            tell(f"{task}: {counted(left, 'sample')} more; -n 0 shows all")
+            echo_err(f"{task}: {counted(left, 'sample')} more; -n 0 shows all")
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from assay.cli.flags import add_option
-from assay.cli.output import counted, exit_code, say, say_results, say_tables, tell
+from assay.cli.output import counted, echo, echo_err, echo_results, echo_tables, exit_code
 from assay.evaluation.changes import NAME, Number
 from assay.evaluation.merge import merge
 from assay.evaluation.score import Scored, ScoreOptions, score
@@ -65,13 +65,13 @@ def run_score(options: argparse.Namespace) -> int:
 
 
 def _show(scored: Scored) -> None:
-    say_tables(scored.results)
-    say("\n" + _numbers(scored.numbers))
+    echo_tables(scored.results)
+    echo("\n" + _numbers(scored.numbers))
     for line in _samples(scored):
-        say(line)
+        echo(line)
     for line in [*scored.remarks, *footing(scored.results)]:
-        tell(line)
-    say(f"\nscored: {scored.folder.resolve()}")
+        echo_err(line)
+    echo(f"\nscored: {scored.folder.resolve()}")
 
 
 def _numbers(numbers: Sequence[Number]) -> str:
@@ -126,4 +126,4 @@ def run_merge(options: argparse.Namespace) -> int:
         force=bool(options.force),
         confirm_run_unsafe_code=bool(options.confirm_run_unsafe_code),
     )
-    return say_results(results, Path(options.output))
+    return echo_results(results, Path(options.output))

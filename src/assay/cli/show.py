@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from assay.catalog.functions import functions_in
 from assay.cli.flags import add_catalog_options, add_option, task_manager
 from assay.cli.graph_picture import drawn, mermaid
-from assay.cli.output import counted, plain, say, say_columns, say_json, tell
+from assay.cli.output import counted, echo, echo_columns, echo_err, echo_json, plain
 from assay.config.fields import Fields
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group
@@ -49,13 +49,13 @@ def run_show(options: argparse.Namespace) -> int:
     loaded, problems = manager.attempt([options.name])
     serious = [problem for problem in problems if problem.serious]
     for problem in dict.fromkeys(problems):
-        tell(str(problem) if problem.serious else f"{problem} (note)")
+        echo_err(str(problem) if problem.serious else f"{problem} (note)")
     if serious and not loaded["tasks"] and not loaded["groups"]:
         return 2
     if options.mermaid:
         _show_mermaid(loaded)
     elif options.json:
-        say_json(_described(manager, options.name, loaded))
+        echo_json(_described(manager, options.name, loaded))
     else:
         _show_all(manager, loaded, options)
     return 1 if serious else 0
@@ -68,7 +68,7 @@ def _show_all(manager: TaskManager, loaded: Loaded, options: argparse.Namespace)
     alone = [task for task in loaded["tasks"].values() if id(task) not in inside]
     for number, group in enumerate(tops):
         if number:
-            say()
+            echo()
         _show_group(group, options.depth)
     if len(alone) == 1 and not tops:
         _show_task(manager, alone[0])
@@ -76,32 +76,32 @@ def _show_all(manager: TaskManager, loaded: Loaded, options: argparse.Namespace)
             _show_functions(alone[0])
             _show_first(manager, alone[0], options.data_dir)
     elif alone:
-        say(f"{options.name}: {counted(len(alone), 'task')}" if not tops else f"\nand {counted(len(alone), 'task')}")
+        echo(f"{options.name}: {counted(len(alone), 'task')}" if not tops else f"\nand {counted(len(alone), 'task')}")
         for task in alone:
-            say(f"  {task.name}")
+            echo(f"  {task.name}")
 
 
 def _show_task(manager: TaskManager, task: Task) -> None:
     groups = manager.catalog.index.groups_of(task.config.task)
-    say(f"{task.name}  ·  task, {task.output_type}, version {task.version}")
+    echo(f"{task.name}  ·  task, {task.output_type}, version {task.version}")
     for title, items in (("tags", task.tags), ("in groups", groups)):
         if items:
-            say(f"{title}: {', '.join(items)}")
+            echo(f"{title}: {', '.join(items)}")
     for note in task.notes:
-        say(f"note: {note}")
+        echo(f"note: {note}")
     for sentence in unchecked_parameters(task.config):
-        say(f"note: {sentence}")
+        echo(f"note: {sentence}")
     if task.unsent is not None:
-        say(f"cannot be run: {task.unsent}")
+        echo(f"cannot be run: {task.unsent}")
     if task.graph is not None:
-        say()
+        echo()
         for line in drawn(task.graph):
-            say(line)
+            echo(line)
     _show_settings(task.fields)
     rewritten = [(key, _short(value), "format") for key, value in _rewritten(task)]
     if rewritten:
-        say("\nrewritten by the format:")
-        say_columns(("key", "value", "from"), rewritten)
+        echo("\nrewritten by the format:")
+        echo_columns(("key", "value", "from"), rewritten)
 
 
 def _show_mermaid(loaded: Loaded) -> None:
@@ -111,13 +111,13 @@ def _show_mermaid(loaded: Loaded) -> None:
         raise ConfigError([Problem(Place("show"), "--mermaid is for graphs", fix)])
     for graph in graphs:
         for line in mermaid(graph):
-            say(line)
+            echo(line)
 
 
 def _show_settings(fields: Fields) -> None:
     folder = _common_folder(fields)
-    say(f"\nfiles below {folder}" if folder else "")
-    say_columns(("key", "value", "from"), list(_settings(fields, folder)))
+    echo(f"\nfiles below {folder}" if folder else "")
+    echo_columns(("key", "value", "from"), list(_settings(fields, folder)))
 
 
 def _common_folder(fields: Fields) -> str:
@@ -146,7 +146,7 @@ def _show_functions(task: Task) -> None:
     from assay.compat.modules import HelperCode  # not imported where no code runs
 
     helper = HelperCode()
-    say("\nfunctions:")
+    echo("\nfunctions:")
     rows = []
     for function in functions_in(dict(task.fields)):
         target = call_user_code("cannot be loaded", helper.resolve, function)
@@ -155,7 +155,7 @@ def _show_functions(task: Task) -> None:
             continue
         code = getattr(target, "__code__", None)
         rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(target)))
-    say_columns(("function", "defined at"), rows)
+    echo_columns(("function", "defined at"), rows)
 
 
 def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:
@@ -163,29 +163,29 @@ def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:
     from assay.evaluation import Run
     from assay.evaluation.options import run_config
 
-    say()
+    echo()
     try:
         with user_code("sample 0 cannot be rendered", passes=UserCodeError):
             work = Run(run_config({"tasks": [task], "data_dir": data_dir, "confirm_run_unsafe_code": True}), manager)
             work.prepare()
             write_task(work.tasks[0].runnable, None)
     except UserCodeError as error:
-        tell(str(error))
+        echo_err(str(error))
 
 
 def _show_group(group: Group[Task], depth: int | None) -> None:
     tasks, groups = group.get_all_tasks(), group.get_all_groups()
     below = f"{counted(len(tasks), 'task')}, {counted(len(groups), 'group')} below"
-    say(f"{group.name}  ·  group, {below}, version {group.version}")
+    echo(f"{group.name}  ·  group, {below}, version {group.version}")
     for key, value in group.metadata.items():
         if key != "version":
-            say(f"{key}: {value}")
+            echo(f"{key}: {value}")
     for member in group.config.task or ():
         if isinstance(member, Mapping) and "if" in member:
-            say(f"only if {member['if']}: {member.get('task', member.get('group'))}")
-    say()
+            echo(f"only if {member['if']}: {member.get('task', member.get('group'))}")
+    echo()
     for line in _tree(group, "", depth):
-        say(line)
+        echo(line)
     _show_settings(group.fields.without("task"))
 
 
@@ -255,7 +255,7 @@ def write_out(run: "Run") -> None:
         sent, length = write_task(each.runnable, count)
         requests, tokens = requests + sent, tokens + length
     unit = "tokens" if count is not None else "characters"
-    say(f"\nin all: {counted(requests, 'request')}, about {tokens:,} {unit} of prompts\n")
+    echo(f"\nin all: {counted(requests, 'request')}, about {tokens:,} {unit} of prompts\n")
 
 
 def write_task(task: "Runnable", count: Callable[[str], int] | None) -> tuple[int, int]:
@@ -266,7 +266,7 @@ def write_task(task: "Runnable", count: Callable[[str], int] | None) -> tuple[in
     length = sum(measure(str(arguments(request)[0])) for sample in samples for request in sample.requests) / max(
         len(samples), 1
     )
-    say(f"\n{task.task.name}: {counted(task.size, 'document')} of {task.original}, {task.num_fewshot}-shot, "
+    echo(f"\n{task.task.name}: {counted(task.size, 'document')} of {task.original}, {task.num_fewshot}-shot, "
         f"{'at least' if task.task.graph is not None else 'about'} {each * task.size:,.0f} requests")  # fmt: skip
     for sample in samples[:SHOWN]:
         _write_sample(sample)
@@ -283,13 +283,13 @@ def _with_first_requests(task: "Runnable", sample: Sample) -> Sample:
 
 def _write_sample(sample: Sample) -> None:
     if not sample.requests:
-        say(f"--- document {sample.doc_id}: its first step asks no model\n---")
+        echo(f"--- document {sample.doc_id}: its first step asks no model\n---")
         return
     first, *others = sample.requests
     prompt = arguments(first)[0]
-    say(f"--- prompt of document {sample.doc_id}\n{prompt}\n---")
+    echo(f"--- prompt of document {sample.doc_id}\n{prompt}\n---")
     for request in [first, *others][:8]:
         more = arguments(request)[1:]
         if more:
-            say(f"then: {more[0]!r}")
-    say(f"target: {sample.target!r}")
+            echo(f"then: {more[0]!r}")
+    echo(f"target: {sample.target!r}")

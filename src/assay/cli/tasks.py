@@ -10,7 +10,7 @@ import orjson
 
 from assay.catalog.examine import name_problem
 from assay.cli.flags import add_catalog_options, add_option, task_manager
-from assay.cli.output import counted, say, say_json, tell
+from assay.cli.output import counted, echo, echo_err, echo_json
 from assay.compat.dotted import seen_dotted
 from assay.compat.evaluate_names import find_metric
 from assay.compat.modules import HelperCode
@@ -126,11 +126,11 @@ def run_new(options: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():
             path.write_text(text, encoding="utf-8")
-            say(f"wrote {path}")
+            echo(f"wrote {path}")
     except OSError as error:
         problem = Problem(Place(str(folder)), f"cannot be written: {error.strerror}", "choose another --dir")
         raise ConfigError([problem]) from None
-    say(f"next: assay validate {folder / options.name}.yaml")
+    echo(f"next: assay validate {folder / options.name}.yaml")
     return 0
 
 
@@ -155,7 +155,7 @@ def run_validate(options: argparse.Namespace) -> int:
         problems = sorted([*problems, *plugin_problems()])
     serious = sum(problem.serious for problem in problems)
     if options.json:
-        say_json(
+        echo_json(
             [
                 {"file": p.place.file, "line": p.place.line, "column": p.place.column}
                 | {"what": p.what, "fix": p.fix, "serious": p.serious}
@@ -164,8 +164,8 @@ def run_validate(options: argparse.Namespace) -> int:
         )
     else:
         for problem in problems:
-            say(str(problem) if problem.serious else f"{problem} (note)")
-        say(f"{counted(serious, 'problem')}, {counted(len(problems) - serious, 'note')}")
+            echo(str(problem) if problem.serious else f"{problem} (note)")
+        echo(f"{counted(serious, 'problem')}, {counted(len(problems) - serious, 'note')}")
     return 1 if serious else 0
 
 
@@ -189,10 +189,10 @@ def run_fetch(options: argparse.Namespace) -> int:
         done.add(key)
         try:
             for written, count in fetch(config, Path(options.data_dir)):
-                say(f"{written}: {count} rows")
+                echo(f"{written}: {count} rows")
         except DataError as error:
             failed += 1
-            tell(f"{task.name}: {error}")
+            echo_err(f"{task.name}: {error}")
     return 1 if failed else 0
 
 

@@ -6,7 +6,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from assay.cli.output import say, tell
+from assay.cli.output import echo, echo_err
 from assay.errors import ConfigError, Place, Problem, installing
 from assay.runs.folder import no_run
 
@@ -49,9 +49,9 @@ def run_view(options: argparse.Namespace) -> int:
         host = f"[{options.host}]" if family == socket.AF_INET6 else options.host
         app = make_app(folder, options.host)
         listening.listen(128)  # a browser that connects early waits instead of being refused
-        say(f"http://{host}:{listening.getsockname()[1]}/")
+        echo(f"http://{host}:{listening.getsockname()[1]}/")
         sys.stdout.flush()
-        tell("press Ctrl-C to stop")
+        echo_err("press Ctrl-C to stop")
         serve(app, listening)
     return 0
 

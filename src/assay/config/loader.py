@@ -183,7 +183,7 @@ def _descend(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.N
             if isinstance(key, yaml.ScalarNode) and str(step) in (key.value, _spelt(key)):
                 return key, value
         merged = [value for key, value in node.value if getattr(key, "value", None) == "<<"]
-        return next((found for each in merged if (found := _descend_merged(each, step)) is not None), None)
+        return next((pair for each in merged if (pair := _descend_merged(each, step)) is not None), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], node.value[step]
     return None
@@ -191,7 +191,7 @@ def _descend(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.N
 
 def _descend_merged(node: yaml.Node, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
     nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-    return next((found for each in nodes if (found := _descend(each, step)) is not None), None)
+    return next((pair for each in nodes if (pair := _descend(each, step)) is not None), None)
 
 
 def _spelt(key: yaml.ScalarNode) -> str:

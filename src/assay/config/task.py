@@ -42,10 +42,10 @@ _ONE_EXPRESSION = re.compile(r"\s*\{\{-?((?:(?!\}\}|\{\{).)*?)-?\}\}\s*", re.DOT
 
 def quoted_function(value: object) -> Iterator[Remark]:
     """Find a `!function` in quotes, or without its exclamation mark: YAML reads it as text."""
-    found = _FUNCTION.match(value) if isinstance(value, str) else None
-    if found is not None:
+    match = _FUNCTION.match(value) if isinstance(value, str) else None
+    if match is not None:
         what = f"is the text {value!r:.80}, not a function"
-        yield (), what, f"write it without quotes: !function {found[1] or found[2] or 'module.name'}"
+        yield (), what, f"write it without quotes: !function {match[1] or match[2] or 'module.name'}"
 
 
 def prompt_slips(value: object) -> Iterator[Remark]:
@@ -78,14 +78,14 @@ def _as_template(items: list[object]) -> str:
     >>> _as_template(["{{a}}", "{{ b.c }}", "none"])
     '"{{[a, b.c, \\'none\\']}}"'
     """
-    found = [_ONE_EXPRESSION.fullmatch(item) if isinstance(item, str) else None for item in items]
+    expressions = [_ONE_EXPRESSION.fullmatch(item) if isinstance(item, str) else None for item in items]
     if not all(
-        one or not (isinstance(item, str) and _has_markup(item)) for one, item in zip(found, items, strict=True)
+        one or not (isinstance(item, str) and _has_markup(item)) for one, item in zip(expressions, items, strict=True)
     ):
         return '"{{[a, b]}}"'
     return (
         '"{{['
-        + ", ".join(one[1].strip() if one else repr(item) for one, item in zip(found, items, strict=True))
+        + ", ".join(one[1].strip() if one else repr(item) for one, item in zip(expressions, items, strict=True))
         + ']}}"'
     )
 
