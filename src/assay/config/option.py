@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import nearest
+
+if TYPE_CHECKING:
+    from assay.config.run import RunOption
 
 
 class _Nothing(Mapping[str, Any]):
@@ -38,7 +41,7 @@ def option(  # noqa: PLR0913  # one keyword for each thing that a field declares
     many: bool = False,
     rest: bool = False,
     check: Callable[[object], Iterable[Remark]] | None = None,
-    run: object = None,
+    run: "RunOption | None" = None,
 ) -> Any:
     """Declare a dataclass field that is a YAML key.
 

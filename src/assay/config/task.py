@@ -57,7 +57,7 @@ def prompt_slips(value: object) -> Iterator[Remark]:
         if isinstance(item, str) and _has_markup(item):
             what = f"has the item {item!r:.60}, but templates inside a list are not filled in"
             texts = list(value.values()) if isinstance(value, Mapping) else list(value)  # type: ignore[call-overload]
-            yield (at,), what, f"write one template that returns the list: {_as_template(texts)}"
+            yield (at,), what, f"write one template that gives the list: {_as_template(texts)}"
             return
 
 
