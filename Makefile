@@ -44,6 +44,7 @@ install-test:
 	@$(BIN)/python tools/get_browser.py --install
 
 docs: install-test  ## write the generated pages
+	@$(BIN)/python tools/make_public.py
 	@$(BIN)/python tools/make_reference.py docs/reference
 	@$(BIN)/python tools/make_screenshots.py docs/screenshots
 

@@ -278,17 +278,17 @@ def test_a_task_with_too_few_documents_says_what_it_finds(tmp_path: Path, capsys
     assert main(["plan", "t", "--mde", "1pp", "--include_path", str(folder), "--no_defaults"]) == 0
     said = capsys.readouterr().out
     expected = (1.959964 + 0.841621) * math.sqrt(0.25 / 40) * 100
-    assert f"too few documents in 1 of 1; t finds {expected:.1f}pp at best" in said
+    assert f"too few documents in 1 of 1; t detects {expected:.1f}pp at best" in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--mde", "1pp"], "no task is named"),
-        (["t", "--mde", "much"], "'much' is no difference"),
-        (["t", "--mde", "0pp"], "'0pp' is no difference"),
-        (["t", "--mde", "1pp", "--power", "2"], "--power: lies between 0 and 1"),
-        (["t", "--mde", "1pp", "--repeats", "0"], "--repeats: is 1 or more"),
+        (["--mde", "1pp"], "assay plan: no tasks"),
+        (["t", "--mde", "much"], "invalid difference 'much'"),
+        (["t", "--mde", "0pp"], "invalid difference '0pp'"),
+        (["t", "--mde", "1pp", "--power", "2"], "--power: must be between 0 and 1, got 2.0"),
+        (["t", "--mde", "1pp", "--repeats", "0"], "--repeats: must be at least 1, got 0"),
         (["t", "--mde", "1pp", "--baseline", "nowhere"], "the folder holds no run"),
     ],
 )

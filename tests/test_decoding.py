@@ -24,11 +24,11 @@ TASK_TYPOS = [
     ("a key in capitals", "task: t\nDataset_Path: json\n", "2:1", "unknown key 'Dataset_Path'", "dataset_path"),
     ("a hyphen", "task: t\nnum-fewshot: 3\n", "2:1", "unknown key 'num-fewshot'", "num_fewshot"),
     ("a key written twice", "task: t\nrepeats: 1\nrepeats: 2\n", "3:1", "key 'repeats' is written twice", "delete one"),
-    ("an output type", "task: t\noutput_type: multiple_choise\n", "2:14", "output_type cannot be", "multiple_choice"),
+    ("an output type", "task: t\noutput_type: multiple_choise\n", "2:14", "output_type must be one of", "multiple_choice"),
     ("a word for a number", "task: t\nnum_fewshot: five\n", "2:14", "num_fewshot must be a whole number", ""),
     ("a quoted number", 'task: t\nrepeats: "3"\n', "2:10", "repeats must be a whole number", "without quotes"),
     ("a number for a text", "task: t\ndataset_name: 2024\n", "2:15", "dataset_name must be text", "in quotes"),
-    ("no, which YAML reads as false", "task: t\ndataset_name: no\n", "2:15", "must be text, not false", "in quotes"),
+    ("no, which YAML reads as false", "task: t\ndataset_name: no\n", "2:15", "must be text, got false", "in quotes"),
     ("a number below its range", "task: t\nnum_fewshot: -1\n", "2:14", "must be at least 0", ""),
     ("no repeats", "task: t\nrepeats: 0\n", "2:10", "must be at least 1", ""),
     ("a metric's key", "task: t\nmetric_list:\n  - metrc: acc\n", "3:5", "unknown key 'metrc'", "did you mean 'metric'"),
@@ -140,7 +140,7 @@ def test_an_alias_bomb_is_refused_before_it_grows() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     source = Source("bomb.yaml", "\n".join(lines).encode())
-    assert "stand for more than 1,000,000 values" in source.problems[0].what
+    assert "expand to more than 1,000,000 values" in source.problems[0].what
 
 
 def test_five_megabytes_of_yaml_are_read() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tools.make_public import generated
 from tools.make_reference import filled
 
 from assay import TaskManager
@@ -58,6 +59,12 @@ def test_the_generated_pages_are_up_to_date(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(ROOT / "tools/make_reference.py"), str(tmp_path)], check=True)
     for page in sorted(tmp_path.iterdir()):
         assert page.read_text() == (ROOT / "docs/reference" / page.name).read_text(), f"{page.name}: run `make docs`"
+
+
+def test_the_signatures_of_the_python_api_are_up_to_date() -> None:
+    text = (ROOT / "src/assay/public.py").read_text()
+    assert generated(text) == text, "src/assay/public.py: run `make docs`"
+    assert generated(text.replace("num_fewshot: int | None = None, ", "")) == text
 
 
 def test_every_backend_has_a_page_with_all_its_arguments_explained() -> None:

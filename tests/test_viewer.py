@@ -764,7 +764,7 @@ def test_other_machines_are_let_in_only_when_that_is_said(runs: Path, tmp_path: 
     command = [sys.executable, "-m", "assay", "view", str(runs), "--host", "0.0.0.0", "--port", "0"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2
-    assert "other machines could read everything" in ended.stderr
+    assert "other machines can read everything" in ended.stderr
     with serving(runs, "--host", "0.0.0.0", "--allow_remote") as at:
         assert at.startswith("http://0.0.0.0:")
 

@@ -10,15 +10,21 @@ import dataclasses
 import re
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
-from assay.cli import COMMANDS, MODULES
-from assay.config.format import FormatConfig
+from assay.cli import COMMANDS, define
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.config.option import yaml_fields
 from assay.config.run import RunConfig
-from assay.config.task import FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
+from assay.config.task import (
+    FewshotConfig,
+    FilterConfig,
+    FilterStep,
+    FormatConfig,
+    MetricConfig,
+    ScorerConfig,
+    TaskConfig,
+)
 from assay.graphs.spec import (
     AgentSpec,
     Attribute,
@@ -87,8 +93,18 @@ PAGES = {
 NOTE = "<!-- written by `make docs`; change the code, not this page -->"
 
 
+IDENTITY = (
+    "An option with *identity* is part of what identifies a run: with another value it is another run, and the folder of the"
+    " first is not resumed. The parameters of `assay.simple_evaluate` have the same names and types; `assay run` has them as"
+    " flags ([commands](commands.md#assay-run))."
+)
+
+
 def key_page(title: str, records: list[type]) -> str:
+    """The page of a kind of file: a table of keys for each record."""
     parts = [NOTE, f"# {title}", ""]
+    if records == [RunConfig]:
+        return "\n".join([*parts, IDENTITY, "", *run_table()])
     for record in records:
         parts += [
             f"## {record.__name__}",
@@ -102,18 +118,30 @@ def key_page(title: str, records: list[type]) -> str:
     return "\n".join(parts)
 
 
+def run_table() -> Iterator[str]:
+    yield from ("| key | type | default | identity | |", "|---|---|---|---|---|")
+    for item in yaml_fields(RunConfig):
+        key, kind, default, doc = cells(item)
+        yield f"| {key} | {kind} | {default} | {'yes' if item.metadata['run'].identity else ''} | {doc} |"
+
+
 def row(item: "dataclasses.Field[object]") -> str:
+    return f"| {' | '.join(cells(item))} |"
+
+
+def cells(item: "dataclasses.Field[object]") -> tuple[str, str, str, str]:
+    """Key, type, default and sentence of an option."""
     key = item.metadata["key"] or item.name
     kind = getattr(item.type, "__name__", None) if isinstance(item.type, type) else str(item.type)
     shown = readable(str(kind))
     default = "required" if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING else ""
     if item.default not in (dataclasses.MISSING, None, ()) and not dataclasses.is_dataclass(item.default):
         default = f"`{item.default!r}`".replace("|", "\\|")
-    return f"| `{key}` | {shown} | {default} | {item.metadata['doc']} |"
+    return f"`{key}`", shown, default, item.metadata["doc"]
 
 
 def readable(kind: str) -> str:
-    """A type in the words of YAML."""
+    """Write a type in the words of YAML."""
     for old, new in (
         ("collections.abc.", ""), ("typing.", ""), ("assay.records.", ""), ("assay.config.task.", ""),
         ("assay.config.group.", ""), ("assay.graphs.spec.", ""), ("Mapping[str, object]", "mapping"),
@@ -121,6 +149,8 @@ def readable(kind: str) -> str:
         (" | None", ""), ("NoneType", "null"),
     ):  # fmt: skip
         kind = kind.replace(old, new)
+    kind = re.sub(r"Optional\[(.*)\]", r"\1", kind)
+    kind = re.sub(r"Literal\[(.*?)\]", lambda found: found[1].replace(", ", " or "), kind)
     return kind.replace("|", "or")
 
 
@@ -131,7 +161,7 @@ def command_page() -> str:
 def command_parts() -> Iterator[str]:
     for name, sentence in COMMANDS.items():
         parser = argparse.ArgumentParser(prog=f"assay {name}", description=sentence, formatter_class=wide)
-        import_module(f"assay.cli.{MODULES.get(name, name)}").define(parser)
+        define(name, parser)
         yield from (f"## assay {name}", "", "```", parser.format_help().rstrip(), "```", "")
 
 
@@ -162,8 +192,8 @@ def argument_row(each: Argument) -> str:
 
 def pages() -> dict[str, str]:
     """Every generated page, by file name."""
-    made = {f"{name}.md": key_page(title, records) for name, (title, records) in PAGES.items()}
-    return {**made, "commands.md": command_page()}
+    keys = {f"{name}.md": key_page(title, records) for name, (title, records) in PAGES.items()}
+    return {**keys, "commands.md": command_page()}
 
 
 def main(folder: Path) -> None:

@@ -1,219 +1,24 @@
 """assay: evaluate language models; YAML in, numbers with honest error bars out.
 
-Everything a user needs can be imported from here; a name is loaded at its first use, so `import assay` costs nothing.
+Everything a user needs can be imported from here: assay/public.py lists the names. A name is imported at its first use.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.2.0.dev0"
 
-_HOME = {
-    "AssayError": "assay.errors",
-    "ConfigError": "assay.errors",
-    "Problem": "assay.errors",
-    "AggMetricConfig": "assay.config.group",
-    "GroupConfig": "assay.config.group",
-    "TaskConfig": "assay.config.task",
-    "FormatConfig": "assay.config.format",
-    "RunConfig": "assay.config.run",
-    "Group": "assay.groups",
-    "StandardGroup": "assay.groups",
-    "TagGroup": "assay.groups",
-    "GroupManager": "assay.groups",
-    "Aggregator": "assay.groups.aggregators",
-    "CustomAggregator": "assay.groups.aggregators",
-    "DifferenceAggregator": "assay.groups.aggregators",
-    "GeometricMeanAggregator": "assay.groups.aggregators",
-    "HarmonicMeanAggregator": "assay.groups.aggregators",
-    "MaxAggregator": "assay.groups.aggregators",
-    "MeanAggregator": "assay.groups.aggregators",
-    "MedianAggregator": "assay.groups.aggregators",
-    "MinAggregator": "assay.groups.aggregators",
-    "NoOpAggregator": "assay.groups.aggregators",
-    "PassAtKAggregator": "assay.groups.aggregators",
-    "RowAggregator": "assay.groups.aggregators",
-    "WeightedSumAggregator": "assay.groups.aggregators",
-    "AggregatorFactory": "assay.groups.factory",
-    "register_aggregator": "assay.groups.factory",
-    "Estimate": "assay.records",
-    **dict.fromkeys(
-        (
-            "aggregation",
-            "aggregator",
-            "exporter",
-            "filter",
-            "format",
-            "metric",
-            "model",
-            "reduction",
-            "sampler",
-            "scorer",
-            "transform",
-        ),
-        "assay.plugins",
-    ),
-    "DataTransform": "assay.graphs.transforms",
-    "CrossFilterScorer": "assay.scoring.cross_filter",
-    "EnsembleScorer": "assay.scoring.ensemble",
-    "LLMJudgeScorer": "assay.scoring.judges.judge",
-    "RewardModelScorer": "assay.scoring.judges.reward",
-    "Instance": "assay.scoring.instance",
-    "Scorer": "assay.scoring.scorer",
-    "GenerationScorer": "assay.scoring.scorer",
-    "LoglikelihoodScorer": "assay.scoring.scorer",
-    "PerplexityScorer": "assay.scoring.scorer",
-    "ProcessResultsScorer": "assay.scoring.scorer",
-    "SCORER_REGISTRY": "assay.scoring.named",
-    "register_scorer": "assay.scoring.named",
-    "GenResult": "assay.scoring.results",
-    "MCResult": "assay.scoring.results",
-    "Results": "assay.scoring.results",
-    "ScorerFactory": "assay.tasks.scoring",
-    "GenerateTask": "assay.tasks.instances",
-    "MultipleChoiceTask": "assay.tasks.instances",
-    "FilterConfig": "assay.config.task",
-    "MetricConfig": "assay.config.task",
-    "UnitMetric": "assay.graphs.unit_metrics",
-    "UnitMetricResult": "assay.graphs.unit_metrics",
-    "UnitMetricRegistry": "assay.graphs.unit_metrics",
-    "unit_metric": "assay.graphs.unit_metrics",
-    "AggregatorMetric": "assay.graphs.aggregator_metrics",
-    "AggregatorMetricRegistry": "assay.graphs.aggregator_table",
-    "aggregator_metric": "assay.graphs.aggregator_table",
-    "UnitMetrics": "assay.graphs.collate",
-    "MetricCollatorPostProcessor": "assay.graphs.collate",
-    "GraphPostProcessor": "assay.graphs.collate",
-    "simple_evaluate": "assay.evaluation",
-    "evaluate": "assay.evaluation",
-    "merge": "assay.evaluation.merge",
-    "score": "assay.evaluation.score",
-    "export": "assay.exchange.formats",
-    "import_runs": "assay.exchange.formats",
-    "pack": "assay.exchange.pack",
-    "Run": "assay.runs.run",
-    "write_report": "assay.report.write",
-    "ScoreOptions": "assay.evaluation.score",
-    "ReportOptions": "assay.report.document",
-    "compare": "assay.comparison.compare",
-    "Comparison": "assay.comparison.comparison",
-    **dict.fromkeys(("Can", "Model", "Scripted"), "assay.models"),
-    **dict.fromkeys(
-        ("Failed", "Generate", "Likelihood", "Loglikelihood", "Message", "Rolling", "ScoreKey", "Text"), "assay.records"
-    ),
-    "Task": "assay.tasks",
-    "TaskManager": "assay.tasks",
-}
-
-__all__ = ["__version__", *sorted(_HOME)]
-
 if TYPE_CHECKING:
-    from assay.comparison.compare import compare as compare
-    from assay.comparison.comparison import Comparison as Comparison
-    from assay.config.format import FormatConfig as FormatConfig
-    from assay.config.group import AggMetricConfig as AggMetricConfig
-    from assay.config.group import GroupConfig as GroupConfig
-    from assay.config.run import RunConfig as RunConfig
-    from assay.config.task import FilterConfig as FilterConfig
-    from assay.config.task import MetricConfig as MetricConfig
-    from assay.config.task import TaskConfig as TaskConfig
-    from assay.errors import AssayError as AssayError
-    from assay.errors import ConfigError as ConfigError
-    from assay.errors import Problem as Problem
-    from assay.evaluation import evaluate as evaluate
-    from assay.evaluation import simple_evaluate as simple_evaluate
-    from assay.evaluation.merge import merge as merge
-    from assay.evaluation.score import ScoreOptions as ScoreOptions
-    from assay.evaluation.score import score as score
-    from assay.exchange.formats import export as export
-    from assay.exchange.formats import import_runs as import_runs
-    from assay.exchange.pack import pack as pack
-    from assay.graphs.aggregator_metrics import AggregatorMetric as AggregatorMetric
-    from assay.graphs.aggregator_table import AggregatorMetricRegistry as AggregatorMetricRegistry
-    from assay.graphs.aggregator_table import aggregator_metric as aggregator_metric
-    from assay.graphs.collate import GraphPostProcessor as GraphPostProcessor
-    from assay.graphs.collate import MetricCollatorPostProcessor as MetricCollatorPostProcessor
-    from assay.graphs.collate import UnitMetrics as UnitMetrics
-    from assay.graphs.transforms import DataTransform as DataTransform
-    from assay.graphs.unit_metrics import UnitMetric as UnitMetric
-    from assay.graphs.unit_metrics import UnitMetricRegistry as UnitMetricRegistry
-    from assay.graphs.unit_metrics import UnitMetricResult as UnitMetricResult
-    from assay.graphs.unit_metrics import unit_metric as unit_metric
-    from assay.groups import Group as Group
-    from assay.groups import GroupManager as GroupManager
-    from assay.groups import StandardGroup as StandardGroup
-    from assay.groups import TagGroup as TagGroup
-    from assay.groups.aggregators import Aggregator as Aggregator
-    from assay.groups.aggregators import CustomAggregator as CustomAggregator
-    from assay.groups.aggregators import DifferenceAggregator as DifferenceAggregator
-    from assay.groups.aggregators import GeometricMeanAggregator as GeometricMeanAggregator
-    from assay.groups.aggregators import HarmonicMeanAggregator as HarmonicMeanAggregator
-    from assay.groups.aggregators import MaxAggregator as MaxAggregator
-    from assay.groups.aggregators import MeanAggregator as MeanAggregator
-    from assay.groups.aggregators import MedianAggregator as MedianAggregator
-    from assay.groups.aggregators import MinAggregator as MinAggregator
-    from assay.groups.aggregators import NoOpAggregator as NoOpAggregator
-    from assay.groups.aggregators import PassAtKAggregator as PassAtKAggregator
-    from assay.groups.aggregators import RowAggregator as RowAggregator
-    from assay.groups.aggregators import WeightedSumAggregator as WeightedSumAggregator
-    from assay.groups.factory import AggregatorFactory as AggregatorFactory
-    from assay.groups.factory import register_aggregator as register_aggregator
-    from assay.models import Can as Can
-    from assay.models import Model as Model
-    from assay.models import Scripted as Scripted
-    from assay.plugins import aggregation as aggregation
-    from assay.plugins import aggregator as aggregator
-    from assay.plugins import exporter as exporter
-    from assay.plugins import filter as filter  # noqa: A004  # used as assay.filter
-    from assay.plugins import format as format  # noqa: A004  # used as assay.format
-    from assay.plugins import metric as metric
-    from assay.plugins import model as model
-    from assay.plugins import reduction as reduction
-    from assay.plugins import sampler as sampler
-    from assay.plugins import scorer as scorer
-    from assay.plugins import transform as transform
-    from assay.records import Estimate as Estimate
-    from assay.records import Failed as Failed
-    from assay.records import Generate as Generate
-    from assay.records import Likelihood as Likelihood
-    from assay.records import Loglikelihood as Loglikelihood
-    from assay.records import Message as Message
-    from assay.records import Rolling as Rolling
-    from assay.records import ScoreKey as ScoreKey
-    from assay.records import Text as Text
-    from assay.report.document import ReportOptions as ReportOptions
-    from assay.report.write import write_report as write_report
-    from assay.runs.run import Run as Run
-    from assay.scoring.cross_filter import CrossFilterScorer as CrossFilterScorer
-    from assay.scoring.ensemble import EnsembleScorer as EnsembleScorer
-    from assay.scoring.instance import Instance as Instance
-    from assay.scoring.judges.judge import LLMJudgeScorer as LLMJudgeScorer
-    from assay.scoring.judges.reward import RewardModelScorer as RewardModelScorer
-    from assay.scoring.named import SCORER_REGISTRY as SCORER_REGISTRY
-    from assay.scoring.named import register_scorer as register_scorer
-    from assay.scoring.results import GenResult as GenResult
-    from assay.scoring.results import MCResult as MCResult
-    from assay.scoring.results import Results as Results
-    from assay.scoring.scorer import GenerationScorer as GenerationScorer
-    from assay.scoring.scorer import LoglikelihoodScorer as LoglikelihoodScorer
-    from assay.scoring.scorer import PerplexityScorer as PerplexityScorer
-    from assay.scoring.scorer import ProcessResultsScorer as ProcessResultsScorer
-    from assay.scoring.scorer import Scorer as Scorer
-    from assay.tasks import Task as Task
-    from assay.tasks import TaskManager as TaskManager
-    from assay.tasks.instances import GenerateTask as GenerateTask
-    from assay.tasks.instances import MultipleChoiceTask as MultipleChoiceTask
-    from assay.tasks.scoring import ScorerFactory as ScorerFactory
+    from assay.public import *  # noqa: F403  # editors and type checkers see what `__getattr__` finds
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'assay' has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
+    public = import_module("assay.public")
+    if name == "__all__":
+        return __dir__()
+    globals()[name] = value = public.load(name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return ["__version__", *import_module("assay.public").NAMES]

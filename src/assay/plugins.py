@@ -1,7 +1,7 @@
-"""The decorators by which users' code registers what it brings, one for each kind; and the tables behind them.
+"""Decorators that register user code, one for each kind, and the tables behind them.
 
-Each takes the name that files and flags use, and returns what it decorates unchanged. Entry points of installed packages
-register the same things without a decorator: the group is `assay.` with the kind in the plural.
+Each takes the name for files and flags, and returns the decorated object unchanged. Installed packages can register with
+entry points instead: the group is `assay.` with the kind in the plural.
 """
 
 import sys
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Literal, TypeVar
 
-from assay.config.format import FormatConfig
+from assay.config.task import FormatConfig
 from assay.errors import Problem
 from assay.registry import Table, installed_plugins
 
@@ -32,20 +32,20 @@ TABLES = {
     "aggregator_metrics": "assay.graphs.aggregator_table:AGGREGATOR_METRICS",
     "exporters": "assay.exchange.formats:EXPORTERS",
 }
-"""The tables by their kinds; each is imported when it is used."""
+"""The tables by kind; each is imported at its first use."""
 
 
 def table(kind: str) -> Table[Any, Any]:
-    """The table of a kind."""
+    """Import the table of a kind."""
     module, _, name = TABLES[kind].partition(":")
-    found: Table[Any, Any] = getattr(import_module(module), name)
-    return found
+    entries: Table[Any, Any] = getattr(import_module(module), name)
+    return entries
 
 
 def plugin_problems() -> list[Problem]:
-    """What is wrong with the names of all installed plug-ins, without importing one."""
-    found = [kind for kind in TABLES if installed_plugins(f"assay.{kind}", tuple(sys.path))]
-    return [problem for kind in found for problem in table(kind).plugin_problems()]
+    """List the problems of the names of installed plug-ins, without importing one."""
+    kinds = [kind for kind in TABLES if installed_plugins(f"assay.{kind}", tuple(sys.path))]
+    return [problem for kind in kinds for problem in table(kind).plugin_problems()]
 
 
 def metric(
@@ -83,7 +83,7 @@ def reduction(name: str) -> Callable[[T], T]:
 
 
 def aggregator(name: str) -> Callable[[T], T]:
-    """Register a class derived from `Aggregator`: a group's number from those of its members."""
+    """Register a class derived from `Aggregator`: a group's metric from those of its members."""
     return table("aggregators").register(name)
 
 

@@ -7,13 +7,11 @@ from assay.catalog.entries import Entry, Kind
 from assay.catalog.include import Merged, Reader
 from assay.config.decode import check, decode
 from assay.config.fields import Fields
-from assay.config.format import FormatConfig
 from assay.config.group import GroupConfig
 from assay.config.kinds import KINDS, kind_key
-from assay.config.media import media_problem, unsent_media
 from assay.config.option import yaml_keys
 from assay.config.source import Source
-from assay.config.task import TaskConfig
+from assay.config.task import FormatConfig, TaskConfig, media_problem, unsent_media
 from assay.errors import Problem, nearest, some, uncheckable
 from assay.records import Failed
 from assay.user_code import call_user_code

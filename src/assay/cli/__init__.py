@@ -1,49 +1,89 @@
-"""The command line: a shell around the rooms below. Each command is a file; nothing heavy is imported to print help."""
+"""The command line: `main`, and the table of commands. Printing help imports nothing heavy."""
 
 import argparse
 import gc
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
+from typing import Any, NoReturn
 
 import assay
-from assay.cli.parser import Parser
+from assay.errors import nearest
 
 COMMANDS = {
     "run": "evaluate a model on tasks",
-    "score": "score the answers of a run again: other filters, other metrics, no model",
-    "merge": "put the shards of a run together",
-    "compare": "is B worse than A, and why: runs against the first of them, document by document",
-    "plan": "how many documents or repeats it takes to see a difference",
-    "verify-backend": "ask two backends the same, and see what they answer differently",
-    "view": "look at runs in a browser: groups, tasks, samples, comparisons",
-    "samples": "show samples of a run: prompt, answer, target, scores",
-    "report": "one file of what runs came to, and how they compare: a page, markdown, JSON or CSV",
-    "export": "hand a run on: lm-eval's files, Inspect's logs, Parquet, MLflow, Weights & Biases",
-    "import": "a run from lm-eval's files or Inspect's logs, or several runs as one, with groups over them",
-    "pack": "one file of a run to hand on: without secrets, and if asked without right answers",
-    "ls": "list tasks, groups, tags, formats and what else has a name",
-    "show": "what a task or group is made of, and where each setting comes from",
+    "score": "score the answers of a run again, with other filters or metrics, without a model",
+    "merge": "unite the shards of a run",
+    "compare": "compare runs with the first of them, document by document: is B worse than A, and why",
+    "plan": "compute how many documents or repeats are needed to detect a difference",
+    "verify-backend": "compare the answers of two backends to identical requests",
+    "view": "browse runs in a browser: groups, tasks, samples, comparisons",
+    "samples": "print samples of a run: prompt, answer, target, scores",
+    "report": "write one file with the results of runs and their comparison: HTML, markdown, JSON or CSV",
+    "export": "convert a run: lm-eval's files, Inspect's logs, Parquet, MLflow, Weights & Biases",
+    "import": "make a run from lm-eval's files, from Inspect's logs, or from other runs, with groups over them",
+    "pack": "write a run to one file without secrets and, if asked for, without right answers",
+    "ls": "list tasks, groups, tags, formats and everything else that has a name",
+    "show": "print the settings of a task or group, each with its origin",
     "validate": "check task and group files without a model, a network or a GPU",
     "new": "write a starter file for a task or group",
     "runs": "list, show and remove runs",
-    "cache": "what a cache of responses holds, and taking things out of it",
+    "cache": "list and remove the responses in a cache",
     "fetch": "download the data sets of tasks into a folder, for machines without a network",
     "schema": "print the JSON Schema of task or group files, for editors",
 }
-MODULES = {"import": "imports", "verify-backend": "verify_backend"}
-"""Commands whose name cannot be that of a file."""
+MODULES = {
+    "merge": "score",
+    "verify-backend": "compare",
+    **dict.fromkeys(("export", "import", "pack"), "exchange"),
+    **dict.fromkeys(("validate", "new", "fetch"), "tasks"),
+    "cache": "runs",
+    "schema": "ls",
+}
+"""The files of commands that share one; the others have a file with their name."""
 NAMELESS = ("import", "pack", "new", "runs", "cache", "schema")
-"""Commands that look up no name which a plug-in could have registered."""
-PLUGIN = (
-    "a module or a .py file that is imported first: it may register metrics, models, … (docs/plugins.md); repeatable"
-)
+"""Commands that use no names of plug-ins."""
+PLUGIN = "a module or a .py file to import first: it may register metrics, models, … (docs/plugins.md); repeatable"
+
+
+CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)$")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that suggests the nearest name and accepts no abbreviation: a new option would change its meaning."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **options})
+
+    def error(self, message: str) -> NoReturn:
+        choice = CHOICE.search(message)
+        if choice is not None:
+            message += _suggestion(choice[1], (each.strip(" '") for each in choice[2].split(",")))
+        super().error(message)
+
+    def refuse(self, unknown: list[str]) -> NoReturn:
+        """End the command because of unknown arguments."""
+        options = [name for name in self._option_string_actions if name.startswith("--")]
+        wrong = [each.partition("=")[0] for each in unknown if each.startswith("-")] or unknown
+        super().error(f"unknown argument {wrong[0]}" + _suggestion(wrong[0], options))
+
+
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    near = nearest(word, known, count=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def define(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a command. Its file is imported only now."""
+    module = import_module(f"assay.cli.{MODULES.get(name, name)}")
+    getattr(module, f"define_{name.replace('-', '_')}")(parser)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the return value is the exit code: 0 done, 1 something is wrong with it, 2 cannot be done."""
-    gc.set_threshold(50_000)  # the process is ours: with the usual 700, listing spends a tenth of its time collecting
+    """Run one command; returns the exit code: 0 done, 1 with problems, 2 refused."""
+    gc.set_threshold(50_000)  # with the default of 700, listing spends a tenth of its time on garbage collection
     parser = Parser(prog="assay", description="Evaluate language models.")
     parser.add_argument("--version", action="version", version=f"assay {assay.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -51,8 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = parser
     for name, sentence in COMMANDS.items():
         command = commands.add_parser(name, help=sentence, description=sentence[0].upper() + sentence[1:] + ".")
-        if name in arguments[:1]:  # the others show one line each, and need not be loaded for it
-            import_module(f"assay.cli.{MODULES.get(name, name)}").define(command)
+        if name in arguments[:1]:  # the others print one line each, and need not be imported
+            define(name, command)
             if name not in NAMELESS:
                 command.add_argument("--plugin", action="append", default=[], metavar="MODULE_OR_FILE", help=PLUGIN)
             chosen = command
@@ -66,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from assay.cli.output import prepare_streams, tell
+    from assay.cli.output import echo_err, prepare_streams
     from assay.errors import AssayError
 
     prepare_streams()
@@ -80,13 +120,13 @@ def _run(options: argparse.Namespace) -> int:
         return code
     except AssayError as error:
         for problem in error.problems:
-            tell(str(problem))
+            echo_err(str(problem))
         return 2
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        tell(f"{error.filename or 'output'}: {error.strerror or error}")
+        echo_err(f"{error.filename or 'output'}: {error.strerror or error}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except KeyboardInterrupt:

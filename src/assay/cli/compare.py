@@ -1,10 +1,17 @@
-"""`assay compare`: runs against the first of them, document by document; with gates, a verdict for machines."""
+"""`assay compare` and `assay verify-backend`: differences between runs, and between backends, document by document."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
-from assay.cli.output import say, say_json, tell
+from assay.cli.flags import add_option, run_options
+from assay.cli.output import echo, echo_err, echo_json
+from assay.cli.progress import Progress
 from assay.comparison.compare import Comparison, compare
+from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, SAME, verification
+from assay.errors import ConfigError, Place, Problem
+from assay.evaluation.options import run_config
+from assay.evaluation.verify import verify
 from assay.report.comparison_text import (
     as_csv,
     as_mapping,
@@ -16,17 +23,27 @@ from assay.report.comparison_text import (
 )
 from assay.report.drawn import drawn
 from assay.report.plots import forest_text
+from assay.report.verification_text import verification_json, verification_text
 
 EXIT = {None: 0, "pass": 0, "fail": 1, "inconclusive": 4}
+RUN_OPTIONS = {
+    **dict.fromkeys(("limit", "sample", "num_fewshot", "gen_kwargs", "system_instruction", "include_path")),
+    **dict.fromkeys(("include_defaults", "data_dir", "confirm_run_unsafe_code")),
+    "apply_chat_template": "use A's chat template; B is sent the same text",
+    "output_path": "store both runs, as DIR/a and DIR/b; the same command resumes them",
+    "force": "move other runs in those folders aside",
+}
+"""Options of a run that `verify-backend` has, with their help where it differs."""
+VERDICT_EXIT = {SAME: 0, DRIFTS: 1, DIFFER: 1, NOTHING: 2}
 
 
-def define(parser: argparse.ArgumentParser) -> None:
+def define_compare(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "runs",
         nargs="+",
         metavar="RUN",
-        help="folders of runs, or of scorings (RUN/scored/001): each against the first",
+        help="folders of runs, or of scorings (RUN/scored/001); each is compared with the first",
     )
     add(
         "--tasks",
@@ -34,28 +51,28 @@ def define(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="NAME",
-        help="only these and what is below: names, globs, groups",
+        help="only these and their members: names, globs, groups",
     )
     add(
         "--metrics",
         nargs="+",
         default=[],
         metavar="NAME",
-        help="only these: acc, or with its filter exact_match,strict",
+        help="only these: acc, or with a filter exact_match,strict",
     )
-    add("--gate", action="append", default=[], metavar="GATE", help="what a difference must be: 'acc > -0.5pp',"
-        " 'mmlu/acc >= -1%% rel', 'word_perplexity < 0.05'; exit 0: all pass, 1: one fails, 2: one cannot be decided;"
-        " may be given again")  # fmt: skip
+    add("--gate", action="append", default=[], metavar="GATE", help="required difference: 'acc > -0.5pp',"
+        " 'mmlu/acc >= -1%% rel', 'word_perplexity < 0.05'; exit 0: all pass, 1: one fails, 4: one is inconclusive;"
+        " repeatable")  # fmt: skip
     add(
         "--cluster_by",
         metavar="COLUMN",
-        help="documents with the same value there are one draw (default: as tasks say)",
+        help="documents with the same value there are one cluster (default: as in the tasks)",
     )
-    add("--allow_different_prompts", action="store_true", help="also where a document was asked about in other words")
+    add("--allow_different_prompts", action="store_true", help="compare documents whose prompts differ, too")
     add(
         "--allow_incomplete",
         action="store_true",
-        help="gates: decide on the documents that both runs scored, whatever failed",
+        help="gates: decide on the documents that both runs scored, ignoring failures",
     )
     add(
         "--flips",
@@ -69,11 +86,11 @@ def define(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=["table", "md", "json", "csv"], default="table", help="md: the table and the summary alone")
     add("--plot", action="store_true", help="draw the differences with their intervals below the table")
     add("--summary", action="store_true", help="eight lines for a chat message, and nothing else")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_compare)
 
 
-def run(options: argparse.Namespace) -> int:
-    found = compare(
+def run_compare(options: argparse.Namespace) -> int:
+    comparison = compare(
         [Path(each) for each in options.runs],
         tasks=options.tasks,
         metrics=options.metrics,
@@ -86,28 +103,77 @@ def run(options: argparse.Namespace) -> int:
         power=options.power,
     )
     if options.summary:
-        say(summary(found))
+        echo(summary(comparison))
     elif options.format == "json":
-        say_json(as_mapping(found))
+        echo_json(as_mapping(comparison))
     elif options.format == "csv":
-        say(as_csv(found).rstrip("\n"))
+        echo(as_csv(comparison).rstrip("\n"))
     else:
-        _show(found, plain=options.format == "md", plot=options.plot)
-    return EXIT[found.decision]
+        _show(comparison, plain=options.format == "md", plot=options.plot)
+    return EXIT[comparison.decision]
 
 
-def _show(found: Comparison, *, plain: bool, plot: bool) -> None:
-    say(comparison_table(found))
-    for number, each in enumerate(found.runs[1:] if plot else (), 1):
-        say(f"\n{each.label} less {found.runs[0].label}\n{forest_text(drawn(found, number))}")
-    if found.flips:
-        say("\n" + "\n".join(flip_lines(found.flips)))
+def _show(comparison: Comparison, *, plain: bool, plot: bool) -> None:
+    echo(comparison_table(comparison))
+    for number, each in enumerate(comparison.runs[1:] if plot else (), 1):
+        echo(f"\n{each.label} minus {comparison.runs[0].label}\n{forest_text(drawn(comparison, number))}")
+    if comparison.flips:
+        echo("\n" + "\n".join(flip_lines(comparison.flips)))
     if not plain:
-        say("\n" + "\n".join(attribution_lines(found)))
-    if found.verdicts:
-        say("\n" + "\n".join(map(gate_line, found.verdicts)))
-        say("\n" + summary(found))
+        echo("\n" + "\n".join(attribution_lines(comparison)))
+    if comparison.verdicts:
+        echo("\n" + "\n".join(map(gate_line, comparison.verdicts)))
+        echo("\n" + summary(comparison))
     elif plain:
-        say("\n" + summary(found))
-    for note in found.notes:
-        tell(f"note: {note}")
+        echo("\n" + summary(comparison))
+    for note in comparison.notes:
+        echo_err(f"note: {note}")
+
+
+def define_verify_backend(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    model = "a backend with its arguments: NAME,K=V,K=V, as in --model_role"
+    add("a", metavar="A", help=model)
+    add("b", metavar="B", help=model)
+    for name in ("tasks", *RUN_OPTIONS):
+        add_option(parser, name, help=RUN_OPTIONS.get(name), required=name == "tasks")
+    add(
+        "--precision",
+        choices=list(PRECISIONS),
+        default="float32",
+        help="what the models compute in; it sets the tolerances",
+    )
+    add("--tolerance", type=float, metavar="X", help="the largest difference of a log-likelihood per token (default: by"
+        " precision)")  # fmt: skip
+    add(
+        "--max_divergent",
+        type=float,
+        metavar="SHARE",
+        help="the largest share of greedy texts that may differ (default: by precision)",
+    )
+    add("--accept", choices=[SAME, DRIFTS], default=SAME, help="the worst verdict with exit code 0 (default: same)")
+    add("--format", choices=["text", "json"], default="text", help="for a person or a program")
+    parser.set_defaults(run=run_verify_backend)
+
+
+def run_verify_backend(options: argparse.Namespace) -> int:
+    tolerance = PRECISIONS[options.precision]
+    if options.tolerance is not None:
+        tolerance = replace(tolerance, per_token=_share(options.tolerance, "tolerance"))
+    if options.max_divergent is not None:
+        tolerance = replace(tolerance, texts=_share(options.max_divergent, "max_divergent"))
+    answers = verify(options.a, options.b, run_config(run_options(options)), watching=Progress)
+    outcome = verification(answers, tolerance)
+    if options.format == "json":
+        echo_json(verification_json(outcome))
+    else:
+        echo(verification_text(outcome))
+    if options.output_path is not None:
+        echo_err(f"runs: {options.output_path}/a, {options.output_path}/b")
+    return 0 if outcome.verdict == options.accept else VERDICT_EXIT[outcome.verdict]
+
+
+def _share(number: float, option: str) -> float:
+    if not number >= 0:
+        raise ConfigError([Problem(Place(option), f"must be at least 0, got {number}", "")])
+    return number

@@ -1,4 +1,4 @@
-"""How commands speak: plain when piped, with colour on a terminal, and never with somebody else's escapes."""
+"""Output of commands: plain when piped, in color on a terminal; escape sequences in data are neutralized."""
 
 import io
 import json
@@ -12,11 +12,13 @@ from typing import Any
 
 from assay.records import Function
 
+EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
+"""Exit codes by the status of a run."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """The text with control characters spelt out: a file's name or content cannot steer the terminal.
+    """Spell out control characters: the name or content of a file cannot control the terminal.
 
     >>> printable("a" + chr(27) + "[31mb")
     'a\\\\x1b[31mb'
@@ -25,8 +27,8 @@ def printable(text: str) -> str:
 
 
 def prepare_streams() -> None:
-    """See to it that anything can be written: where the terminal knows a letter not, its number is written."""
-    if sys.stdout is None:  # closed by whoever started us
+    """Let every character be written: those that the terminal's encoding lacks are escaped."""
+    if sys.stdout is None:  # closed by the parent process
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  # lives as long as the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -37,26 +39,27 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def say(text: str = "") -> None:
+def echo(text: str = "") -> None:
+    """Print to standard output."""
     sys.stdout.write(printable(text) + "\n")
 
 
 def write_lines(lines: Iterable[str]) -> None:
-    """Many lines at once; they are printable already."""
+    """Write lines that are printable already."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
-def tell(text: str) -> None:
-    """Say something beside the output: to standard error."""
+def echo_err(text: str) -> None:
+    """Print a note to standard error."""
     sys.stderr.write(printable(text) + "\n")
 
 
-def say_json(value: object) -> None:
+def echo_json(value: object) -> None:
     sys.stdout.write(json.dumps(plain(value), indent=1, ensure_ascii=False) + "\n")
 
 
 def plain(value: object) -> object:
-    """A value as JSON can hold it; functions as they are written in YAML."""
+    """Convert a value to JSON types; functions are written as in YAML."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -69,12 +72,12 @@ def plain(value: object) -> object:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 task`, `2 tasks`."""
+    """Write a number with its noun: `1 task`, `2 tasks`."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def say_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Rows under a header, in columns as wide as they need to be."""
+def echo_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under a header, in aligned columns."""
     table = [[printable(cell).replace("\n", "⏎") for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in [list(header), *table]) for column in range(len(header))]
     bold, end = ("\x1b[1m", "\x1b[0m") if is_terminal() else ("", "")
@@ -83,11 +86,29 @@ def say_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     sys.stdout.write("\n".join([f"{bold}{head}{end}", *lines]) + "\n")
 
 
-def say_tables(results: Mapping[str, Any], depth: int | None = None) -> None:
-    """Print the table of tasks and, where there are groups with numbers, theirs."""
+def echo_tables(results: Mapping[str, Any], depth: int | None = None) -> None:
+    """Print the table of tasks, and that of groups if they have metrics."""
     from assay.report.table import results_table
 
-    say(results_table(results, depth=depth))
+    echo(results_table(results, depth=depth))
     groups = results_table(results, groups=True, depth=depth)
     if groups:
-        say("\n" + groups)
+        echo("\n" + groups)
+
+
+def echo_results(results: Mapping[str, Any], folder: Path) -> int:
+    """Print the tables and the folder of a run that was made without a model; returns the exit code of its status."""
+    from assay.report.table import footing, heading
+
+    echo(heading(results))
+    echo_tables(results)
+    for line in footing(results):
+        echo_err(line)
+    echo(f"\nrun: {folder.resolve()}")
+    return EXIT.get(results.get("assay", {}).get("status", ""), EXIT["incomplete"])
+
+
+def exit_code(results: Mapping[str, Any]) -> int:
+    """Look up the exit code of a run; of a shard, that of its own documents."""
+    account = results["assay"]
+    return EXIT[account.get("shard", account)["status"]]

@@ -1,10 +1,10 @@
-"""How far a run is: a live display on a terminal, one line a minute in a log."""
+"""Progress of a run: a live display on a terminal, one line a minute in a log."""
 
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from assay.cli.output import tell
+from assay.cli.output import echo_err
 from assay.tasks.run import TRUNCATED
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ LOG_SECONDS = 60.0
 
 
 class Progress:
-    """Told by the run how far it is; shows it to a person. Used as a context, so that the terminal is left as it was."""
+    """Called by the run as it advances; shows progress. A context manager, so that the terminal is restored."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._last = self._started
         self._display: Any = None
-        self._gone = False
+        self._unreachable = False
         self._bars: dict[str, Any] = {}
 
     def __enter__(self) -> "Progress":
@@ -51,12 +51,12 @@ class Progress:
             self._show(run)
         elif time.monotonic() - self._last > LOG_SECONDS or self._is_news(run):
             self._last = time.monotonic()
-            tell(self._line(run))
+            echo_err(self._line(run))
 
     def _is_news(self, run: "RunProgress") -> bool:
-        """Whether the model has just gone or come back: a log tells of that at once."""
-        gone = run.engine.waiting_since is not None
-        changed, self._gone = gone != self._gone, gone
+        """Tell whether the model has just become unreachable or reachable: a log reports that at once."""
+        unreachable = run.engine.waiting_since is not None
+        changed, self._unreachable = unreachable != self._unreachable, unreachable
         return changed
 
     def _show(self, run: "RunProgress") -> None:
@@ -78,8 +78,8 @@ class Progress:
 
     def _note(self, run: "RunProgress") -> str:
         rate = run.engine.counts.sent / max(time.monotonic() - self._started, 1e-9)
-        gone = run.engine.waiting_since
-        waiting = f"the model is gone: waiting for {time.monotonic() - gone:.0f} s" if gone is not None else ""
+        since = run.engine.waiting_since
+        waiting = f"the model is unreachable: waiting for {time.monotonic() - since:.0f} s" if since is not None else ""
         return ", ".join(filter(None, (waiting, f"{rate:,.0f} requests/s", _troubles(run.tasks))))
 
     def _line(self, run: "RunProgress") -> str:

@@ -1,6 +1,7 @@
-"""`assay run`: evaluate a model on tasks. lm-eval's flags, under their names."""
+"""`assay run`: evaluate a model on tasks. Its flags are the options of RunConfig, and SyGra's names for some of them."""
 
 import argparse
+import gc
 import json
 import shlex
 import sys
@@ -9,146 +10,87 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.cli.checkpoints import CANNOT, run_checkpoints
-from assay.cli.graphs import define_graphs, with_graph_flags
-from assay.cli.output import say, say_tables, tell
+from assay.cli.flags import add_run_options, parse_count, run_options
+from assay.cli.output import EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
 from assay.cli.runs import runs_dir
-from assay.cli.write_out import write_out
-from assay.config.arguments import parse_arguments, parse_value
-from assay.config.run import RunConfig
+from assay.cli.show import write_out
+from assay.config.run import GRAPHS, PATHS, SCORING, WORK, RunConfig, options_where
 from assay.config.source import Source
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.evaluation.flow import execute, prepare_run
-from assay.evaluation.models import OF_MODEL
 from assay.evaluation.options import checkpoint_runs, run_config, task_manager
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.models.load import backend, parameters
+from assay.report.checkpoints import checkpoints_json, checkpoints_table
 from assay.report.table import footing, heading
 from assay.runs.redact import redacted_command
 
-EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
-INTERRUPTED = 130
+CANNOT, INTERRUPTED = 2, 130
+TRACKERS = ("wandb_args", "wandb_config_args", "trackio_args", "hf_hub_log_args")
+"""Flags of lm-eval without an effect here."""
+ALIASES = {"num_records": "limit", "output_dir": "output_path"}
+"""SyGra's names of flags, and ours."""
 
 
-NOWHERE = ("v", "wandb_args", "wandb_config_args", "trackio_args", "hf_hub_log_args")
-"""Flags of lm-eval's that no option of a run stands for."""
-SWITCH: dict[str, Any] = {"action": "store_true", "default": None}
-MAYBE: dict[str, Any] = {"nargs": "?", "const": True, "default": None}
-PAIRS: dict[str, Any] = {"nargs": "+", "action": "extend", "metavar": "K=V"}
-IGNORED = ("--cache_requests", "--check_integrity", "--verbosity", "-v", "--wandb_args", "--wandb_config_args",
-           "--trackio_args", "--hf_hub_log_args")  # fmt: skip
-
-
-def define(parser: argparse.ArgumentParser) -> None:
-    _define_work(parser.add_argument_group("what is evaluated").add_argument)
-    _define_prompts(parser.add_argument_group("how the model is asked").add_argument)
-    _define_files(parser.add_argument_group("where things lie").add_argument)
-    _define_limits(parser.add_argument_group("how much it may take (exit code 3 when it is reached)").add_argument)
-    _define_numbers(parser.add_argument_group("numbers and display").add_argument)
-    define_graphs(parser.add_argument_group("graphs, by SyGra's flags").add_argument)
-    for name in IGNORED:
-        parser.add_argument(name, **MAYBE, help=argparse.SUPPRESS)
-    parser.set_defaults(run=run)
-
-
-def _define_work(add: Callable[..., object]) -> None:
-    add("--tasks", "-t", nargs="+", metavar="NAME", help="names, globs, tags, groups, a::b paths, task@format, files")
-    add("--model", "-M", metavar="NAME", help="the model's backend (default: embedded; see `assay ls models`)")
-    add("--model_args", "-a", **PAIRS, help="its arguments: k=v,k=v or JSON")
-    add(
-        "--model_role",
-        action="append",
-        metavar="ROLE=NAME,K=V",
-        help="a further model: judge=openai-chat,model=x,base_url=…",
+def define_run(parser: argparse.ArgumentParser) -> None:
+    groups = add_run_options(parser)
+    groups[WORK].add_argument(
+        "--config", "-C", metavar="FILE", help="a YAML file with any of these options; flags override it"
     )
-    add("--batch_size", "-b", metavar="N", help="requests at once, or auto")
-    add("--max_batch_size", type=int, metavar="N", help="the most that auto may choose")
-    add("--device", metavar="NAME", help="where a local model runs")
-    add("--trust_remote_code", **SWITCH, help="run code that comes with a model")
-    add("--limit", "-L", type=float, metavar="N", help="the first N documents of each task; below 1, a share")
-    add("--sample", type=int, metavar="N", help="a random subset of N documents of each task, the same every time")
-    add("--samples", "-E", metavar="JSON", help='numbers of documents by task: {"task": [0, 5]}, or a file with that')
-    add("--shard", metavar="I/N", help="one of N equal parts of the documents, 1/N to N/N; see `assay merge`")
-    add("--config", "-C", metavar="FILE", help="a YAML file with any of these options; flags win over it")
+    groups[PATHS].add_argument("--no_output", action="store_true", help="write no files, only print the table")
+    groups[SCORING].add_argument("--depth", type=parse_count, metavar="N", help="levels of groups in the table")
+    _define_sygra(groups[GRAPHS].add_argument)
+    for name in TRACKERS:
+        parser.add_argument(f"--{name}", nargs="?", const=True, help=argparse.SUPPRESS)
+    parser.set_defaults(run=run_run)
 
 
-def _define_prompts(add: Callable[..., object]) -> None:
-    add("--num_fewshot", "-f", type=int, metavar="N", help="examples before each question")
-    add("--repeats", "-r", type=int, metavar="N", help="how many times each generation is asked")
-    add("--gen_kwargs", **PAIRS, help="parameters of generation, over those of the tasks")
-    add("--apply_chat_template", **MAYBE, metavar="NAME", help="use the model's chat template")
-    add("--fewshot_as_multiturn", **MAYBE, type=_truth, metavar="BOOL", help="examples as turns of the chat")
-    add("--system_instruction", metavar="TEXT", help="the system message")
-    add("--over_length", choices=["error", "drop_shots", "truncate"], help="a prompt that is too long fails (default), loses"
-        " examples, or its beginning as with lm-eval")  # fmt: skip
+def _define_sygra(add: Callable[..., object]) -> None:
+    add(
+        "--task",
+        metavar="NAME",
+        help="one task: tasks.eval.a.b, eval/a/b, a folder; with it --batch_size is the number of concurrent records",
+    )
+    add("--num_records", type=int, metavar="N", help="the first N records (default: all)")
+    add("--output_dir", metavar="DIR", help="same as --output_path")
+    add("--resume", nargs="?", const=True, metavar="BOOL", help="no effect: a run with a folder is always resumed")
 
 
-def _define_files(add: Callable[..., object]) -> None:
-    add("--output_path", "-o", metavar="DIR", help="the folder of the run (default: a new one in --runs_dir); the same"
-        " command resumes an unfinished run")  # fmt: skip
-    add("--runs_dir", metavar="DIR", help="where runs without -o go (default: $ASSAY_RUNS_DIR, else runs/)")
-    add("--no_output", action="store_true", help="write no files; the table is all there is")
-    add("--force", **SWITCH, help="move another run in that folder aside")
-    add("--log_samples", "-s", **SWITCH, help="write samples_<task>.jsonl as lm-eval does, too")
-    add("--include_path", action="append", metavar="DIR", help="a folder with further tasks; repeatable, or a:b")
-    add("--no_defaults", action="store_true", help="leave out bundled tasks, lm_eval's and those of plug-ins")
-    add("--data_dir", metavar="DIR", help="where data is looked for first: DIR/<path>/<name>/<split>.jsonl")
-    add("--use_cache", "-c", metavar="DIR", help="a folder of responses that are kept across runs; see `assay cache`")
-
-
-def _define_limits(add: Callable[..., object]) -> None:
-    add("--max_cost", type=float, metavar="MONEY", help="end when so much is spent; needs prices in --model_args")
-    add("--max_time", type=_seconds, metavar="TIME", help="end after so many seconds, or 30m, 8h")
-    add("--max_failures", type=int, metavar="N", help="end when so many requests have failed for good")
-
-
-def _define_numbers(add: Callable[..., object]) -> None:
-    add("--compat", choices=["lm-eval", "sygra"], help="reproduce lm-eval 0.4.13, or SyGra, also where they err")
-    add("--bootstrap_iters", type=int, metavar="N", help="draws of a bootstrap; 0 for no standard errors")
-    add("--seed", metavar="N[,N,N,N]", help="seeds for python, numpy, torch and few-shot")
-    add("--max_failed", type=float, metavar="SHARE", help="failed documents that make a row incomplete (0.01)")
-    add("--metadata", metavar="JSON", help="facts handed to every task")
-    add("--predict_only", "-x", **SWITCH, help="ask and write down, but do not score")
-    add("--dry_run", **SWITCH, help="show prompts, targets and counts, and ask nothing")
-    add("--write_out", "-w", **SWITCH, help="show the first prompt of each task before the run")
-    add("--depth", type=_level, metavar="N", help="how many levels below the top the table shows")
-    add("--show_config", **SWITCH, help="print the configuration of every task with the results")
-    add("--confirm_run_unsafe_code", **SWITCH, help="run code that the model wrote")
-
-
-def run(options: argparse.Namespace) -> int:
-    config = replace(run_config(_given(options)), records_at_once=options.records_at_once)
+def run_run(options: argparse.Namespace) -> int:
+    records_at_once = _translate_sygra(options)
+    config = replace(run_config(run_options(options, _from_file(options.config))), records_at_once=records_at_once)
     config = _with_folder(config, no_output=options.no_output)
     command = redacted_command(["assay", *sys.argv[1:]])
-    _tell_ineffective(options, config)
-    several = checkpoint_runs(config)
+    _warn_ineffective(options, config)
+    checkpoints = checkpoint_runs(config)
     try:
-        if several and not config.dry_run:
-            if not config.apply_chat_template:  # which needs the model: what else is wrong now is wrong for all of them
+        if checkpoints and not config.dry_run:
+            if (
+                not config.apply_chat_template
+            ):  # a template needs the model; any other problem is the same for all of them
                 prepare_run(config, task_manager(config))
-            ended = run_checkpoints(
-                several, lambda each: _evaluated(_prepared(each), command).results, config.output_path
+            return run_checkpoints(
+                checkpoints, lambda each: _evaluated(_prepared(each), command).results, config.output_path
             )
-            return _worst([CANNOT if each is None else _code(each) for each in ended])
-        work = _prepared(next(iter(several.values()), config))
+        work = _prepared(next(iter(checkpoints.values()), config))
         if config.dry_run:
             write_out(work)
             return EXIT["complete"]
         evaluation = _evaluated(work, command)
     except KeyboardInterrupt:
-        kept = config.output_path or config.runs_dir
-        tell("\nstopped" + (f"; go on with: {shlex.join(command)}" if kept else ""))
+        is_stored = config.output_path or config.runs_dir
+        echo_err("\nstopped" + (f"; resume with: {shlex.join(command)}" if is_stored else ""))
         return INTERRUPTED
     _show(evaluation.results, config, options.depth)
     if evaluation.folder is not None:
-        say(f"\nrun: {evaluation.folder.resolve()}")
-    return _code(evaluation.results)
+        echo(f"\nrun: {evaluation.folder.resolve()}")
+    return exit_code(evaluation.results)
 
 
 def _with_folder(config: RunConfig, *, no_output: bool) -> RunConfig:
-    """The configuration with a place for the run, unless none is wanted."""
+    """Add the folder for runs, unless nothing is to be written."""
     if not no_output:
         return config if config.output_path is not None else replace(config, runs_dir=str(runs_dir(config.runs_dir)))
     for name in ("output_path", "runs_dir", "log_samples", "predict_only"):
@@ -158,10 +100,10 @@ def _with_folder(config: RunConfig, *, no_output: bool) -> RunConfig:
 
 
 def _prepared(config: RunConfig) -> PreparedRun:
-    """A run that is checked as far as possible without asking a model."""
+    """Prepare a run: everything that can fail without a model has been tried."""
     work = prepare_run(config, task_manager(config))
     for name, reason in work.broken.items():
-        tell(f"task {name!r} cannot be run: {reason}; the others go on")
+        echo_err(f"task {name!r} cannot be run: {reason}; continuing without it")
     return work
 
 
@@ -172,59 +114,60 @@ def _evaluated(work: PreparedRun, command: Sequence[str]) -> Evaluation:
         return execute(work, progress, OutputOptions(notes={"command": command}))
 
 
-def _code(results: Mapping[str, Any]) -> int:
-    account = results["assay"]
-    return EXIT[account.get("shard", account)["status"]]
+def _free_memory() -> None:
+    """Free the memory of a model that is no longer needed."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.cuda.empty_cache()
 
 
-def _worst(codes: Sequence[int]) -> int:
-    """The exit code of several runs: that they cannot be done, that something failed, that a limit ended them, or 0."""
-    return next((code for code in (CANNOT, EXIT["incomplete"], EXIT["partial"]) if code in codes), EXIT["complete"])
+def run_checkpoints(
+    runs: Mapping[str, RunConfig], evaluate: Callable[[RunConfig], Mapping[str, Any]], output: str | None
+) -> int:
+    """Evaluate every checkpoint and print one table; returns the exit code."""
+    results: dict[str, Mapping[str, Any] | None] = {}
+    for number, (name, config) in enumerate(runs.items(), 1):
+        echo_err(f"checkpoint {number} of {len(runs)}: {name}")
+        try:
+            results[name] = evaluate(config)
+        except AssayError as error:
+            results[name] = None
+            for problem in error.problems:
+                echo_err(f"{name}: {problem}")
+        _free_memory()
+    echo(checkpoints_table(results))
+    for name, result in results.items():
+        for line in footing(result) if result is not None else ["could not be evaluated"]:
+            echo_err(f"{name}: {line}")
+    if output is not None:
+        file = Path(output) / "checkpoints.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(plain(checkpoints_json(results)), indent=1, ensure_ascii=False), encoding="utf-8")
+        echo(f"\nruns: {Path(output).resolve()}")
+    codes = [CANNOT if result is None else exit_code(result) for result in results.values()]
+    order = (CANNOT, EXIT["incomplete"], EXIT["partial"])  # the worst first
+    return next((code for code in order if code in codes), EXIT["complete"])
 
 
 def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> None:
-    say(heading(results))
-    say_tables(results, depth)
+    echo(heading(results))
+    echo_tables(results, depth)
     if config.show_config:
-        say(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
+        echo(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
     for line in footing(results):
-        tell(line)
+        echo_err(line)
 
 
-def _tell_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
-    """Flags that were given and change nothing: lm-eval's that have no use here, and those that this model has none for."""
+def _warn_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
+    """List the flags that change nothing: lm-eval's that have no use here, and those this model has no parameter for."""
     known = parameters(backend(config.model))
-    idle = [name for name in OF_MODEL if name not in known]
-    named = [*idle, *NOWHERE, "cache_requests", "check_integrity", "verbosity"]
-    given = [f"--{name}" for name in named if getattr(options, name, None) not in (None, False)]
-    if given:
-        tell(f"no effect here: {', '.join(given)}")
-
-
-def _given(options: argparse.Namespace) -> dict[str, object]:
-    """The options that were given: by flag, else by file."""
-    with_graph_flags(options)
-    flags = {key: value for key, value in vars(options).items() if value is not None}
-    for key in ("config", "command", "run", "plugin", "no_defaults", "no_output", "depth", "records_at_once", *NOWHERE):
-        flags.pop(key, None)
-    given: dict[str, object] = {**_from_file(options.config), **flags}
-    if options.plugin:
-        given["plugins"] = list(options.plugin)
-    for key in ("model_args", "gen_kwargs"):
-        if key in flags:
-            given[key] = {k: v for text in flags[key] for k, v in parse_arguments(text, key).items()}
-    if "model_role" in flags:
-        given["model_role"] = dict(_role(text) for text in flags["model_role"])
-    if options.no_defaults:
-        given["include_defaults"] = False
-    given |= {key: parse_value(str(given[key])) for key in ("batch_size", "apply_chat_template") if key in given}
-    if isinstance(given.get("seed"), str):
-        given["seed"] = [parse_value(part) for part in str(given["seed"]).split(",")]
-    if isinstance(given.get("samples"), str):
-        given["samples"] = _samples(str(given["samples"]))
-    if isinstance(given.get("metadata"), str):
-        given["metadata"] = parse_arguments(given["metadata"], "metadata")
-    return given
+    unused = options_where(lambda each: each.group == "")
+    unsupported = [name for name in options_where(lambda each: each.for_model) if name not in known]
+    names = [*unsupported, *TRACKERS, *unused]
+    ineffective = [f"--{name}" for name in names if getattr(options, name, None) not in (None, False)]
+    if ineffective:
+        echo_err(f"no effect here: {', '.join(ineffective)}")
 
 
 def _from_file(path: str | None) -> dict[str, object]:
@@ -241,41 +184,26 @@ def _from_file(path: str | None) -> dict[str, object]:
     return {str(key): value for key, value in source.value.items()}
 
 
-def _samples(written: str) -> object:
-    text = Path(written).read_text() if not written.lstrip().startswith("{") and Path(written).is_file() else written
-    try:
-        return json.loads(text)
-    except ValueError as error:
+def _translate_sygra(options: argparse.Namespace) -> int | None:
+    """Replace SyGra's flags by ours; returns the number of concurrent records, which is their --batch_size."""
+    records_at_once = None
+    if options.task is not None:
+        if options.tasks:
+            raise ConfigError([Problem(Place("task"), "--task and --tasks exclude each other", "give one of them")])
+        options.tasks = [options.task]
+        records_at_once, options.batch_size = _records_at_once(options.batch_size), None
+    for theirs, ours in ALIASES.items():
+        value = getattr(options, theirs)
+        if value is not None and getattr(options, ours) is not None:
+            raise ConfigError([Problem(Place(theirs), f"--{theirs} and --{ours} are the same", "give one of them")])
+        if value is not None:
+            setattr(options, ours, value)
+    return records_at_once
+
+
+def _records_at_once(text: str | None) -> int | None:
+    if text is not None and (not text.isdigit() or int(text) < 1):
         raise ConfigError(
-            [Problem(Place("samples"), f"is not valid JSON: {error}", 'write {"task": [0, 1]}')]
-        ) from None
-
-
-def _role(text: str) -> tuple[str, str]:
-    role, found, model = text.partition("=")
-    if not found:
-        fix = "write judge=openai-chat,model=x,base_url=…"
-        raise ConfigError([Problem(Place("model_role"), f"{text!r} names no role", fix)])
-    return role.strip(), model
-
-
-def _seconds(text: str) -> float:
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-    number = text[:-1] if text[-1:] in units else text
-    try:
-        return float(number) * units.get(text[-1:], 1)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 90, 30m or 8h") from None
-
-
-def _level(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of levels")
-    return int(text)
-
-
-def _truth(text: str) -> bool:
-    found = parse_value(text)
-    if not isinstance(found, bool):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return found
+            [Problem(Place("batch_size"), f"must be a number of records, got {text!r}", "give 1 or more")]
+        )
+    return None if text is None else int(text)

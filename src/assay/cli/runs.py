@@ -1,4 +1,4 @@
-"""`assay runs`: list, show and remove the runs below a folder."""
+"""`assay runs` and `assay cache`: list, show and remove stored runs and stored responses."""
 
 import argparse
 import os
@@ -6,12 +6,12 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from assay.cli.output import say, say_columns, say_tables
+from assay.cli.output import echo, echo_columns, echo_tables
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.report.reading import RunReading
 from assay.report.table import heading
+from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
 from assay.runs.placing import RUNS_DIR
@@ -20,12 +20,12 @@ from assay.runs.run import RUNNING, Run, holds_run, runs_in
 ENVIRONMENT = "ASSAY_RUNS_DIR"
 
 
-def runs_dir(given: str | None) -> Path:
-    """The folder of runs: as given, by the environment, or `runs` here."""
-    return Path(given or os.environ.get(ENVIRONMENT) or RUNS_DIR)
+def runs_dir(folder: str | None) -> Path:
+    """Return the folder of runs: the named one, else the environment's, else `runs` here."""
+    return Path(folder or os.environ.get(ENVIRONMENT) or RUNS_DIR)
 
 
-def define(parser: argparse.ArgumentParser) -> None:
+def define_runs(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listed = actions.add_parser("list", help="every run: model, tasks, status, number", description="List runs.")
     shown = actions.add_parser("show", help="the results of a run", description="Show the results of a run.")
@@ -36,17 +36,17 @@ def define(parser: argparse.ArgumentParser) -> None:
         )
     shown.add_argument("name", metavar="RUN", help="its name below that folder, or its path")
     removed.add_argument("names", metavar="RUN", nargs="+", help="names below that folder, or paths")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_runs)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_runs(options: argparse.Namespace) -> int:
     folder = runs_dir(options.runs_dir)
     if options.action == "list":
         return _list(folder)
     if options.action == "show":
-        return _show(_found(folder, options.name, holds_run))
+        return _show(_find_run(folder, options.name, holds_run))
     for path in [
-        _found(folder, name, _has_manifest) for name in options.names
+        _find_run(folder, name, _has_manifest) for name in options.names
     ]:  # all are looked for before one is removed
         _remove(path)
     return 0
@@ -55,13 +55,14 @@ def run(options: argparse.Namespace) -> int:
 def _list(folder: Path) -> int:
     readings = [RunReading(path, path.name) for path in runs_in(folder)]
     if not readings:
-        say(f"no runs in {folder}; `assay run` puts them there")
+        echo(f"no runs in {folder}; `assay run` puts them there")
         return 0
-    say_columns(("run", "started", "model", "tasks", "status", "number"), [_row(each.head) for each in readings])
+    echo_columns(("run", "started", "model", "tasks", "status", "number"), [_row(each) for each in readings])
     return 0
 
 
-def _row(head: Any) -> tuple[str, ...]:
+def _row(reading: RunReading) -> tuple[str, ...]:
+    head = reading.head
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(head.created)) if head.created else ""
     tasks = head.tasks[0] + (f" and {len(head.tasks) - 1} more" if len(head.tasks) > 1 else "") if head.tasks else ""
     number = head.headline
@@ -72,30 +73,80 @@ def _row(head: Any) -> tuple[str, ...]:
 def _show(path: Path) -> int:
     opened = Run.open(path)
     if opened.status == RUNNING or not opened.results:
-        say(f"{path}: {opened.status}; no results yet")
+        echo(f"{path}: {opened.status}; no results yet")
         return 0
-    say(heading(opened.results))
-    say_tables(opened.results)
+    echo(heading(opened.results))
+    echo_tables(opened.results)
     return 0
 
 
 def _remove(path: Path) -> None:
-    """Remove a run. Its lease is taken first, so that no run is removed that somebody works in."""
+    """Remove a run. Taking its lease first refuses a run in progress."""
     Lease(path).release()
     shutil.rmtree(path)
-    say(f"removed {path}")
+    echo(f"removed {path}")
 
 
 def _has_manifest(path: Path) -> bool:
-    """Only such a folder is removed: one that only looks like a run may hold other things."""
+    """Tell whether a folder may be removed: one without a manifest may hold other things."""
     return (path / MANIFEST).is_file()
 
 
-def _found(folder: Path, name: str, is_meant: Callable[[Path], bool]) -> Path:
+def _find_run(folder: Path, name: str, is_run: Callable[[Path], bool]) -> Path:
     for path in (folder / name, Path(name)):
-        if is_meant(path):
+        if is_run(path):
             return path
     known = [path.name for path in runs_in(folder)]
     if Path(name).exists() or (folder / name).exists():
         raise RunError([no_run(Path(name) if Path(name).exists() else folder / name)])
     raise ConfigError([Problem(Place(str(folder)), f"no run named {name!r}", did_you_mean(name, known))])
+
+
+def define_cache(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listed = actions.add_parser("ls", help="list the stored responses by model")
+    pruned = actions.add_parser("prune", help="remove responses: of a model, unused ones, or all")
+    for action in (listed, pruned):
+        action.add_argument("folder", metavar="DIR", help="the folder that --use_cache named")
+    pruned.add_argument("--model", metavar="NAME", help="only those of this model, by its name in `ls`")
+    pruned.add_argument("--unused_days", type=float, metavar="N", help="only those that no run has used for N days")
+    pruned.add_argument("--all", action="store_true", help="every response")
+    parser.set_defaults(run=run_cache)
+
+
+def run_cache(options: argparse.Namespace) -> int:
+    folder = Path(options.folder)
+    if not (folder / FILE).is_file():
+        raise ConfigError([Problem(Place(str(folder)), "no cache in this folder", "name the folder of --use_cache")])
+    cache = Cache(folder)
+    try:
+        return _list_cache(cache) if options.action == "ls" else _prune(cache, options)
+    finally:
+        cache.close()
+
+
+def _list_cache(cache: Cache) -> int:
+    rows = [
+        (shelf.model, f"{shelf.responses:,}", f"{shelf.bytes / 2**20:.1f} MB", _day(shelf.written), _day(shelf.used))
+        for shelf in cache.shelves()
+    ]
+    echo_columns(("model", "responses", "size", "first written", "last used"), rows)
+    return 0
+
+
+def _prune(cache: Cache, options: argparse.Namespace) -> int:
+    chosen = options.model is not None or options.unused_days is not None
+    if chosen == options.all:
+        raise ConfigError(
+            [Problem(Place("prune"), "nothing selected to remove", "add --model NAME, --unused_days N, or --all")]
+        )
+    known = [shelf.model for shelf in cache.shelves()]
+    if options.model is not None and options.model not in known:
+        fix = did_you_mean(options.model, known)
+        raise ConfigError([Problem(Place("--model"), f"no responses of a model named {options.model!r}", fix)])
+    echo(f"{cache.prune(model=options.model, unused_days=options.unused_days):,} responses removed")
+    return 0
+
+
+def _day(moment: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(moment))

@@ -1,4 +1,4 @@
-"""`assay samples`: show samples of a run readably. What a model wrote cannot steer the terminal."""
+"""`assay samples`: print samples of a run. Escape sequences in a model's text do not reach the terminal."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from assay.cli.output import counted, say, tell
+from assay.cli.flags import parse_count
+from assay.cli.output import counted, echo, echo_err
 from assay.config.row_names import sample_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import ScoreKey
@@ -18,13 +19,13 @@ from assay.runs.stored import SampleFile
 from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000
-"""Characters of a prompt or answer that are shown without --full."""
+"""Length of a prompt or answer without --full."""
 
 
-def define(parser: argparse.ArgumentParser) -> None:
+def define_samples(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="RUN", help="the folder of a run, or of a scoring of it: RUN/scored/001")
-    add("--task", "-t", action="append", metavar="NAME", help="samples of this task; may be given again")
+    add("--task", "-t", action="append", metavar="NAME", help="samples of this task; repeatable")
     add("--wrong", action="store_true", help="only those of which no filter's first metric is above 0")
     add(
         "--reason",
@@ -32,46 +33,40 @@ def define(parser: argparse.ArgumentParser) -> None:
         help="only those: " + "; ".join(f"{kind}: {why}" for kind, why in KINDS.items()),
     )
     add("--doc", type=int, nargs="+", metavar="ID", help="only these documents, by doc_id")
-    add("-n", type=_count, default=5, metavar="N", help="how many of each task (5); 0 for all")
-    add("--full", action="store_true", help="show the examples before the question, and texts to their end")
-    parser.set_defaults(run=run)
+    add("-n", type=parse_count, default=5, metavar="N", help="number of samples of each task (5); 0 for all")
+    add("--full", action="store_true", help="print few-shot examples, and texts in full length")
+    parser.set_defaults(run=run_samples)
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of samples")
-    return int(text)
-
-
-def run(options: argparse.Namespace) -> int:
+def run_samples(options: argparse.Namespace) -> int:
     opened = Run.open(options.folder)
     for task, file in _files(opened, options.task).items():
         better = opened.higher_is_better(task)
-        rows = (row for row in file.rows() if _is_wanted(row, options, better))
+        rows = (row for row in file.rows() if _is_selected(row, options, better))
         for row in islice(rows, options.n or None):
-            say(f"\n━━ {task} · document {row.doc_id}{_marks(row)}")
+            echo(f"\n━━ {task} · document {row.doc_id}{_marks(row)}")
             for name, text in _parts(row, full=options.full):
-                say(f"── {name}\n{text}")
+                echo(f"── {name}\n{text}")
         left = sum(1 for _ in rows)
         if left:
-            tell(f"{task}: {counted(left, 'sample')} more; -n 0 shows all")
+            echo_err(f"{task}: {counted(left, 'sample')} more; -n 0 shows all")
     return 0
 
 
-def _files(run: Run, wanted: Sequence[str] | None) -> dict[str, SampleFile]:
-    """The samples by task: those in place, and those of tasks that have ended in a run that has not."""
+def _files(run: Run, tasks: Sequence[str] | None) -> dict[str, SampleFile]:
+    """Return the samples by task, also of finished tasks of an unfinished run."""
     known = {task: run.sample_file(task) for task in run.tasks}
     files = {task: file for task, file in sorted(known.items()) if file is not None}
     if not files:
-        raise ConfigError([no_run(run.path, "no task of this run has come to its end yet")])
-    for task in wanted or ():
+        raise ConfigError([no_run(run.path, "no task of this run is finished yet")])
+    for task in tasks or ():
         if task not in files:
-            what = f"there are no samples of a task {task!r}"
+            what = f"no samples of a task named {task!r}"
             raise ConfigError([Problem(Place("--task"), what, did_you_mean(task, files))])
-    return {task: files[task] for task in wanted} if wanted else files
+    return {task: files[task] for task in tasks} if tasks else files
 
 
-def _is_wanted(row: Row, options: argparse.Namespace, better: Mapping[str, bool | None]) -> bool:
+def _is_selected(row: Row, options: argparse.Namespace, better: Mapping[str, bool | None]) -> bool:
     if options.doc is not None and row.doc_id not in options.doc:
         return False
     if options.reason is not None and options.reason not in row.audit:
@@ -110,15 +105,15 @@ def _parts(row: Row, *, full: bool) -> Iterator[tuple[str, str]]:
 def _answers(
     requests: Sequence[RequestRow], responses: Sequence[Sequence[Any]], answers: Mapping[str, Any], *, full: bool
 ) -> Iterator[tuple[str, str]]:
-    """What was answered: texts as they came and as each filter left them, or the log-likelihood of each continuation."""
-    texts = [each for several in responses for each in several if isinstance(each, str)]
+    """Yield the answers: texts before and after each filter, or the log-likelihood of each continuation."""
+    texts = [each for repeats in responses for each in repeats if isinstance(each, str)]
     if texts:
         yield "answer" if len(texts) == 1 else "answers", "\n".join(_cut(text, full) for text in texts)
         for name, left in answers.items():
             yield f"filtered by {name}", _cut("\n".join(_shown(each) for each in left), full)
     elif responses:
         asked = [f" {each.continuation!r}" if each.continuation is not None else "" for each in requests]
-        lines = [f"{_shown(v)}{text}" for text, several in zip_longest(asked, responses, fillvalue="") for v in several]
+        lines = [f"{_shown(v)}{text}" for text, repeats in zip_longest(asked, responses, fillvalue="") for v in repeats]
         yield "log-likelihoods", "\n".join(lines)
 
 
@@ -138,7 +133,7 @@ def _shown(value: Any) -> str:
 
 
 def _cut(text: str, full: bool) -> str:
-    """A text; of a long one its beginning and its end."""
+    """Shorten a long text to its beginning and its end."""
     if full or len(text) <= LONG:
         return text
     half = LONG // 2

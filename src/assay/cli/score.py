@@ -1,88 +1,83 @@
-"""`assay score`: score the answers of a run again. The old scores stay; the new ones get a folder beside them."""
+"""`assay score` and `assay merge`: results from stored answers, without a model."""
 
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from assay.cli.output import counted, say, say_tables, tell
-from assay.cli.run import EXIT
+from assay.cli.flags import add_option
+from assay.cli.output import counted, echo, echo_err, echo_results, echo_tables, exit_code
+from assay.evaluation.merge import merge
 from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions, score
 from assay.report.table import footing, markdown
 from assay.runs.redact import redacted_command
 
 SHOWN = 10
+CATALOG = "a folder with tasks, in addition to those of the run"
 
 
-def define(parser: argparse.ArgumentParser) -> None:
+def define_score(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "runs",
         nargs="+",
         metavar="RUN",
-        help="the folder of a run; or samples_*.jsonl files of lm-eval's, or their folder; or the output of a graph, which"
+        help="the folder of a run; or samples_*.jsonl files of lm-eval, or their folder; or the output of a graph, which"
         " --tasks names",
     )
     add("--tasks", "-t", nargs="+", default=[], metavar="NAME", help="only these: names, globs, groups")
-    add("--filter", action="append", default=[], metavar="NAME=STEP:VALUE", help=r"a filter more, or in place of the one of"
-        r" that name: 'number=regex:(\d+)', or an entry of filter_list in YAML")  # fmt: skip
-    add("--metric", action="append", default=[], metavar="NAME[:K=V]", help="a metric more, or in place of the one of that"
+    add("--filter", action="append", default=[], metavar="NAME=STEP:VALUE", help=r"another filter, or a replacement for the one"
+        r" of that name: 'number=regex:(\d+)', or an entry of filter_list in YAML")  # fmt: skip
+    add("--metric", action="append", default=[], metavar="NAME[:K=V]", help="another metric, or a replacement for the one of that"
         " name: exact_match:ignore_case=true, or an entry of metric_list in YAML")  # fmt: skip
-    add("--with", action="append", default=[], dest="files", metavar="FILE", help="a YAML file of a task or group, in place"
-        " of the one of that name")  # fmt: skip
-    add(
-        "--include_path",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with tasks, beside those of the run",
+    add("--with", action="append", default=[], dest="files", metavar="FILE", help="a YAML file of a task or group that replaces"
+        " the one of that name")  # fmt: skip
+    add_option(parser, "include_path", help=CATALOG)
+    add_option(parser, "include_defaults", help="for lm-eval's files: omit bundled tasks, lm_eval's and plug-ins'")
+    add_option(
+        parser,
+        "compat",
+        help="reproduce lm-eval 0.4.13, or SyGra's reports, including their errors (default: as in the run)",
     )
-    add(
-        "--no_defaults",
-        action="store_true",
-        help="for lm-eval's files: leave out bundled tasks, lm_eval's and plug-ins'",
-    )
-    add("--compat", choices=["lm-eval", "sygra"], help="reproduce lm-eval 0.4.13, or SyGra's reports, also where they err"
-        " (default: as in the run)")  # fmt: skip
     add("--output_path", "-o", metavar="DIR", help="put scored/ there (default: into the folder of the run)")
-    add("--confirm_run_unsafe_code", action="store_true", help="run code that the model wrote")
-    parser.set_defaults(run=run)
+    add_option(parser, "confirm_run_unsafe_code")
+    parser.set_defaults(run=run_score)
 
 
-def run(options: argparse.Namespace) -> int:
-    wanted = ScoreOptions(
+def run_score(options: argparse.Namespace) -> int:
+    score_options = ScoreOptions(
         tasks=options.tasks,
         filters=options.filter,
         metrics=options.metric,
         files=options.files,
-        include_path=options.include_path,
+        include_path=options.include_path or [],
         plugins=options.plugin,
-        include_defaults=not options.no_defaults,
+        include_defaults=options.include_defaults is None,
         compat=options.compat,
         output_path=options.output_path,
-        confirm_run_unsafe_code=options.confirm_run_unsafe_code,
+        confirm_run_unsafe_code=bool(options.confirm_run_unsafe_code),
         facts={"command": redacted_command(["assay", *sys.argv[1:]])},
     )
-    scored = score(options.runs, wanted)
+    scored = score(options.runs, score_options)
     _show(scored)
-    account = scored.results["assay"]
-    return EXIT[account.get("shard", account)["status"]]
+    return exit_code(scored.results)
 
 
 def _show(scored: Rescored) -> None:
-    say_tables(scored.results)
-    say("\n" + _numbers(scored.numbers))
+    echo_tables(scored.results)
+    echo("\n" + _numbers(scored.numbers))
     for line in _samples(scored):
-        say(line)
+        echo(line)
     for line in [*scored.remarks, *footing(scored.results)]:
-        tell(line)
-    say(f"\nscored: {scored.folder.resolve()}")
+        echo_err(line)
+    echo(f"\nscored: {scored.folder.resolve()}")
 
 
-def _numbers(several: Sequence[RowChange]) -> str:
-    """The numbers that are others now, as a table."""
+def _numbers(numbers: Sequence[RowChange]) -> str:
+    """Format the numbers that changed as a table."""
     rows = [
         (each.name, each.row, _number(each.before), _number(each.after), _step(each), str(each.changed))
-        for each in several
+        for each in numbers
         if each.before != each.after or each.changed
     ]
     return (
@@ -94,9 +89,9 @@ def _numbers(several: Sequence[RowChange]) -> str:
 
 def _samples(scored: Rescored) -> Iterable[str]:
     changed = scored.results["assay"]["scored"]["changed"]
-    for task, found in changed.items():
-        ids = ", ".join(map(str, found["ids"][:SHOWN])) + (" …" if found["count"] > SHOWN else "")
-        yield f"{task}: {counted(found['count'], 'sample')} changed: {ids}"
+    for task, change in changed.items():
+        ids = ", ".join(map(str, change["ids"][:SHOWN])) + (" …" if change["count"] > SHOWN else "")
+        yield f"{task}: {counted(change['count'], 'sample')} changed: {ids}"
     if changed:
         yield f"all of them: {scored.folder / CHANGES}"
 
@@ -107,3 +102,27 @@ def _number(value: float | None) -> str:
 
 def _step(number: RowChange) -> str:
     return "" if number.before is None or number.after is None else f"{number.after - number.before:+.4f}"
+
+
+def define_merge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("output", metavar="OUT", help="the folder of the whole run, new")
+    parser.add_argument("shards", nargs="+", metavar="RUN", help="the folders of all its shards")
+    add_option(parser, "include_path", help=CATALOG)
+    add_option(parser, "force", help="move another run in OUT aside")
+    add_option(
+        parser,
+        "confirm_run_unsafe_code",
+        help="run code that the model wrote (not needed for shards that were made here with this flag)",
+    )
+    parser.set_defaults(run=run_merge)
+
+
+def run_merge(options: argparse.Namespace) -> int:
+    results = merge(
+        options.output,
+        options.shards,
+        include_path=options.include_path or [],
+        force=bool(options.force),
+        confirm_run_unsafe_code=bool(options.confirm_run_unsafe_code),
+    )
+    return echo_results(results, Path(options.output))

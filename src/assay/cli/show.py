@@ -1,65 +1,75 @@
-"""`assay show`: what a name stands for, down to the line that each setting comes from."""
+"""`assay show`: a task or group with the line that each setting comes from; prompts as they would be sent."""
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from assay.catalog.functions import functions_in
+from assay.cli.flags import add_catalog_options, add_option, task_manager
 from assay.cli.graph_picture import drawn, mermaid
-from assay.cli.options import add_catalog_options, task_manager
-from assay.cli.output import counted, plain, say, say_columns, say_json, tell
+from assay.cli.output import counted, echo, echo_columns, echo_err, echo_json, plain
 from assay.config.fields import Fields
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.reading import GraphFile
 from assay.groups import Group
-from assay.records import Failed
+from assay.models.load import token_counter
+from assay.records import Call, Failed, Sample
+from assay.runs.samples import arguments
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
 from assay.tasks.validate import unchecked_parameters
 from assay.user_code import UserCodeError, call_user_code, user_code
 
+if TYPE_CHECKING:
+    from assay.evaluation.prepare import PreparedRun
+    from assay.tasks.runnable import Runnable
+
 WIDTH = 72
+SHOWN, COUNTED = 1, 25
+"""Documents of a task that are printed, and those that requests and tokens are counted on."""
 PROMPT_KEYS = ("output_type", "doc_to_text", "doc_to_choice", "doc_to_target", "target_delimiter", "gen_prefix")
 
 
-def define(parser: argparse.ArgumentParser) -> None:
+def define_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a task, group, tag, path (a::b), task@format, or YAML file")
-    parser.add_argument("--depth", type=int, metavar="N", help="how many levels of a group to draw")
+    parser.add_argument("--depth", type=int, metavar="N", help="levels of groups to draw")
     parser.add_argument("--render", action="store_true", help="run helper code: show its functions, and sample 0")
-    parser.add_argument("--data_dir", metavar="DIR", help="with --render, where data is looked for first")
+    add_option(parser, "data_dir", help="with --render, the folder that is searched first for data")
     parser.add_argument("--mermaid", action="store_true", help="a graph in Mermaid's language")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_catalog_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_show)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_show(options: argparse.Namespace) -> int:
     if not options.name.strip():
-        raise ConfigError([Problem(Place("show"), "no name was given", "`assay ls` lists every name")])
+        raise ConfigError([Problem(Place("show"), "no name given", "`assay ls` lists every name")])
     manager = task_manager(options)
     loaded, problems = manager.attempt([options.name])
     serious = [problem for problem in problems if problem.serious]
     for problem in dict.fromkeys(problems):
-        tell(str(problem) if problem.serious else f"{problem} (note)")
+        echo_err(str(problem) if problem.serious else f"{problem} (note)")
     if serious and not loaded["tasks"] and not loaded["groups"]:
         return 2
     if options.mermaid:
         _show_mermaid(loaded)
     elif options.json:
-        say_json(_described(manager, options.name, loaded))
+        echo_json(_described(manager, options.name, loaded))
     else:
         _show_all(manager, loaded, options)
     return 1 if serious else 0
 
 
 def _show_all(manager: TaskManager, loaded: LoadedTasks, options: argparse.Namespace) -> None:
-    """Groups as trees, a single task with all its settings, several tasks by name."""
+    """Print groups as trees, a single task with all its settings, many tasks by name."""
     tops = [group for group in loaded["groups"].values() if not group.parents]
     inside = {id(task) for group in tops for task in group.get_all_tasks()}
     alone = [task for task in loaded["tasks"].values() if id(task) not in inside]
     for number, group in enumerate(tops):
         if number:
-            say()
+            echo()
         _show_group(group, options.depth)
     if len(alone) == 1 and not tops:
         _show_task(manager, alone[0])
@@ -67,32 +77,32 @@ def _show_all(manager: TaskManager, loaded: LoadedTasks, options: argparse.Names
             _show_functions(alone[0])
             _show_first(manager, alone[0], options.data_dir)
     elif alone:
-        say(f"{options.name}: {counted(len(alone), 'task')}" if not tops else f"\nand {counted(len(alone), 'task')}")
+        echo(f"{options.name}: {counted(len(alone), 'task')}" if not tops else f"\nand {counted(len(alone), 'task')}")
         for task in alone:
-            say(f"  {task.name}")
+            echo(f"  {task.name}")
 
 
 def _show_task(manager: TaskManager, task: Task) -> None:
     groups = manager.catalog.index.groups_of(task.config.task)
-    say(f"{task.name}  ·  task, {task.output_type}, version {task.version}")
+    echo(f"{task.name}  ·  task, {task.output_type}, version {task.version}")
     for title, items in (("tags", task.tags), ("in groups", groups)):
         if items:
-            say(f"{title}: {', '.join(items)}")
+            echo(f"{title}: {', '.join(items)}")
     for note in task.notes:
-        say(f"note: {note}")
+        echo(f"note: {note}")
     for sentence in unchecked_parameters(task.config):
-        say(f"note: {sentence}")
+        echo(f"note: {sentence}")
     if task.unsent is not None:
-        say(f"cannot be run: {task.unsent}")
+        echo(f"cannot be run: {task.unsent}")
     if isinstance(task.definition, GraphFile):
-        say()
+        echo()
         for line in drawn(task.definition):
-            say(line)
+            echo(line)
     _show_settings(task.fields)
     rewritten = [(key, _short(value), "format") for key, value in _rewritten(task)]
     if rewritten:
-        say("\nrewritten by the format:")
-        say_columns(("key", "value", "from"), rewritten)
+        echo("\nrewritten by the format:")
+        echo_columns(("key", "value", "from"), rewritten)
 
 
 def _show_mermaid(loaded: LoadedTasks) -> None:
@@ -103,17 +113,17 @@ def _show_mermaid(loaded: LoadedTasks) -> None:
         raise ConfigError([Problem(Place("show"), "--mermaid is for graphs", fix)])
     for graph in graphs:
         for line in mermaid(graph):
-            say(line)
+            echo(line)
 
 
 def _show_settings(fields: Fields) -> None:
     folder = _common_folder(fields)
-    say(f"\nfiles below {folder}" if folder else "")
-    say_columns(("key", "value", "from"), list(_settings(fields, folder)))
+    echo(f"\nfiles below {folder}" if folder else "")
+    echo_columns(("key", "value", "from"), list(_settings(fields, folder)))
 
 
 def _common_folder(fields: Fields) -> str:
-    """The folder below which all files lie that a task is made of."""
+    """Return the folder that holds all files a task is made of."""
     files = {place.file for key in fields if (place := fields.place(key, key=True)).line}
     return os.path.commonpath([os.path.dirname(file) for file in files]) if files else ""  # noqa: PTH120  # texts
 
@@ -134,50 +144,49 @@ def _rewritten(task: Task) -> Iterator[tuple[str, object]]:
 
 
 def _show_functions(task: Task) -> None:
-    """What each function is. This runs the modules they are in."""
-    from assay.compat.modules import HelperCode  # not loaded where no code is run
+    """Print where each function is defined. This runs the modules they are in."""
+    from assay.compat.modules import HelperCode  # not imported where no code runs
 
     helper = HelperCode()
-    say("\nfunctions:")
+    echo("\nfunctions:")
     rows = []
     for function in functions_in(dict(task.fields)):
-        found = call_user_code("cannot be loaded", helper.resolve, function)
-        if isinstance(found, Failed):
-            rows.append((str(function), found.reason))
+        target = call_user_code("cannot be loaded", helper.resolve, function)
+        if isinstance(target, Failed):
+            rows.append((str(function), target.reason))
             continue
-        code = getattr(found, "__code__", None)
-        rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(found)))
-    say_columns(("named", "is"), rows)
+        code = getattr(target, "__code__", None)
+        rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(target)))
+    echo_columns(("function", "defined at"), rows)
 
 
 def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:
-    """What the first document becomes: its prompt, what is asked, its target."""
-    from assay.cli.write_out import write_task
+    """Print the prompt, the requests and the target of the first document."""
     from assay.evaluation.flow import prepare_run
     from assay.evaluation.options import run_config
 
-    say()
+    echo()
     try:
         with user_code("sample 0 cannot be rendered", passes=UserCodeError):
             config = run_config({"tasks": [task], "data_dir": data_dir, "confirm_run_unsafe_code": True})
             write_task(prepare_run(config, manager).tasks[0], None)
     except UserCodeError as error:
-        tell(str(error))
+        echo_err(str(error))
 
 
 def _show_group(group: Group[Task], depth: int | None) -> None:
     tasks, groups = group.get_all_tasks(), group.get_all_groups()
     below = f"{counted(len(tasks), 'task')}, {counted(len(groups), 'group')} below"
-    say(f"{group.name}  ·  group, {below}, version {group.version}")
+    echo(f"{group.name}  ·  group, {below}, version {group.version}")
     for key, value in group.metadata.items():
         if key != "version":
-            say(f"{key}: {value}")
+            echo(f"{key}: {value}")
     for member in group.config.task or ():
         if isinstance(member, Mapping) and "if" in member:
-            say(f"only if {member['if']}: {member.get('task', member.get('group'))}")
-    say()
+            echo(f"only if {member['if']}: {member.get('task', member.get('group'))}")
+    echo()
     for line in _tree(group, "", depth):
-        say(line)
+        echo(line)
     _show_settings(group.fields.without("task"))
 
 
@@ -205,7 +214,7 @@ def _title(node: "Group[Task] | Task", alias: str | None) -> str:
 
 
 def _described(manager: TaskManager, name: str, loaded: LoadedTasks) -> dict[str, object]:
-    """All that is shown, as data: each task with value and origin of its keys, each group with its members."""
+    """Return everything that is shown as data: tasks with value and origin of their keys, groups with their members."""
     tasks = {key: _described_task(manager, task) for key, task in loaded["tasks"].items()}
     groups = {
         key: {"alias": group.alias, "members": group.child_names, **_described_fields(group.fields)}
@@ -237,3 +246,51 @@ def _short(value: object) -> str:
     text = value if isinstance(value, str) else str(plain(value))
     text = text.replace("\n", "⏎")
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+
+
+def write_out(run: "PreparedRun") -> None:
+    """Print the first prompt of each task, and the number of requests and tokens of all."""
+    count = token_counter(run.config.model, run.config.model_args)
+    requests = tokens = 0
+    for each in run.tasks:
+        sent, length = write_task(each, count)
+        requests, tokens = requests + sent, tokens + length
+    unit = "tokens" if count is not None else "characters"
+    echo(f"\nin all: {counted(requests, 'request')}, about {tokens:,} {unit} of prompts\n")
+
+
+def write_task(task: "Runnable", count: Callable[[str], int] | None) -> tuple[int, int]:
+    """Print the first prompt of a task; returns the approximate numbers of requests and tokens of all its documents."""
+    measure = count or len
+    samples = [_with_first_requests(task, sample) for sample in islice(task.samples(), COUNTED)]
+    each = sum(len(sample.requests) for sample in samples) / max(len(samples), 1)
+    length = sum(measure(str(arguments(request)[0])) for sample in samples for request in sample.requests) / max(
+        len(samples), 1
+    )
+    echo(f"\n{task.task.name}: {counted(task.size, 'document')} of {task.original}, {task.num_fewshot}-shot, "
+        f"{'at least' if task.task.definition is not None else 'about'} {each * task.size:,.0f} requests")  # fmt: skip
+    for sample in samples[:SHOWN]:
+        _write_sample(sample)
+    return round(each * task.size), round(length * task.size)
+
+
+def _with_first_requests(task: "Runnable", sample: Sample) -> Sample:
+    """Return a sample with its first requests: later ones of a graph depend on the answers."""
+    if task.task.definition is None:
+        return sample
+    requests = next(task.plan(sample), ())
+    return sample._replace(requests=[request for request in requests if not isinstance(request, Call)])
+
+
+def _write_sample(sample: Sample) -> None:
+    if not sample.requests:
+        echo(f"--- document {sample.doc_id}: its first step asks no model\n---")
+        return
+    first, *others = sample.requests
+    prompt = arguments(first)[0]
+    echo(f"--- prompt of document {sample.doc_id}\n{prompt}\n---")
+    for request in [first, *others][:8]:
+        more = arguments(request)[1:]
+        if more:
+            echo(f"then: {more[0]!r}")
+    echo(f"target: {sample.target!r}")

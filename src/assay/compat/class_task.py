@@ -10,7 +10,7 @@ from typing import Any
 
 from assay.compat.task_base import Surroundings
 from assay.compat.task_base import Task as Base
-from assay.config.media import MEDIA, media_problem, unsent_media
+from assay.config.task import MEDIA, media_problem, unsent_media
 from assay.errors import ConfigError, Problem
 from assay.records import (
     Generate,

@@ -1,4 +1,4 @@
-"""Arguments written as `k=v,k2=v2`, or as JSON: lm-eval's way to give a mapping on the command line."""
+"""Arguments written as `k=v,k2=v2`, or as JSON: lm-eval's syntax for a mapping on the command line."""
 
 import ast
 import json
@@ -8,7 +8,7 @@ from assay.errors import ConfigError, Place, Problem
 
 
 def parse_arguments(written: object, name: str) -> dict[str, object]:
-    """The mapping that a text or mapping means; `name` is what errors call it.
+    """Parse a text, or copy a mapping; `name` is the place that errors report.
 
     >>> parse_arguments("pretrained=gpt2,dtype=float32,revision=1.0,trust=true", "model_args")
     {'pretrained': 'gpt2', 'dtype': 'float32', 'revision': 1.0, 'trust': True}
@@ -22,25 +22,25 @@ def parse_arguments(written: object, name: str) -> dict[str, object]:
     text = str(written).strip()
     if text.startswith("{"):
         try:
-            found = json.loads(text)
+            mapping = json.loads(text)
         except ValueError as error:
             raise ConfigError(
                 [Problem(Place(name), f"is not valid JSON: {error}", "check quotes and commas")]
             ) from None
-        return dict(found)
-    made: dict[str, object] = {}
+        return dict(mapping)
+    arguments: dict[str, object] = {}
     for part in _split(text):
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
-            after = f" after {list(made)[-1]!r}" if made else ""  # the text itself may be half of a secret
-            what = f"there is something{after} that is not of the form key=value"
-            raise ConfigError([Problem(Place(name), what, "write key=value,key=value; quote what holds blanks")])
-        made[key.strip()] = parse_value(value.strip())
-    return made
+            after = f" after {list(arguments)[-1]!r}" if arguments else ""  # the text itself may be half of a secret
+            what = f"expected key=value{after}"
+            raise ConfigError([Problem(Place(name), what, "write key=value,key=value; quote values with blanks")])
+        arguments[key.strip()] = parse_value(value.strip())
+    return arguments
 
 
 def parse_value(text: str) -> object:
-    """What a word means: true, false, a number, a Python literal, else itself."""
+    """Parse a word: true, false, none, a number, a Python literal, else the text itself."""
     lowered = text.lower()
     if lowered in ("true", "false"):
         return lowered == "true"
@@ -53,15 +53,15 @@ def parse_value(text: str) -> object:
             continue
     if text[:1] in "[({'\"":
         try:
-            found: object = ast.literal_eval(text)
+            literal: object = ast.literal_eval(text)
         except (SyntaxError, ValueError):
             return text
-        return found
+        return literal
     return text
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas and spaces that are not inside brackets or quotes."""
+    """Split at commas and spaces that are not inside brackets or quotes."""
     parts, depth, quote, current = [], 0, "", ""
     for letter in text:
         if quote:

@@ -1,4 +1,4 @@
-"""Fields to records, by the types the records declare: every problem is collected, none stops the others."""
+"""Decode fields into records by the types that the records declare. Every problem is collected; none hides another."""
 
 import dataclasses
 import types
@@ -28,7 +28,7 @@ WORDS = {
 }
 
 
-class Report:
+class ProblemCollector:
     """Collects problems at the places of one mapping's values."""
 
     def __init__(self, place: Callable[[Path, bool], Place], problems: list[Problem], *, lenient: bool) -> None:
@@ -40,34 +40,34 @@ class Report:
         self.problems.append(Problem(self._place(path, key), what, fix, serious))
 
     def mistyped(self, path: Path, value: object, kind: str, readers: "Mapping[str, Read]") -> Any:
-        """Report a value of the wrong type; returns what is used instead.
+        """Report a value of the wrong type; returns the value to use instead.
 
-        lm-eval does not look at types. So in its own files nothing where something should be means the default, and one
-        scalar for another is kept; what cannot work is refused there, too.
+        lm-eval checks no types. So in its files a null means the default, and one scalar in place of another is kept; other
+        wrong types are refused there, too.
         """
-        wanted = " or ".join(dict.fromkeys(WORDS[known] for known in readers if known != "null"))
+        expected = " or ".join(dict.fromkeys(WORDS[known] for known in readers if known != "null"))
         scalars = not {kind, *readers} & {"list", "map", "function", "other"}
         tolerated = self.lenient and (kind == "null" or scalars)
-        what = f"{_name(path)} must be {wanted}, not {_shown(value, kind)}"
+        what = f"{_name(path)} must be {expected}, got {_shown(value, kind)}"
         self.add(path, what, _remedy(value, kind, readers), serious=not tolerated)
         return DEFAULT if kind == "null" else value
 
     def remark(self, path: Path, inner: Path, what: str, fix: str) -> None:
-        """What a field's own check says of its value, or of a key inside it."""
+        """Report a problem that a field's check found in its value, or in a key inside it."""
         self.add((*path, *inner), what, fix, key=bool(inner), serious=not self.lenient)
 
 
-Read = Callable[[Any, Path, Report], Any]
-"""Reads one value; what does not fit is reported, and comes back as it was or as DEFAULT."""
+Read = Callable[[Any, Path, ProblemCollector], Any]
+"""Reads one value. A value that does not fit is reported, and returned unchanged or as DEFAULT."""
 
 DEFAULT = object()
-"""Stands for a value that is not given."""
+"""Marks an absent value."""
 
 
 def decode(record: type[R], fields: Fields, problems: list[Problem], *, known: Sequence[str] = ()) -> R | None:
-    """The record that `fields` describe, or None where a required key is missing. Problems are added to the list.
+    """Build the record that `fields` describe, or None if a required key is missing. Problems are added to the list.
 
-    `known` are further keys that may stand beside those of the record, and are not read here.
+    `known` are keys that are allowed in addition to those of the record, and not read here.
     """
     report = _report_on(fields, problems)
     values = _read_mapping(record, fields, (), report, known)
@@ -76,21 +76,21 @@ def decode(record: type[R], fields: Fields, problems: list[Problem], *, known: S
 
 
 def check(record: type, fields: Fields, problems: list[Problem], *, known: Sequence[str] = ()) -> None:
-    """Report what is wrong with the keys that are there; those that are missing are somebody else's to give."""
+    """Report the problems of the keys that are present; required keys may be missing."""
     _read_mapping(record, fields, (), _report_on(fields, problems), known)
 
 
-def _report_on(fields: Fields, problems: list[Problem]) -> Report:
+def _report_on(fields: Fields, problems: list[Problem]) -> ProblemCollector:
     origins = [fields.origin(key) for key in fields] or [Origin("configuration")]
 
     def place(path: Path, key: bool) -> Place:
         return fields.place(*path, key=key) if path else origins[-1].place()
 
-    return Report(place, problems, lenient=any(origin.lenient for origin in origins))
+    return ProblemCollector(place, problems, lenient=any(origin.lenient for origin in origins))
 
 
 def kind_of(value: object) -> str:
-    """The YAML kind of a value: one of the keys of WORDS."""
+    """Return the YAML kind of a value: one of the keys of WORDS."""
     kind = _KINDS.get(type(value))
     if kind is not None:
         return kind
@@ -106,7 +106,7 @@ _KINDS: dict[type, str] = {
 
 
 def _read_mapping(
-    record: type, mapping: Mapping[str, object], path: Path, report: Report, known: Sequence[str] = ()
+    record: type, mapping: Mapping[str, object], path: Path, report: ProblemCollector, known: Sequence[str] = ()
 ) -> dict[str, Any]:
     shape = shape_of(record)
     values: dict[str, Any] = {}
@@ -120,21 +120,21 @@ def _read_mapping(
         elif shape.rest is not None:
             _report_near_miss(key, record, (*path, key), report)
             rest[key] = value
-        elif key not in known and not _stands_for_missing(str(key), mapping, shape):
+        elif key not in known and not _is_misspelled_required(str(key), mapping, shape):
             report.add((*path, key), f"unknown key {key!r}", did_you_mean(str(key), [*shape.slots, *known]), key=True)
     if shape.rest is not None and rest:
         values[shape.rest] = {**(values.get(shape.rest) or {}), **rest}
     return values
 
 
-def _stands_for_missing(key: str, mapping: Mapping[str, object], shape: "Shape") -> bool:
-    """Whether a key is the slip that a missing required key is reported with: one slip, one problem."""
+def _is_misspelled_required(key: str, mapping: Mapping[str, object], shape: "Shape") -> bool:
+    """Tell whether a key is a typo of a missing required key, which is reported with it: one typo, one problem."""
     absent = [required for required in shape.required if required not in mapping]
     return any(nearest(required, [key], count=1) for required in absent)
 
 
 def _missing(
-    record: type, values: Mapping[str, Any], mapping: Mapping[str, object], path: Path, report: Report
+    record: type, values: Mapping[str, Any], mapping: Mapping[str, object], path: Path, report: ProblemCollector
 ) -> bool:
     absent = [key for key, attribute in shape_of(record).required.items() if attribute not in values]
     for key in absent:
@@ -146,7 +146,7 @@ def _missing(
     return bool(absent)
 
 
-def _report_near_miss(key: str, record: type, path: Path, report: Report) -> None:
+def _report_near_miss(key: str, record: type, path: Path, report: ProblemCollector) -> None:
     near = near_miss(str(key), tuple(shape_of(record).slots))
     if near:
         report.add(path, f"unknown key {key!r}", f"did you mean {near!r}?", key=True, serious=not report.lenient)
@@ -160,7 +160,7 @@ class Slot:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """What a record's class says about its mapping: a slot per key, the keys it must have, who takes the rest."""
+    """The keys of a record: a slot for each, the required ones, and the attribute that takes the rest."""
 
     slots: Mapping[str, Slot]
     required: Mapping[str, str]
@@ -187,12 +187,12 @@ def _reader(hint: Any, metadata: Mapping[str, Any]) -> Read:
         readers = _one_or_many(readers)
     check = metadata.get("check")
 
-    def read(value: Any, path: Path, report: Report) -> Any:
+    def read(value: Any, path: Path, report: ProblemCollector) -> Any:
         kind = kind_of(value)
-        found = readers.get(kind)
-        if found is None:
+        reader = readers.get(kind)
+        if reader is None:
             return report.mistyped(path, value, kind, readers)
-        result = found(value, path, report)
+        result = reader(value, path, report)
         if check is not None:
             for inner, what, fix in check(value):
                 report.remark(path, inner, f"{_name(path)} {what}", fix)
@@ -202,7 +202,7 @@ def _reader(hint: Any, metadata: Mapping[str, Any]) -> Read:
 
 
 def _readers(hint: Any) -> dict[str, Read]:
-    """For each YAML kind that a type accepts, how it is read."""
+    """Return a reader for each YAML kind that a type accepts."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return {kind: read for part in arguments for kind, read in _readers(part).items()}
@@ -229,15 +229,15 @@ _SCALARS: dict[Any, tuple[str, ...]] = {
 }
 
 
-def _as_is(value: Any, path: Path, report: Report) -> Any:  # noqa: ARG001  # the shape of every reader
+def _as_is(value: Any, path: Path, report: ProblemCollector) -> Any:  # noqa: ARG001  # the shape of every reader
     return value
 
 
 def _one_or_many(readers: dict[str, Read]) -> dict[str, Read]:
     each = readers["list"]
 
-    def alone(value: Any, path: Path, report: Report) -> Any:
-        single = Report(
+    def alone(value: Any, path: Path, report: ProblemCollector) -> Any:
+        single = ProblemCollector(
             lambda inner, key: report._place((*path, *inner[len(path) + 1 :]), key),
             report.problems,
             lenient=report.lenient,
@@ -248,24 +248,26 @@ def _one_or_many(readers: dict[str, Read]) -> dict[str, Read]:
 
 
 def _one_of(options: tuple[str, ...]) -> Read:
-    def read(value: Any, path: Path, report: Report) -> Any:
+    def read(value: Any, path: Path, report: ProblemCollector) -> Any:
         if value not in options:
-            report.add(path, f"{_name(path)} cannot be {value!r}", did_you_mean(value, options))
+            report.add(
+                path, f"{_name(path)} must be one of {', '.join(options)}, got {value!r}", did_you_mean(value, options)
+            )
         return value
 
     return read
 
 
 def _each(read: Read) -> Read:
-    def read_all(values: Any, path: Path, report: Report) -> Any:
-        made = (read(value, (*path, number), report) for number, value in enumerate(values))
-        return tuple(each for each in made if each is not DEFAULT)
+    def read_all(values: Any, path: Path, report: ProblemCollector) -> Any:
+        items = (read(value, (*path, number), report) for number, value in enumerate(values))
+        return tuple(item for item in items if item is not DEFAULT)
 
     return read_all
 
 
 def _nested(record: type) -> Read:
-    def read(value: Any, path: Path, report: Report) -> Any:
+    def read(value: Any, path: Path, report: ProblemCollector) -> Any:
         values = _read_mapping(record, value, path, report)
         return value if _missing(record, values, value, path, report) else record(**values)
 

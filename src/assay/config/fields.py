@@ -1,4 +1,4 @@
-"""What several files say together: keys with their values, each with its origin."""
+"""Keys and values merged from files, each with its origin."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from assay.errors import Place
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a mapping is written: `prefix` keys down in a file, or elsewhere (a flag, an argument) by its name."""
+    """The place of a mapping: `prefix` keys down in a file, or the name of a flag or argument."""
 
     source: Source | str
     prefix: tuple[str | int, ...] = ()
@@ -24,7 +24,7 @@ class Origin:
 
     @property
     def folder(self) -> str | None:
-        """The folder of the file, for what is written relative to it."""
+        """The folder of the file, which paths in it are relative to."""
         return self.source.file.rpartition("/")[0] if isinstance(self.source, Source) else None
 
     @property
@@ -33,7 +33,7 @@ class Origin:
 
 
 class Fields(Mapping[str, object]):
-    """Keys and values with the origin of each. Never changed: merging makes a new one.
+    """Keys and values with the origin of each. Immutable: merging makes a new one.
 
     >>> low, high = Fields.of({"a": 1, "b": 1}, Origin("low")), Fields.of({"b": 2}, Origin("high"))
     >>> merged = low | high
@@ -66,7 +66,7 @@ class Fields(Mapping[str, object]):
         return len(self._values)
 
     def __or__(self, other: "Fields") -> "Fields":
-        """Both, and where both speak, the other."""
+        """Merge; the other's values win."""
         if not other:
             return self
         if not self:
@@ -86,6 +86,6 @@ class Fields(Mapping[str, object]):
         return self._origins[key]
 
     def place(self, *path: str | int, key: bool = False) -> Place:
-        """Where the value at `path` is written; the first step of a path is a key of these fields."""
+        """Locate the value at `path`; the first step of a path is a key of these fields."""
         first = str(path[0])
         return self._origins[first].place(path, key=key)

@@ -1,4 +1,4 @@
-"""YAML text to values: the only file that knows which library parses.
+"""Parse YAML into values: the only module that imports the YAML library.
 
 YAML 1.1 as PyYAML's safe loader reads it (so `no` is false and `1_000` a number, as in lm-eval), plus `!function`.
 """
@@ -14,15 +14,15 @@ from assay.records import Function
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 100
-"""libyaml composes by recursion in C: some ten thousand levels end the process instead of raising."""
+"""libyaml composes by recursion in C: ten thousand levels crash the process instead of raising."""
 MAX_VALUES = 1_000_000
-"""How many values the aliases of one file may stand for."""
+"""Maximum number of values that the aliases of one file expand to."""
 
 _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load(data: bytes, file: str, *, lenient: bool) -> tuple[object, tuple[Problem, ...]]:
-    """The value of a text, and what is wrong with it. In a lenient file a key may be written twice."""
+    """Parse a text into a value and its problems. In a lenient file a key may be written twice."""
     problem = _too_much(data, file)
     if problem is not None:
         return None, (problem,)
@@ -37,26 +37,25 @@ def load(data: bytes, file: str, *, lenient: bool) -> tuple[object, tuple[Proble
         loader.problems.append(_unreadable(error, data, file))
     except (ValueError, RecursionError) as error:
         place = _culprit(data, file) or Place(file, 1, 1)
-        loader.problems.append(
-            Problem(place, f"a value cannot be read: {error}", "put what is meant as text in quotes")
-        )
+        loader.problems.append(Problem(place, f"a value cannot be read: {error}", "quote it if it is meant as text"))
     finally:
         loader.dispose()
     return value, tuple(loader.problems)
 
 
-def compose(data: bytes) -> Any:
-    """The tree of a text with the place of every node, or None where it cannot be read."""
+def compose(data: bytes) -> yaml.Node | None:
+    """Parse a text into a tree with the place of every node, or None if it cannot be read."""
     if _too_much(data, "") is not None:
         return None
     try:
-        return _BaseLoader(data).get_single_node()
+        root: yaml.Node | None = _BaseLoader(data).get_single_node()
+        return root
     except yaml.YAMLError:
         return None
 
 
-def locate(root: Any, path: Sequence[str | int], *, key: bool) -> tuple[int, int]:
-    """Line and column of what `path` leads to in a tree, from 1; of the nearest thing around it where there is none."""
+def locate(root: yaml.Node | None, path: Sequence[str | int], *, key: bool) -> tuple[int, int]:
+    """Return line and column, from 1, of the node at `path`; of the nearest one around it where there is none."""
     node, mark = root, getattr(root, "start_mark", None)
     for step in path:
         pair = _descend(node, step)
@@ -68,7 +67,7 @@ def locate(root: Any, path: Sequence[str | int], *, key: bool) -> tuple[int, int
 
 
 class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depends on how PyYAML was built
-    """The safe loader, with `!function` and an eye for keys that are written twice."""
+    """The safe loader, with `!function` and a check for duplicate keys."""
 
     def __init__(self, data: bytes, file: str, lenient: bool) -> None:
         super().__init__(data)
@@ -77,13 +76,14 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depen
         self.lenient = lenient
         self.problems: list[Problem] = []
 
-    def place(self, node: Any) -> Place:
+    def place(self, node: yaml.Node) -> Place:
         return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, yaml.MappingNode):
             self._report_duplicates(node)
-        return super().construct_mapping(node, deep=deep)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
 
     def _report_duplicates(self, node: yaml.MappingNode) -> None:
         scalars = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -97,7 +97,7 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depen
                 fix = "the last value counts, as in lm-eval" if self.lenient else "delete one of them"
                 self.problems.append(Problem(self.place(key), what, fix, serious=not self.lenient))
 
-    def construct_function(self, node: Any) -> object:
+    def construct_function(self, node: yaml.Node) -> Function | None:
         written = node.value if isinstance(node, yaml.ScalarNode) else None
         parts = written.split(".") if isinstance(written, str) else []
         if len(parts) < 2 or not all(part.isidentifier() for part in parts):
@@ -112,7 +112,7 @@ _Loader.add_constructor("!function", _Loader.construct_function)
 
 
 def _culprit(data: bytes, file: str) -> Place | None:
-    """Where the first scalar stands that cannot be read by itself: a date that is none, a number with letters."""
+    """Locate the first scalar that cannot be read: an invalid date, a number with letters."""
     loader, waiting = _Loader(data, file, True), [compose(data)]
     while waiting:
         node = waiting.pop()
@@ -140,7 +140,7 @@ def _too_much(data: bytes, file: str) -> Problem | None:
 
 
 def _depths(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The depth of nesting at every opening, read event by event, which needs no recursion."""
+    """Yield the depth of nesting at every opening, event by event, without recursion."""
     depth = 0
     try:
         for event in yaml.parse(data, _BaseLoader):
@@ -150,14 +150,14 @@ def _depths(data: bytes) -> Iterator[tuple[int, Any]]:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        return  # said again, with its place, by the loader
+        return  # the loader reports it, with its place
 
 
-def _bound_aliases(root: Any) -> None:
-    """Refuse aliases that form a loop, or that stand for more values than anybody can mean."""
+def _bound_aliases(root: yaml.Node | None) -> None:
+    """Refuse aliases that form a loop, or that expand to too many values."""
     sizes: dict[int, int | None] = {}
 
-    def size(node: Any) -> int:
+    def size(node: yaml.Node) -> int:
         known = sizes.get(id(node), 0)
         if known is None:
             raise yaml.constructor.ConstructorError(None, None, "an alias refers to itself", node.start_mark)
@@ -167,7 +167,7 @@ def _bound_aliases(root: Any) -> None:
         children = node.value if isinstance(node, yaml.CollectionNode) else []
         total = 1 + sum(size(part) for child in children for part in (child if isinstance(child, tuple) else (child,)))
         if total > MAX_VALUES:
-            what = f"the aliases stand for more than {MAX_VALUES:,} values"
+            what = f"the aliases expand to more than {MAX_VALUES:,} values"
             raise yaml.constructor.ConstructorError(None, None, what, node.start_mark)
         sizes[id(node)] = total
         return total
@@ -176,26 +176,26 @@ def _bound_aliases(root: Any) -> None:
         size(root)
 
 
-def _descend(node: Any, step: str | int) -> tuple[Any, Any] | None:
-    """The key node and the value node that `step` leads to; for a list, the value twice."""
+def _descend(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    """Return the key node and the value node at `step`; for a list, the value twice."""
     if isinstance(node, yaml.MappingNode):
         for key, value in reversed(node.value):  # the last of two equal keys is the one that counts
             if isinstance(key, yaml.ScalarNode) and str(step) in (key.value, _spelt(key)):
                 return key, value
         merged = [value for key, value in node.value if getattr(key, "value", None) == "<<"]
-        return next((found for each in merged if (found := _descend_merged(each, step)) is not None), None)
+        return next((pair for each in merged if (pair := _descend_merged(each, step)) is not None), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], node.value[step]
     return None
 
 
-def _descend_merged(node: Any, step: str | int) -> tuple[Any, Any] | None:
-    several = node.value if isinstance(node, yaml.SequenceNode) else [node]
-    return next((found for each in several if (found := _descend(each, step)) is not None), None)
+def _descend_merged(node: yaml.Node, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    return next((pair for each in nodes if (pair := _descend(each, step)) is not None), None)
 
 
-def _spelt(key: Any) -> str:
-    """A key as Python spells it: `on` is True, `~` is None."""
+def _spelt(key: yaml.ScalarNode) -> str:
+    """Spell a key as Python does: `on` is True, `~` is None."""
     if key.tag.endswith(":bool"):
         return str(key.value.lower() in ("yes", "on", "true"))
     return "None" if key.tag.endswith(":null") else str(key.value)
@@ -212,7 +212,9 @@ def _unreadable(error: yaml.YAMLError, data: bytes, file: str) -> Problem:
         what = " ".join(part for part in (error.context, error.problem) if part)
         tag = re.search(r"constructor for the tag '(![^']*)'", what)
         if tag:
-            fix = "did you mean `!function`?" if nearest(tag.group(1), ["!function"]) else "only `!function` is known"
+            fix = (
+                "did you mean `!function`?" if nearest(tag.group(1), ["!function"]) else "only `!function` is supported"
+            )
             return Problem(place, f"unknown tag {tag.group(1)!r}", fix)
         return Problem(place, what or "not valid YAML", "correct the YAML here")
     return Problem(Place(file), f"not valid YAML: {error}", "correct the YAML")

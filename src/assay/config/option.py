@@ -1,15 +1,18 @@
-"""How a record of this room declares one of its YAML keys."""
+"""`option` declares one YAML key of a configuration record: its sentence, its default and its checks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import nearest
 
+if TYPE_CHECKING:
+    from assay.config.run import RunOption
+
 
 class _Nothing(Mapping[str, Any]):
-    """The empty mapping: it cannot change, so every record may share it, and it can be copied and pickled."""
+    """The empty mapping. It is immutable, so every record may share it, and it can be copied and pickled."""
 
     def __getitem__(self, key: str) -> Any:
         raise KeyError(key)
@@ -27,10 +30,10 @@ class _Nothing(Mapping[str, Any]):
 NOTHING: Mapping[str, Any] = _Nothing()
 
 Remark = tuple[tuple[str | int, ...], str, str]
-"""Where inside a value, what is wrong there, how to fix it."""
+"""The path inside a value, the problem, and how to fix it."""
 
 
-def option(
+def option(  # noqa: PLR0913  # one keyword for each thing that a field declares
     doc: str,
     default: object = MISSING,
     *,
@@ -38,16 +41,18 @@ def option(
     many: bool = False,
     rest: bool = False,
     check: Callable[[object], Iterable[Remark]] | None = None,
+    run: "RunOption | None" = None,
 ) -> Any:
-    """A dataclass field that knows its YAML side.
+    """Declare a dataclass field that is a YAML key.
 
-    doc:   one sentence for the schema and the reference page
+    doc:   one sentence for the schema, the reference page and `--help`
     key:   the name in YAML where Python cannot have it (`class`)
     many:  one value may be written without the list around it
     rest:  collects every key that no other field claims
-    check: says what is wrong with a value of the right type
+    check: yields the problems of a value that has the right type
+    run:   for options of a run: its flag, and its part in the run's identity (config/run.py)
     """
-    metadata = {"doc": doc, "key": key, "many": many, "rest": rest, "check": check}
+    metadata = {"doc": doc, "key": key, "many": many, "rest": rest, "check": check, "run": run}
     if default is MISSING:
         return field(metadata=metadata)
     if default is NOTHING:
@@ -56,18 +61,18 @@ def option(
 
 
 def yaml_fields(record: type) -> list[Field[Any]]:
-    """The fields of a record that are keys in YAML."""
+    """List the fields of a record that are keys in YAML."""
     return [item for item in fields(record) if "doc" in item.metadata]
 
 
 def yaml_keys(record: type) -> tuple[str, ...]:
-    """The names of those keys."""
+    """List the names of those keys."""
     return tuple(item.metadata["key"] or item.name for item in yaml_fields(record))
 
 
 @cache
 def near_miss(key: str, options: tuple[str, ...]) -> str | None:
-    """The option that `key` must be a slip of, where other keys are welcome; None where it may well be its own."""
+    """Find the option that `key` is a typo of, where unknown keys are allowed; None if there is no near match."""
     from difflib import SequenceMatcher
 
     near = nearest(key, options, count=1)

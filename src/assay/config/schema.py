@@ -1,4 +1,4 @@
-"""A record's YAML side as JSON Schema, for editors; made from the same declarations that decoding uses."""
+"""JSON Schema of configuration records, for editors, from the declarations that decoding uses."""
 
 import dataclasses
 import types
@@ -13,13 +13,13 @@ Schema = dict[str, object]
 
 
 def json_schema(record: type, title: str, *more: type) -> Schema:
-    """The schema of a file that holds `record`; the keys of `more` records may stand beside its own."""
+    """Build the schema of a file with the keys of `record`, and those of the `more` records."""
     body = _record(record)
     for other in more:
         extra = _record(other)["properties"]
         body["properties"] = {**typing.cast(Schema, extra), **typing.cast(Schema, body["properties"])}
     include = {
-        "description": "Files whose keys are taken over; keys of this file win.",
+        "description": "Files whose keys are included; keys of this file win.",
         "type": ["string", "array", "object"],
     }
     properties = {"include": include, **typing.cast(Schema, body["properties"])}

@@ -1,4 +1,4 @@
-"""One YAML file as it was read: its values, and the place of each of them."""
+"""One YAML file: its values, and the place of each of them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from assay.errors import Place, Problem
 
 
 class Source:
-    """What one file says. `problems` holds what is wrong with its text; the value is None where it cannot be read.
+    """The content of one file. `problems` are those of its text; the value is None if it cannot be read.
 
-    Places are worked out when they are asked for: most files have no problem to report.
+    Places are computed on demand: most files have no problem to report.
     """
 
     def __init__(self, file: str, data: bytes, *, lenient: bool = False) -> None:
-        from assay.config.loader import load  # the YAML library is not loaded where the index answers
+        from assay.config.loader import load  # the YAML library is not imported when the index suffices
 
         self.file = file
         self.data = data
@@ -29,7 +29,7 @@ class Source:
         return digest(self.data)
 
     def place(self, path: Sequence[str | int] = (), *, key: bool = False) -> Place:
-        """Where the value at `path` stands, or with `key` its key; what is nearest around it where it has no place."""
+        """Locate the value at `path`, or with `key` its key; the nearest value around it where it has no place."""
         from assay.config.loader import locate
 
         line, column = locate(self._root, path, key=key)
@@ -46,5 +46,5 @@ DIGEST_LENGTH = 32
 
 
 def digest(data: bytes) -> str:
-    """A short name for a content: the same bytes, the same name."""
+    """Hash bytes to a short name."""
     return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()

@@ -1,11 +1,12 @@
-"""What a task file may say. Names and defaults are lm-eval's; what assay adds is at the end."""
+"""The keys of task files and of formats. Names and defaults are lm-eval's; keys that only assay has come last."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from assay.config.option import NOTHING, Remark, near_miss, option
-from assay.config.prompt_slips import literal_slips, prompt_slips, quoted_function
+from assay.errors import Place, Problem
 from assay.records import Function
 
 OutputType = Literal["generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice"]
@@ -14,7 +15,7 @@ OutputType = Literal["generate_until", "loglikelihood", "loglikelihood_rolling",
 def _at_least(least: int) -> Callable[[object], Iterator[Remark]]:
     def check(value: object) -> Iterator[Remark]:
         if isinstance(value, int | float) and value < least:
-            yield (), f"must be at least {least}, not {value}", ""
+            yield (), f"must be at least {least}, got {value}", ""
 
     return check
 
@@ -27,7 +28,7 @@ GENERATION_KEYS = (
 
 
 def generation_slips(value: object) -> Iterator[Remark]:
-    """Other keys are passed on to the model, so only those that look like a slip are refused."""
+    """Refuse only keys that look like a typo: other ones are passed to the model."""
     if isinstance(value, Mapping):
         for key in value:
             near = near_miss(str(key), GENERATION_KEYS) if key not in GENERATION_KEYS else None
@@ -35,16 +36,70 @@ def generation_slips(value: object) -> Iterator[Remark]:
                 yield (key,), f"has no key {key!r}", f"did you mean {near!r}?"
 
 
+_FUNCTION = re.compile(r"\s*!function\b\s*(\S*)|\s*function\s+([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)\s*$")
+_ONE_EXPRESSION = re.compile(r"\s*\{\{-?((?:(?!\}\}|\{\{).)*?)-?\}\}\s*", re.DOTALL)
+
+
+def quoted_function(value: object) -> Iterator[Remark]:
+    """Find a `!function` in quotes, or without its exclamation mark: YAML reads it as text."""
+    match = _FUNCTION.match(value) if isinstance(value, str) else None
+    if match is not None:
+        what = f"is the text {value!r:.80}, not a function"
+        yield (), what, f"write it without quotes: !function {match[1] or match[2] or 'module.name'}"
+
+
+def prompt_slips(value: object) -> Iterator[Remark]:
+    """Find mistakes in a question, an answer or choices: a function in quotes, templates inside a list."""
+    yield from quoted_function(value)
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, tuple | list) else ()
+    for at, item in items:
+        yield from (((at,), f"has an item that {what}", fix) for _, what, fix in quoted_function(item))
+        if isinstance(item, str) and _has_markup(item):
+            what = f"has the item {item!r:.60}, but templates inside a list are not filled in"
+            texts = list(value.values()) if isinstance(value, Mapping) else list(value)  # type: ignore[call-overload]
+            yield (at,), what, f"write one template that gives the list: {_as_template(texts)}"
+            return
+
+
+def literal_slips(value: object) -> Iterator[Remark]:
+    """Find mistakes in a delimiter: it is not a template."""
+    yield from quoted_function(value)
+    if isinstance(value, str) and _has_markup(value):
+        yield (), f"is {value!r:.60}, but a delimiter is not filled in", "write the characters themselves"
+
+
+def _has_markup(text: str) -> bool:
+    return "{{" in text or "{%" in text
+
+
+def _as_template(items: list[object]) -> str:
+    """Join a list of templates into one, if each is a single expression or plain text.
+
+    >>> _as_template(["{{a}}", "{{ b.c }}", "none"])
+    '"{{[a, b.c, \\'none\\']}}"'
+    """
+    expressions = [_ONE_EXPRESSION.fullmatch(item) if isinstance(item, str) else None for item in items]
+    if not all(
+        one or not (isinstance(item, str) and _has_markup(item)) for one, item in zip(expressions, items, strict=True)
+    ):
+        return '"{{[a, b]}}"'
+    return (
+        '"{{['
+        + ", ".join(one[1].strip() if one else repr(item) for one, item in zip(expressions, items, strict=True))
+        + ']}}"'
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricConfig:
     """One entry of `metric_list`. Keys beyond these are parameters of the metric."""
 
     name: str | Function = option("The metric: a name of `assay ls metrics`, or a function.", key="metric")
-    aggregation: str | Function | None = option("How the scores of the samples become one number.", None)
-    higher_is_better: bool | None = option("Whether more is better; the metric knows when absent.", None)
+    aggregation: str | Function | None = option("How the scores of the samples are aggregated.", None)
+    higher_is_better: bool | None = option("Whether more is better (default: as the metric declares).", None)
     hf_evaluate: bool = option("Take the metric of this name from Hugging Face `evaluate`.", False)
     reduction: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
-        "How the scores of a sample's repeats become one.", None
+        "How the scores of a sample's repeats are reduced to one.", None
     )
     kwargs: Mapping[str, object] = option("Parameters of the metric.", NOTHING, rest=True)
 
@@ -67,24 +122,24 @@ class ScorerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterConfig:
-    """One entry of `filter_list`: a named way from raw responses to answers."""
+    """One entry of `filter_list`: named steps from raw responses to answers."""
 
-    name: str = option("The name that results carry behind the comma: `exact_match,strict`.")
+    name: str = option("The name after the comma in results: `exact_match,strict`.")
     filter: tuple[FilterStep, ...] = option("The steps, in order.", ())
-    metric_list: tuple[MetricConfig, ...] | None = option("Metrics of this filter alone; the task's when absent.", None)
-    scorer: str | Function | ScorerConfig | None = option("Scorer of this filter alone; the task's when absent.", None)
+    metric_list: tuple[MetricConfig, ...] | None = option("Metrics of this filter (default: the task's).", None)
+    scorer: str | Function | ScorerConfig | None = option("Scorer of this filter (default: the task's).", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewshotConfig:
-    """How the examples before the question are chosen and written. What is absent is as in the task."""
+    """How the few-shot examples are chosen and written. Absent keys are those of the task."""
 
     sampler: str | Function = option("`default` (seeded random), `first_n`, or a class.", "default")
     split: str | None = option("The split the examples come from.", None)
-    process_docs: Function | None = option("Prepares the rows of that split.", None)
-    fewshot_indices: tuple[int, ...] | None = option("Rows of the split that may serve as examples.", None)
+    process_docs: Function | None = option("A function that prepares the rows of that split.", None)
+    fewshot_indices: tuple[int, ...] | None = option("Rows of the split that may be used as examples.", None)
     samples: tuple[Mapping[str, object], ...] | Function | None = option(
-        "The examples themselves, or what returns them.", None
+        "The examples themselves, or a function that returns them.", None
     )
     doc_to_text: str | int | Function | tuple[object, ...] | None = option(
         "The question of an example.", None, check=prompt_slips
@@ -95,7 +150,7 @@ class FewshotConfig:
     doc_to_target: str | int | Function | tuple[object, ...] | None = option(
         "The answer of an example.", None, check=prompt_slips
     )
-    gen_prefix: str | None = option("The words before the answer of an example.", None, check=quoted_function)
+    gen_prefix: str | None = option("Text before the answer of an example.", None, check=quoted_function)
     fewshot_delimiter: str | None = option("Between one example and the next.", None, check=literal_slips)
     target_delimiter: str | None = option("Between question and answer of an example.", None, check=literal_slips)
 
@@ -106,21 +161,21 @@ class TaskConfig:
 
     task: str = option("The name.")
     task_alias: str | None = option("The name shown in tables.", None)
-    tag: tuple[str, ...] = option("Names by which it can be selected together with others.", (), many=True)
+    tag: tuple[str, ...] = option("Names that select it together with others.", (), many=True)
     class_: Function | None = option("A Python class that is the task (`!function module.Class`).", None, key="class")
-    recipe: str | None = option("A recipe for class-based tasks that take one (unitxt).", None)
+    recipe: str | None = option("The recipe of a class-based task (unitxt).", None)
     # data
     custom_dataset: Function | None = option("A function that returns the data set.", None)
     dataset_path: str | None = option("A data set of the hub, or a reader: json, csv, parquet.", None)
     dataset_name: str | None = option("The configuration of the data set.", None)
-    dataset_kwargs: Mapping[str, object] | None = option("More for the reader; `data_files` for local files.", None)
-    training_split: str | None = option("The split for examples when none is named.", None)
-    validation_split: str | None = option("The split that is evaluated when there is no test split.", None)
-    test_split: str | None = option("The split that is evaluated.", None)
+    dataset_kwargs: Mapping[str, object] | None = option("Arguments of the reader; `data_files` for local files.", None)
+    training_split: str | None = option("The split of the examples if there is no fewshot_split.", None)
+    validation_split: str | None = option("The split to evaluate if there is no test_split.", None)
+    test_split: str | None = option("The split to evaluate.", None)
     fewshot_split: str | None = option("The split the few-shot examples come from.", None)
     process_docs: Function | None = option("A function from a split to a split.", None)
     # prompt
-    description: str = option("Stands once, before everything; a template.", "", check=quoted_function)
+    description: str = option("Text put once at the start of the prompt (Jinja template).", "", check=quoted_function)
     doc_to_text: str | int | Function | tuple[object, ...] | None = option(
         "The question: a column, a template, a function.", None, check=prompt_slips
     )
@@ -131,25 +186,23 @@ class TaskConfig:
         "The choices.", None, check=prompt_slips
     )
     doc_to_image: str | Function | tuple[object, ...] | None = option(
-        "The image or images; assay sends text only, and refuses to run the task.", None
+        "The images; assay sends only text, and refuses to run the task.", None
     )
-    doc_to_audio: str | Function | tuple[object, ...] | None = option("The sound; refused likewise.", None)
+    doc_to_audio: str | Function | tuple[object, ...] | None = option("The audio; refused likewise.", None)
     doc_to_video: str | Function | tuple[object, ...] | None = option("The video; refused likewise.", None)
-    gen_prefix: str | None = option(
-        "The first words of the answer, put into the model's mouth.", None, check=quoted_function
-    )
+    gen_prefix: str | None = option("The beginning of the answer, sent with the prompt.", None, check=quoted_function)
     target_delimiter: str = option("Between question and answer.", " ", check=literal_slips)
     fewshot_delimiter: str = option("Between one example and the next.", "\n\n", check=literal_slips)
     fewshot_config: FewshotConfig | None = option("How the examples are chosen and written.", None)
-    num_fewshot: int | None = option("How many examples stand before the question.", None, check=_at_least(0))
+    num_fewshot: int | None = option("Number of examples before the question.", None, check=_at_least(0))
     use_prompt: str | None = option("A prompt of promptsource or of a file, as `source:name`.", None)
     # asking
-    output_type: OutputType = option("What is asked of the model.", "generate_until")
+    output_type: OutputType = option("The kind of request.", "generate_until")
     generation_kwargs: Mapping[str, object] | None = option("Parameters of generation.", None, check=generation_slips)
     repeats: int = option("How many times each request is sent.", 1, check=_at_least(1))
-    unsafe_code: bool = option("Scoring runs code that the model wrote; needs a flag.", False)
+    unsafe_code: bool = option("Scoring runs code that the model wrote; needs --confirm_run_unsafe_code.", False)
     # scoring
-    filter_list: tuple[FilterConfig, ...] | None = option("Ways from raw responses to answers.", None)
+    filter_list: tuple[FilterConfig, ...] | None = option("Filters from raw responses to answers.", None)
     metric_list: tuple[MetricConfig, ...] | None = option("The metrics.", None)
     process_results: Function | None = option(
         "A function (row, responses) -> {metric: value} in place of metrics.", None
@@ -157,18 +210,19 @@ class TaskConfig:
     scorer: str | Function | ScorerConfig | None = option(
         "The scorer: a name, a class, or either with parameters.", None
     )
-    should_decontaminate: bool = option("Kept for lm-eval's files; nothing reads it.", False)
+    should_decontaminate: bool = option("No effect; lm-eval's files have it.", False)
     doc_to_decontamination_query: str | Function | None = option(
-        "Kept for lm-eval's files; nothing reads it.", None, check=quoted_function
+        "No effect; lm-eval's files have it.", None, check=quoted_function
     )
-    metadata: Mapping[str, object] | None = option("`version`, `num_fewshot` as shown, and anything else.", None)
+    metadata: Mapping[str, object] | None = option("`version`, `num_fewshot` as shown, and any other key.", None)
     # since lm-eval 0.5
     formats: str | Mapping[str, object] | None = option("A format by name, with changes, or a table of formats.", None)
-    multiple_inputs: bool = option("`doc_to_text` gives several contexts for one continuation.", False)
-    multiple_targets: bool = option("`doc_to_target` gives several right answers.", False)
-    # of our own
+    multiple_inputs: bool = option("`doc_to_text` returns a list of contexts for one continuation.", False)
+    multiple_targets: bool = option("`doc_to_target` returns a list of right answers.", False)
+    # only in assay
     cluster_by: str | None = option(
-        "A column: documents with the same value in it (a passage, a source) are one draw for the standard error.", None
+        "A column: documents with the same value in it (a passage, a source) are one cluster for the standard error.",
+        None,
     )
     # not a key of any file: variables of the templates that a function computes from the row, set by a format
     derived: Mapping[str, Function] = field(default_factory=lambda: NOTHING)
@@ -182,7 +236,7 @@ class TaskConfig:
         return RepeatConfig(self.repeats)
 
     def get_filters(self) -> list[FilterConfig]:
-        """Its filters, each with its metrics: its own, else the task's."""
+        """List its filters, each with its metrics: the filter's, else the task's."""
         entries = self.filter_list or (FilterConfig(name="none", filter=(FilterStep(function="take_first"),)),)
         return [
             each if each.metric_list is not None else replace(each, metric_list=self._metric_list) for each in entries
@@ -191,6 +245,45 @@ class TaskConfig:
 
 @dataclass(frozen=True, slots=True)
 class RepeatConfig:
-    """How often each request is asked."""
+    """How often each request is sent."""
 
     repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatConfig:
+    """How a question becomes a prompt. Texts may use `_num_choices`, `_choice_labels`, `_choice_list_and` and `_choice_list_or`."""
+
+    format: str = option("The name.", "")
+    type: str | None = option("The format it starts from.", None)
+    output_type: OutputType = option("The kind of request.", "multiple_choice")
+    instruction: str | None = option("Text before the question.", None, check=quoted_function)
+    question_prefix: str | None = option("Text directly before the question.", "Question: ", check=quoted_function)
+    choice_labels: str | tuple[object, ...] | None = option(
+        "`letters`, `numbers`, a list of labels, or null for none.", "letters"
+    )
+    choice_delimiter: str = option("Between one choice and the next.", "\n")
+    section_separator: str = option("Between question, choices and answer.", "\n")
+    answer_instruction: str | None = option("Text after the choices.", None, check=quoted_function)
+    answer_prompt: str | None = option("Text at the end.", "Answer:", check=quoted_function)
+    gen_prefix: str | None = option("The first words of the answer.", None, check=quoted_function)
+    target_delimiter: str = option("Between question and answer.", " ", check=literal_slips)
+    fewshot_delimiter: str = option("Between one example and the next.", "\n\n", check=literal_slips)
+    scorer: str | ScorerConfig | None = option("The scorer.", None)
+    metric_list: tuple[MetricConfig, ...] | None = option("Metrics in place of the task's.", None)
+    filter_list: tuple[FilterConfig, ...] | None = option("Filters in place of the task's.", None)
+    generation_kwargs: Mapping[str, object] | None = option("Parameters of generation in place of the task's.", None)
+
+
+MEDIA = {"doc_to_image": "images", "doc_to_audio": "audio", "doc_to_video": "video"}
+
+
+def unsent_media(fields: Mapping[str, object]) -> str | None:
+    """Return the key by which a task sends more than text, if it has one."""
+    return next((key for key in MEDIA if fields.get(key)), None)
+
+
+def media_problem(key: str, place: Place) -> Problem:
+    """Return the problem of a task that sends more than text: its text alone would be another task."""
+    what = f"{key}: assay does not send {MEDIA[key]} to models yet, and the text alone is another task"
+    return Problem(place, what, "omit the task, or run it with a harness that does")

@@ -14,7 +14,7 @@ from assay.catalog.graphs import graph_file
 from assay.catalog.roots import split_paths
 from assay.catalog.selection import looks_like_path, split_specs
 from assay.config.arguments import parse_arguments
-from assay.config.run import RunConfig
+from assay.config.run import RunConfig, options_where
 from assay.errors import AssayError, Place, Problem
 from assay.evaluation.options import run_config, task_manager
 from assay.records import Likelihood, Response, Text, arguments
@@ -29,11 +29,11 @@ from assay.tasks import TaskManager
 from assay.tasks.rescore import RescoredTask, TaskFacts
 from assay.tasks.runnable import Runnable
 
-PATHS = frozenset(("include_path", "plugins", "data_dir", "models_file", "output_path", "runs_dir", "use_cache"))
-CONSENT = frozenset(("confirm_run_unsafe_code", "trust_remote_code"))
+PATHS = frozenset(options_where(lambda each: each.imported == "path"))
+CONSENT = frozenset(options_where(lambda each: each.imported == "consent"))
 """Options by which a user allows code to run: one user's consent is not another's."""
-UNUSED = frozenset(("model_role", "force", "write_out", "show_config", "dry_run", "verbosity"))
-ARGUMENTS = frozenset(("model_args", "metadata"))
+UNUSED = frozenset(options_where(lambda each: each.imported == "dropped"))
+ARGUMENTS = frozenset(options_where(lambda each: each.imported == "arguments"))
 """Options that may hold anything, paths too."""
 LEFT_OUT = "left_out"
 """The key of an imported manifest that lists the paths it named."""

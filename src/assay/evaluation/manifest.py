@@ -1,6 +1,5 @@
 """The manifest of a run: its spec, which is everything its results depend on, and the facts recorded beside it."""
 
-import dataclasses
 import hashlib
 import re
 import time
@@ -12,7 +11,7 @@ import assay
 from assay.catalog.graphs import graph_file
 from assay.config.arguments import parse_arguments
 from assay.config.option import yaml_fields
-from assay.config.run import RunConfig
+from assay.config.run import OPTIONS, RunConfig, identity_of
 from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
 from assay.models.protocol import AnyModel
@@ -24,20 +23,12 @@ from assay.samples.rows import digest_file
 from assay.tasks import TaskManager
 from assay.tasks.runnable import Runnable
 
-NOT_SPEC = ("output_path", "runs_dir", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks",
-            "model_args", "include_path", "data_dir", "use_cache", "verbosity", "batch_size", "max_batch_size",
-            "device", "max_failed", "include_defaults", "cache_requests", "rewrite_requests_cache",
-            "delete_requests_cache", "check_integrity", "model", "model_role", "max_cost", "max_time",
-            "max_failures", "plugins", "run_name", "models_file", "model_named", "records_at_once")  # fmt: skip
-"""Options that results do not depend on, or whose effect is in the spec already."""
-
 
 def spec(
     config: RunConfig, models: Mapping[str, AnyModel], tasks: Iterable[Runnable], helpers: Iterable[Path]
 ) -> dict[str, Any]:
     """Everything that the results of a run depend on."""
-    options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in NOT_SPEC}
-    stated = {key: redacted(value, key) for key, value in options.items() if value is not None}
+    stated = {key: redacted(value, key) for key, value in identity_of(config).items() if value is not None}
     code = digest("\n".join(sorted(digest_file(file) for file in helpers)).encode())
     digests = {task.task.name: task_digest(task) for task in tasks}
     roles = {role: model.identity for role, model in models.items() if role != UNDER_TEST}
@@ -115,22 +106,9 @@ def config_section(config: RunConfig, model: AnyModel) -> dict[str, Any]:
     return {
         "model": model.name,
         "model_args": redacted(parse_arguments(config.model_args, "model_args")),
-        "batch_size": config.batch_size,
+        **{use.results: getattr(config, name) for name, use in OPTIONS.items() if use.results},
         "batch_sizes": [],
-        "device": config.device,
-        "use_cache": config.use_cache,
-        "limit": config.limit,
-        "sample": config.sample,
-        "num_fewshot": config.num_fewshot,
-        "repeats": config.repeats,
-        "apply_chat_template": config.apply_chat_template,
-        "system_instruction": config.system_instruction,
-        "bootstrap_iters": config.bootstrap_iters,
         "gen_kwargs": redacted(parse_arguments(config.gen_kwargs, "gen_kwargs"), texts=False) or None,
-        "random_seed": config.random_seed,
-        "numpy_seed": config.numpy_random_seed,
-        "torch_seed": config.torch_random_seed,
-        "fewshot_seed": config.fewshot_random_seed,
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.config.arguments import parse_arguments
-from assay.config.run import RunConfig
+from assay.config.run import RunConfig, options_where
 from assay.engine.patience import before_the_run
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.asking import run_async
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from assay.evaluation.prepare import PreparedRun
 
 UNDER_TEST = "model"
-OF_MODEL = ("batch_size", "max_batch_size", "device", "trust_remote_code")
-"""Options of a run that are arguments of its model, where it takes them."""
 WITH_ADDRESSES = 1
 """The format of folders whose keys hold the addresses of servers."""
 
@@ -118,7 +116,7 @@ def model_under_test(config: RunConfig) -> AnyModel:
             what = f"model {config.model!r} cannot cut prompts itself"
             raise ConfigError([Problem(Place("over_length"), what, "leave it out, or take --over_length drop_shots")])
         arguments.setdefault("over_length", "truncate")
-    for name in OF_MODEL:
+    for name in options_where(lambda each: each.for_model):
         if getattr(config, name) and name in parameters(backend(config.model)):
             arguments.setdefault(name, getattr(config, name))
     model = load_model(config.model, arguments)

@@ -24,7 +24,7 @@ from assay.samples.templates import RenderError, TemplateSlip
 from assay.scoring.scorer import Scorer
 from assay.tasks import Task, TaskManager
 from assay.tasks.documents import parse_shard
-from assay.tasks.kinds import kind_of
+from assay.tasks.kinds import FindDefinition, kind_of
 from assay.tasks.preflight import check_samples, ready_groups, refuse_unsafe
 from assay.tasks.prepare import prepare as prepare_yaml
 from assay.tasks.prepare import preserved_random, seed_random

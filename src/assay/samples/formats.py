@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 from assay.config.decode import decode
 from assay.config.fields import Fields
-from assay.config.format import FormatConfig
 from assay.config.option import yaml_keys
-from assay.config.task import FewshotConfig, FilterConfig, FilterStep, MetricConfig, TaskConfig
+from assay.config.task import FewshotConfig, FilterConfig, FilterStep, FormatConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.registry import Table
 from assay.samples.layout import Layout, lay_out, take_apart

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assay.config.format import FormatConfig
+from assay.config.task import FormatConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Function
 

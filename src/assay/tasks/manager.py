@@ -17,10 +17,9 @@ from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Spec
 from assay.config.decode import decode
 from assay.config.fields import Fields
-from assay.config.format import FormatConfig
 from assay.config.group import GroupConfig
 from assay.config.kinds import KINDS, kind_key
-from assay.config.task import TaskConfig
+from assay.config.task import FormatConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group, StandardGroup
 from assay.groups.group import group_type

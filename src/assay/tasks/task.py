@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.config.kinds import KINDS, Definition, kind_key
-from assay.config.media import MEDIA, media_problem, unsent_media
 from assay.config.option import yaml_keys
-from assay.config.task import TaskConfig
+from assay.config.task import MEDIA, TaskConfig, media_problem, unsent_media
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
 

@@ -12,8 +12,7 @@ from assay.catalog.catalog import Catalog
 from assay.catalog.functions import check_function, functions_in, module_file, written_signature
 from assay.catalog.installed import broken_plugins
 from assay.config.fields import Fields
-from assay.config.format import FormatConfig
-from assay.config.task import FilterConfig, MetricConfig, ScorerConfig, TaskConfig
+from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group
 from assay.groups.factory import AggregatorFactory

@@ -1,0 +1,72 @@
+"""`assay export`, `assay import` and `assay pack`: runs in the formats of other tools, and runs to pass on."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from assay.cli.flags import add_option
+from assay.cli.output import counted, echo, echo_err, echo_results
+from assay.exchange.formats import export, import_runs
+from assay.exchange.pack import pack
+from assay.runs.redact import redacted_command
+
+
+def define_export(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folder", metavar="RUN", help="the folder of a run, or of a scoring of it: RUN/scored/001")
+    add("--to", required=True, metavar="NAME", help="lm-eval: results and samples files; inspect: a .eval log for each task;"
+        " parquet: three tables; mlflow, wandb: numbers, settings and files in a tracker; or a plug-in's exporter")  # fmt: skip
+    add("--output_path", "-o", metavar="DIR", help="where to write; for mlflow the address of its server or a folder, for wandb"
+        " the folder of its files (default: as configured there)")  # fmt: skip
+    add("--name", metavar="NAME", help="the experiment of mlflow, or the project of wandb (default: assay)")
+    parser.set_defaults(run=run_export)
+
+
+def run_export(options: argparse.Namespace) -> int:
+    for place in export(options.folder, options.to, options.output_path, name=options.name):
+        echo(place)
+    return 0
+
+
+def define_import(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="lm-eval's results or samples files or their folder; .eval or .json logs of"
+        " Inspect; folders of runs; or one archive of `assay pack`, which is unpacked")  # fmt: skip
+    add("--output_path", "-o", required=True, metavar="DIR", help="the folder of the new run")
+    add("--group", action="append", default=[], metavar="FILE", help="a YAML file of a group whose members are among the"
+        " imported tasks; repeatable")  # fmt: skip
+    add_option(parser, "force", help="move another run in DIR aside")
+    parser.set_defaults(run=run_import)
+
+
+def run_import(options: argparse.Namespace) -> int:
+    facts = {"command": redacted_command(["assay", *sys.argv[1:]])}
+    results = import_runs(
+        options.files, options.output_path, groups=options.group, force=bool(options.force), facts=facts
+    )
+    return echo_results(results, Path(options.output_path))
+
+
+def define_pack(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folder", metavar="RUN", help="the folder of a run")
+    add("--no_gold", action="store_true", help="remove right answers: targets, the columns they are made of, examples in prompts;"
+        " what was removed is listed")  # fmt: skip
+    add("--output_path", "-o", metavar="FILE", help="the archive (default: RUN.zip here)")
+    parser.set_defaults(run=run_pack)
+
+
+def run_pack(options: argparse.Namespace) -> int:
+    archive = pack(options.folder, options.output_path, no_gold=options.no_gold)
+    for what in archive.removed:
+        echo_err(f"removed: {what}")
+    if options.no_gold:
+        echo_err("answers and scores remain: an answer with a high score reveals the right one")
+    if archive.left:
+        echo_err(
+            f"left out: {', '.join(archive.left[:8])}"
+            + (f" and {len(archive.left) - 8} more" if len(archive.left) > 8 else "")
+        )
+    echo(f"{archive.path}: {counted(len(archive.files), 'file')}, {archive.path.stat().st_size:,} bytes")
+    echo(f"to read it: assay import {archive.path} -o FOLDER (or unzip it), then assay view FOLDER")
+    return 0

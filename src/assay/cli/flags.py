@@ -1,0 +1,179 @@
+"""Flags: those of `assay run`, made from the fields of RunConfig, and those that many commands share."""
+
+import argparse
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.config.arguments import parse_arguments, parse_value
+from assay.config.option import yaml_fields
+from assay.config.run import GROUPS, OPTIONS, RunConfig, RunOption
+from assay.errors import ConfigError, Place, Problem
+
+if typing.TYPE_CHECKING:
+    from assay.tasks import TaskManager
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> dict[str, "argparse._ArgumentGroup"]:
+    """Add every option of a run under its heading; returns the headings, for further flags."""
+    groups = {title: parser.add_argument_group(title) for title in GROUPS}
+    for name, use in OPTIONS.items():
+        if use.group is not None:
+            add_option(groups[use.group] if use.group else parser, name)
+    return groups
+
+
+def add_option(
+    parser: "argparse.ArgumentParser | argparse._ArgumentGroup",
+    name: str,
+    *,
+    help: str | None = None,  # argparse's word
+    required: bool = False,
+) -> None:
+    """Add the flag of one option of a run; `help` is for commands where the option has another meaning."""
+    use, field = OPTIONS[name], _FIELDS[name]
+    settings = _settings(use, field)
+    sentence = field.metadata["doc"].rstrip(".")
+    default = field.default if "metavar" in settings or "choices" in settings else None
+    shown = f" (default: {default})" if isinstance(default, str | int | float) and not isinstance(default, bool) else ""
+    if use.flag:
+        sentence = sentence.replace("Include", "Omit", 1)
+    settings["help"] = help or (sentence[0].lower() + sentence[1:] + shown).replace("%", "%%")
+    if not use.group and help is None:
+        settings["help"] = argparse.SUPPRESS
+    if required:
+        settings["required"] = True
+    parser.add_argument(*filter(None, (f"--{use.flag or name}", use.short)), dest=name, **settings)
+
+
+def _settings(use: RunOption, field: "dataclasses.Field[Any]") -> dict[str, Any]:
+    """Derive the argparse settings of an option: from its syntax, else from its type."""
+    hint, metavar = field.type, {"metavar": use.metavar} if use.metavar else {}
+    kinds = set(typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)) - {type(None)}
+    choices = [choice for kind in _literals(hint) for choice in typing.get_args(kind)]
+    if use.flag:
+        return {"action": "store_const", "const": False, "default": None}
+    if choices:
+        return {"choices": choices}
+    if use.group == "" or (bool in kinds and (len(kinds) > 1 or field.default is True)):
+        reader = {"type": _truth} if kinds == {bool} and use.group else {}
+        return {"nargs": "?", "const": True, "default": None, **metavar, **reader}
+    if kinds == {bool}:
+        return {"action": "store_true", "default": None}
+    if use.syntax:
+        return {**_SYNTAX[use.syntax], **metavar}
+    if field.metadata["many"]:
+        return {"nargs": "+", **metavar}
+    return {**({"type": kinds.pop()} if kinds <= {int, float} else {}), **metavar}
+
+
+def _literals(hint: Any) -> list[Any]:
+    parts = [hint, *typing.get_args(hint)]
+    return [part for part in parts if typing.get_origin(part) is typing.Literal]
+
+
+def parse_duration(text: str) -> float:
+    """Read a number of seconds, or of minutes, hours, days with their letter."""
+    number = text[:-1] if text[-1:] in UNITS else text
+    try:
+        return float(number) * UNITS.get(text[-1:], 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid duration {text!r}: use 90, 30m or 8h") from None
+
+
+def parse_count(text: str) -> int:
+    """Read a whole number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 on, got {text!r}")
+    return int(text)
+
+
+def _truth(text: str) -> bool:
+    value = parse_value(text)
+    if not isinstance(value, bool):
+        raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
+    return value
+
+
+_SYNTAX: dict[str, dict[str, Any]] = {
+    "pairs": {"nargs": "+", "action": "extend"},
+    "role": {"action": "append"},
+    "append": {"action": "append"},
+    "duration": {"type": parse_duration},
+    **{syntax: {} for syntax in ("samples", "arguments", "numbers", "value")},
+}
+_FIELDS = {item.name: item for item in yaml_fields(RunConfig)}
+
+
+def run_options(flags: argparse.Namespace, file: Mapping[str, object] | None = None) -> dict[str, object]:
+    """Collect the options that were given: by flag, else in a file. Text of flags and files becomes values here."""
+    options = dict(file or {})
+    for name, use in OPTIONS.items():
+        value = getattr(flags, name, None)
+        if value is not None:
+            options[name] = _joined(name, value, use)
+        if isinstance(options.get(name), str) and use.syntax in _TEXT:
+            options[name] = _TEXT[use.syntax](str(options[name]))
+    if getattr(flags, "plugin", None):
+        options["plugins"] = list(flags.plugin)
+    return options
+
+
+def _joined(name: str, value: Any, use: RunOption) -> object:
+    """Unite the texts of a flag that takes many of them."""
+    if use.syntax == "pairs":
+        return {key: part for text in value for key, part in parse_arguments(text, name).items()}
+    return dict(_role(text) for text in value) if use.syntax == "role" else value
+
+
+def _role(text: str) -> tuple[str, str]:
+    role, equals, model = text.partition("=")
+    if not equals:
+        fix = "write judge=openai-chat,model=x,base_url=…"
+        raise ConfigError([Problem(Place("model_role"), f"no role in {text!r}", fix)])
+    return role.strip(), model
+
+
+def _samples(written: str) -> object:
+    import json
+
+    text = Path(written).read_text() if not written.lstrip().startswith("{") and Path(written).is_file() else written
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(
+            [Problem(Place("samples"), f"is not valid JSON: {error}", 'write {"task": [0, 1]}')]
+        ) from None
+
+
+def _numbers(text: str) -> object:
+    return [parse_value(part) for part in text.split(",")]
+
+
+_TEXT: dict[str, Callable[[str], object]] = {
+    "samples": _samples,
+    "arguments": lambda text: parse_arguments(text, "metadata"),
+    "numbers": _numbers,
+    "value": parse_value,
+}
+
+
+def add_catalog_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name where tasks are searched."""
+    add_option(parser, "include_path")
+    add_option(parser, "include_defaults")
+    parser.add_argument("--compat", choices=["lm-eval"], help="read every folder as leniently as lm-eval does")
+
+
+def task_manager(options: argparse.Namespace) -> "TaskManager":
+    """Build the manager that those flags describe."""
+    from assay.tasks import TaskManager  # not imported by commands that need no tasks
+
+    return TaskManager(
+        include_path=options.include_path, include_defaults=options.include_defaults is None, compat=options.compat
+    )
