@@ -11,9 +11,9 @@ from pathlib import Path
 
 from assay.records import Estimate, FilterScores, Generate, Sample, ScoreKey
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
-from assay.runs.parquet import SampleWriter
 from assay.runs.results import TaskResult, accounts, lm_eval_results
-from assay.runs.samples import Kept
+from assay.runs.samples.records import Kept
+from assay.runs.samples.writer import SampleWriter
 from assay.statistics.intervals import interval
 
 TASK = "big_sums"

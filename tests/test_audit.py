@@ -14,7 +14,7 @@ import assay
 from assay.cli import main
 from assay.models import Scripted
 from assay.records import FilterScores, Sample
-from assay.runs.samples import Kept
+from assay.runs.samples.records import Kept
 from assay.tasks.audit import KINDS, Audit, kinds_of
 from run_world import Asked, run
 from small_runs import generate, processed, says, write_task

@@ -20,7 +20,7 @@ from assay import ScoreOptions, score
 from assay.cli import main
 from assay.comparison.compare import compare
 from assay.errors import AssayError
-from assay.exchange.formats import export, import_runs
+from assay.exchange.exporters import export, import_runs
 from assay.exchange.pack import pack
 from assay.report.write import report_text
 from assay.runs.lease import is_held

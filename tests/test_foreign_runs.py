@@ -16,10 +16,10 @@ from assay.errors import AssayError
 from assay.evaluation import foreign
 from assay.evaluation.foreign import imported, is_known, without_paths
 from assay.evaluation.merge import merge
-from assay.exchange.formats import import_runs
+from assay.exchange.exporters import import_runs
 from assay.exchange.pack import pack
 from assay.models import Scripted
-from assay.runs.origin import is_own
+from assay.runs.signature import is_own
 from run_world import manifest, results
 
 INSPECT = Path(__file__).parent / "inspect_logs"
@@ -338,7 +338,7 @@ def test_whatever_stands_in_place_of_options_nothing_breaks(options: Any) -> Non
 def test_a_key_is_made_once_by_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from assay.runs.origin import signed
+    from assay.runs.signature import signed
 
     monkeypatch.setenv("ASSAY_CACHE_DIR", str(tmp_path / "new"))
     with ThreadPoolExecutor(8) as pool:

@@ -13,7 +13,7 @@ import pytest
 from assay import TaskManager, simple_evaluate
 from assay.comparison.compare import compare
 from assay.exchange.finished import finished_run
-from assay.exchange.to_lm_eval import export_lm_eval
+from assay.exchange.lm_eval import export_lm_eval
 from assay.exchange.to_parquet import export_parquet
 from assay.exchange.trackers import metrics
 from assay.models import Scripted

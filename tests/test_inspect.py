@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import run_world
-from assay.exchange.formats import export, import_runs
+from assay.exchange.exporters import export, import_runs
 from exchange_world import INSPECT, TASKS
 from run_world import ACC, ACC_STDERR, COLOURS, EXACT_MATCH, EXACT_MATCH_STDERR, Asked
 

@@ -22,7 +22,7 @@ from assay.comparison.planning import Planned, Spread
 from assay.config.run import RunConfig
 from assay.errors import AssayError, ConfigError, installing
 from assay.evaluation.verify import _remarks
-from assay.exchange.formats import export, import_runs
+from assay.exchange.exporters import export, import_runs
 from assay.exchange.pack import pack
 from assay.exchange.unpack import unpack
 from assay.models import Scripted

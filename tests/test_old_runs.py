@@ -16,7 +16,7 @@ from assay.cli import main
 from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.evaluation.merge import merge
-from assay.exchange.formats import export, import_runs
+from assay.exchange.exporters import export, import_runs
 from assay.exchange.pack import pack
 from assay.report.table import results_table
 from assay.report.write import report_text

@@ -10,7 +10,7 @@ import pytest
 import run_world
 from assay import ScoreOptions, score, simple_evaluate
 from assay.errors import AssayError
-from assay.exchange.golds import TaskRemoval, sounds_like_gold, template_columns
+from assay.exchange.gold_removal import TaskRemoval, sounds_like_gold, template_columns
 from assay.exchange.pack import pack
 from assay.exchange.unpack import unpack
 from assay.models import Scripted

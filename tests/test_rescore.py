@@ -18,9 +18,9 @@ from assay.evaluation.alter import parse_filter, parse_metric
 from assay.evaluation.score import Scored, ScoreOptions, score
 from assay.models import Scripted
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Response, Rolling, Sample, Text, Usage
-from assay.runs.parquet import SampleWriter
-from assay.runs.samples import Kept, replies
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import Kept, replies
+from assay.runs.samples.writer import SampleWriter
 from assay.runs.versions import versions
 from assay.scoring.loop import grouped
 from run_world import Asked, everything, results, run, samples

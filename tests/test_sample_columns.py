@@ -26,9 +26,9 @@ from assay.records import (
     Usage,
     plain_to_messages,
 )
-from assay.runs.parquet import SampleWriter
-from assay.runs.samples import Kept, replies
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import Kept, replies
+from assay.runs.samples.writer import SampleWriter
 from old_runs import FOLDERS, folders
 from run_world import ACC, COLOURS, EXACT_MATCH, Asked
 

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay.comparison.run_scores import model_of
-from assay.exchange.formats import export
-from assay.exchange.inspect_file import member
+from assay.exchange.exporters import export
+from assay.exchange.inspect.log_file import member
 from assay.exchange.trackers import settings
 from assay.report.write import report_text
-from assay.runs.redact import redacted, redacted_command, redacted_text
+from assay.runs.redaction import redacted, redacted_command, redacted_text
 from assay.runs.run import Run as RunReader
 from exchange_world import HERE, INSPECT, as_json
 from run_world import Asked, everything, run

@@ -31,8 +31,8 @@ from assay.records import FilterScores, Generate, Sample
 from assay.report.document import ReportOptions as Asked
 from assay.report.document import document
 from assay.runs.folder import write_json
-from assay.runs.parquet import SampleWriter
-from assay.runs.samples import Kept
+from assay.runs.samples.records import Kept
+from assay.runs.samples.writer import SampleWriter
 from assay.viewer.asking import OPERATORS, Condition, Wish, read_wish
 from assay.viewer.differing import aligned
 from assay.viewer.distributions import calibrated, confidence, score_bins, slices_by

@@ -14,9 +14,9 @@ from assay import simple_evaluate
 from assay.models import Scripted
 from assay.records import Estimate, FilterScores, Generate, Sample, ScoreKey
 from assay.runs.folder import write_json
-from assay.runs.parquet import SampleWriter
 from assay.runs.results import TaskResult, accounts, lm_eval_results
-from assay.runs.samples import Kept
+from assay.runs.samples.records import Kept
+from assay.runs.samples.writer import SampleWriter
 from assay.statistics.intervals import interval
 
 SUMS, COLOURS = 60, 20

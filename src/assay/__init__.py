@@ -87,8 +87,8 @@ _HOME = {
     "evaluate": "assay.evaluation",
     "merge": "assay.evaluation.merge",
     "score": "assay.evaluation.score",
-    "export": "assay.exchange.formats",
-    "import_runs": "assay.exchange.formats",
+    "export": "assay.exchange.exporters",
+    "import_runs": "assay.exchange.exporters",
     "pack": "assay.exchange.pack",
     "Run": "assay.runs.run",
     "write_report": "assay.report.write",
@@ -127,8 +127,8 @@ if TYPE_CHECKING:
     from assay.evaluation.merge import merge as merge
     from assay.evaluation.score import ScoreOptions as ScoreOptions
     from assay.evaluation.score import score as score
-    from assay.exchange.formats import export as export
-    from assay.exchange.formats import import_runs as import_runs
+    from assay.exchange.exporters import export as export
+    from assay.exchange.exporters import import_runs as import_runs
     from assay.exchange.pack import pack as pack
     from assay.groups import Group as Group
     from assay.groups import GroupManager as GroupManager

@@ -30,7 +30,7 @@ TABLES = {
     "formats": "assay.samples.formats:FORMATS",
     "unit_metrics": "assay.scoring.unit_table:UNIT_METRICS",
     "aggregator_metrics": "assay.aggregate.collected_table:AGGREGATOR_METRICS",
-    "exporters": "assay.exchange.formats:EXPORTERS",
+    "exporters": "assay.exchange.exporters:EXPORTERS",
 }
 """The tables by their kinds; each is imported when it is used."""
 

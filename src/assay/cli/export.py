@@ -3,7 +3,7 @@
 import argparse
 
 from assay.cli.output import say
-from assay.exchange.formats import export
+from assay.exchange.exporters import export
 
 
 def define(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from assay.cli.ended import say_results
-from assay.exchange.formats import import_runs
-from assay.runs.redact import redacted_command
+from assay.exchange.exporters import import_runs
+from assay.runs.redaction import redacted_command
 
 
 def define(parser: argparse.ArgumentParser) -> None:

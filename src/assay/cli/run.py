@@ -25,7 +25,7 @@ from assay.evaluation.models import OF_MODEL
 from assay.evaluation.options import run_config, task_manager
 from assay.models.load import backend, parameters
 from assay.report.table import footing, heading
-from assay.runs.redact import redacted_command
+from assay.runs.redaction import redacted_command
 
 EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
 INTERRUPTED = 130

@@ -14,7 +14,7 @@ from assay.records import ScoreKey
 from assay.runs.folder import no_run
 from assay.runs.rows import RequestRow, Row
 from assay.runs.run import Run
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
 from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000

@@ -9,7 +9,7 @@ from assay.cli.run import EXIT
 from assay.evaluation.changes import NAME, Number
 from assay.evaluation.score import Scored, ScoreOptions, score
 from assay.report.table import footing, markdown
-from assay.runs.redact import redacted_command
+from assay.runs.redaction import redacted_command
 
 SHOWN = 10
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assay.cli.output import counted, say
 from assay.models.load import token_counter
 from assay.records import Call, Sample
-from assay.runs.samples import arguments
+from assay.runs.samples.records import arguments
 
 if TYPE_CHECKING:
     from assay.evaluation import Run

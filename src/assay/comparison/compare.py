@@ -14,8 +14,8 @@ from assay.comparison.comparison import Row as Row
 from assay.comparison.comparison import Verdict as Verdict
 from assay.comparison.flips import flips_of
 from assay.comparison.gates import Evidence, Gate, decide, parse_gate
-from assay.comparison.lines import below, chosen, lines, lone_lines, members, row_of
 from assay.comparison.pairing import pair_tasks, refuse_other_prompts, shared_tasks
+from assay.comparison.rows import below, chosen, lines, lone_lines, members, row_of
 from assay.comparison.run_scores import model_of
 from assay.errors import ConfigError, Place, Problem
 from assay.runs.run import Run

@@ -8,8 +8,8 @@ import orjson
 
 from assay.comparison.comparison import Flip
 from assay.comparison.contrasts import Member
-from assay.comparison.lines import Line
 from assay.comparison.pairing import PairedTask
+from assay.comparison.rows import Line
 
 COLUMNS = ("prompt", "answers", "target", "gold", "choices")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from assay.comparison.comparison import Decision, Unit, Verdict
-from assay.comparison.lines import Line
 from assay.comparison.pairing import PairedTask
+from assay.comparison.rows import Line
 from assay.comparison.unscored import moved, why_open
 from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, did_you_mean

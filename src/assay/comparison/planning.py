@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from assay.comparison.contrasts import Part
-from assay.comparison.lines import Line, lines, members
 from assay.comparison.pairing import PairedTask, pair_tasks
+from assay.comparison.rows import Line, lines, members
 from assay.comparison.run_scores import TaskScores, values
 from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean

@@ -12,10 +12,10 @@ import orjson
 
 from assay.config.row_names import row_name
 from assay.records import ScoreKey
-from assay.runs.redact import redacted
+from assay.runs.redaction import redacted
 from assay.runs.rows import RequestRow
 from assay.runs.run import Run, mapping
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
 from assay.statistics.board import cluster_number
 
 DRAWN = ("name", "parameters", "url", "auth_token")

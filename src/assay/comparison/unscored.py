@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.comparison.contrasts import Part
-from assay.comparison.lines import Line, below
+from assay.comparison.rows import Line, below
 from assay.errors import some
 from assay.runs.run import Run
 

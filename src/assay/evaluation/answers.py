@@ -15,10 +15,10 @@ from assay.evaluation.options import run_config, task_manager
 from assay.records import Likelihood, Response, Text, arguments
 from assay.registry import is_plugin_file
 from assay.runs.folder import RunError
-from assay.runs.logged import LoggedFile, logged_files, logged_samples, results_beside
-from assay.runs.origin import is_own
+from assay.runs.lm_eval_logs import LoggedFile, logged_files, logged_samples, results_beside
 from assay.runs.run import Run
-from assay.runs.stored import SampleFile, Stored
+from assay.runs.samples.reader import SampleFile, Stored
+from assay.runs.signature import is_own
 from assay.scoring.results import ROLLING
 from assay.tasks import TaskManager
 from assay.tasks.rescore import RescoredTask, TaskFacts

@@ -10,8 +10,8 @@ import orjson
 
 from assay.config.row_names import row_name, rows_of, sample_scores
 from assay.records import ScoreKey
-from assay.runs.samples import Kept
-from assay.runs.stored import Stored
+from assay.runs.samples.reader import Stored
+from assay.runs.samples.records import Kept
 
 NAME = "changes.jsonl"
 NAMED = 20

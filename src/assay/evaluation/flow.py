@@ -50,7 +50,7 @@ from assay.runs.folder import RunFolder, Writer, open_run
 from assay.runs.journal import Journal
 from assay.runs.placing import folder_for
 from assay.runs.results import troubles
-from assay.runs.samples import Kept, lm_eval_records
+from assay.runs.samples.records import Kept, lm_eval_records
 from assay.samples.prompt import Chat
 from assay.scoring.scorer import Scorer, models_of
 from assay.tasks import TaskManager

@@ -10,7 +10,7 @@ from assay.catalog.roots import split_paths
 from assay.catalog.selection import looks_like_path, split_specs
 from assay.config.arguments import parse_arguments
 from assay.errors import AssayError
-from assay.runs.origin import SIGNATURE
+from assay.runs.signature import SIGNATURE
 
 PATHS = frozenset(("include_path", "plugins", "data_dir", "models_file", "output_path", "runs_dir", "use_cache"))
 CONSENT = frozenset(("confirm_run_unsafe_code", "trust_remote_code"))

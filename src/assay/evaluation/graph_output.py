@@ -15,7 +15,7 @@ from assay.evaluation.options import run_config, task_manager
 from assay.records import Failed, Outcome, Sample
 from assay.runs.folder import NoRun, RunError
 from assay.runs.run import Run
-from assay.runs.stored import Stored
+from assay.runs.samples.reader import Stored
 from assay.samples.rows import Rows
 from assay.tasks import TaskManager
 from assay.tasks.rescore import TaskFacts

@@ -12,7 +12,7 @@ from assay.evaluation.answers import Answers
 from assay.models.dummy import Nobody
 from assay.models.protocol import AnyModel
 from assay.records import Message, Prompt
-from assay.runs.parquet import file_name
+from assay.runs.samples.writer import file_name
 from assay.tasks import TaskManager
 from assay.tasks.graph_files import GraphFiles
 from assay.tasks.graph_scores import GraphScores

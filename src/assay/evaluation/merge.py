@@ -22,9 +22,9 @@ from assay.registry import load_plugins
 from assay.runs.account import summed
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
-from assay.runs.origin import SIGNATURE, signed
-from assay.runs.samples import Kept
-from assay.runs.stored import Stored
+from assay.runs.samples.reader import Stored
+from assay.runs.samples.records import Kept
+from assay.runs.signature import SIGNATURE, signed
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import refuse_unsafe

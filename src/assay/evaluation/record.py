@@ -19,8 +19,8 @@ from assay.evaluation.recognition import served_facts
 from assay.models.protocol import AnyModel
 from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
-from assay.runs.origin import signed
-from assay.runs.redact import redacted
+from assay.runs.redaction import redacted
+from assay.runs.signature import signed
 from assay.samples.rows import digest_file
 from assay.tasks import TaskManager
 from assay.tasks.runnable import Runnable

@@ -22,13 +22,13 @@ from assay.evaluation.outcome import outcome
 from assay.evaluation.record import again
 from assay.registry import load_plugins
 from assay.runs.folder import MANIFEST, RESULTS, environment, write_json
-from assay.runs.layout import FORMAT
-from assay.runs.parquet import SampleWriter
-from assay.runs.redact import redacted
+from assay.runs.redaction import redacted
 from assay.runs.results import plain
 from assay.runs.run import holds_run
-from assay.runs.samples import Kept
-from assay.runs.stored import Stored
+from assay.runs.samples.reader import Stored
+from assay.runs.samples.records import Kept
+from assay.runs.samples.writer import SampleWriter
+from assay.runs.validation import FORMAT
 from assay.runs.versions import new_version, place
 from assay.tasks import Task
 from assay.tasks.documents import parse_shard

@@ -142,7 +142,7 @@ def _second(config: RunConfig) -> AnyModel:
 
 
 def _label(model: AnyModel | str) -> str:
-    from assay.runs.redact import redacted
+    from assay.runs.redaction import redacted
 
     if not isinstance(model, str):
         return model.name

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from assay.runs.durable import put_in_place
+from assay.runs.atomic import put_in_place
 
 MOMENT = (1980, 1, 1, 0, 0, 0)
 """The time of every member that we write: the same run gives the same bytes."""

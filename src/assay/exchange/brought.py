@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.records import ScoreKey
-from assay.runs.samples import Kept
+from assay.runs.samples.records import Kept
 
 
 class Told(NamedTuple):

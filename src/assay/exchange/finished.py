@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from assay.runs.run import Run
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
 
 
 def finished_run(folder: str | Path) -> Run:

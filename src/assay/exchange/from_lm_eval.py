@@ -9,9 +9,9 @@ from assay.errors import Place, Problem
 from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, bottom_up, told_rows
 from assay.records import Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text
 from assay.runs.folder import RunError
-from assay.runs.logged import Logged, LoggedFile, logged_files, logged_samples, results_beside
-from assay.runs.samples import Kept
-from assay.runs.stored import filter_scores
+from assay.runs.lm_eval_logs import Logged, LoggedFile, logged_files, logged_samples, results_beside
+from assay.runs.samples.reader import filter_scores
+from assay.runs.samples.records import Kept
 
 
 def from_lm_eval(paths: Sequence[Path]) -> Brought:

@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 
 from assay.exchange.brought import BroughtTask, Told, is_number
-from assay.exchange.inspect_file import InspectLog
+from assay.exchange.inspect.log_file import InspectLog
 from assay.exchange.inspect_sample import scorer, scores_of
 from assay.records import ScoreKey
-from assay.runs import format_1
 from assay.runs.rows import RequestRow, Row
-from assay.runs.samples import Kept
-from assay.runs.stored import as_kept
+from assay.runs.samples import format_1
+from assay.runs.samples.reader import as_kept
+from assay.runs.samples.records import Kept
 
 KEPT = "assay"
 """Where a log keeps what is ours: in its metadata that of the task, in the store of a sample's first epoch the sample."""

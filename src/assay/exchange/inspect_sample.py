@@ -8,7 +8,7 @@ import orjson
 
 from assay.config.source import digest
 from assay.records import FilterScores, Loglikelihood
-from assay.runs.samples import Kept, arguments
+from assay.runs.samples.records import Kept, arguments
 
 THIN = 1000
 """Characters of a text in a summary."""

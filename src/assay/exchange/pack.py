@@ -16,15 +16,15 @@ import assay
 from assay.errors import Place, Problem
 from assay.exchange.archive import write_archive
 from assay.exchange.finished import finished_run, sample_files
-from assay.exchange.golds import GoldRemoval
-from assay.runs.decode import texts_of
+from assay.exchange.gold_removal import GoldRemoval
 from assay.runs.folder import MANIFEST, RESULTS, RunError
 from assay.runs.links import LEADS_OUT, leads_out
-from assay.runs.origin import SIGNATURE
-from assay.runs.parquet import file_name
-from assay.runs.redact import without_secrets
+from assay.runs.redaction import without_secrets
 from assay.runs.run import Run
-from assay.runs.stored import SampleFile
+from assay.runs.samples.decode import texts_of
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.writer import file_name
+from assay.runs.signature import SIGNATURE
 from assay.runs.versions import NAME as SCORED
 from assay.runs.versions import versions
 

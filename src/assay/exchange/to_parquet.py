@@ -8,9 +8,9 @@ import orjson
 
 from assay.exchange.finished import model_name, sample_files
 from assay.records import arguments
-from assay.runs.durable import put_in_place
+from assay.runs.atomic import put_in_place
 from assay.runs.run import Run
-from assay.runs.samples import Kept
+from assay.runs.samples.records import Kept
 
 TEXT, NUMBER, COUNT = "string", "float64", "int64"
 SAMPLES = {

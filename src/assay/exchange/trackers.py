@@ -11,7 +11,7 @@ from assay.errors import ConfigError, Place, Problem, installing
 from assay.exchange.finished import model_name
 from assay.exchange.to_parquet import numbers
 from assay.runs.folder import MANIFEST, RESULTS
-from assay.runs.redact import redacted
+from assay.runs.redaction import redacted
 from assay.runs.run import Run
 
 PROJECT = "assay"

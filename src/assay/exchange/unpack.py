@@ -12,7 +12,7 @@ from assay.errors import Place, Problem
 from assay.evaluation.foreign import imported
 from assay.exchange.finished import finished_run, read_json
 from assay.exchange.pack import NOTE
-from assay.runs.durable import put_folder_in_place
+from assay.runs.atomic import put_folder_in_place
 from assay.runs.folder import MANIFEST, RESULTS, RunError, write_json
 from assay.runs.run import Run
 from assay.runs.versions import part_folder, versions

@@ -13,10 +13,10 @@ from assay.errors import Problem
 from assay.report.table import SETTINGS
 from assay.runs.folder import RunError
 from assay.runs.links import LEADS_OUT
-from assay.runs.redact import redacted
+from assay.runs.redaction import redacted
 from assay.runs.results import coverage, troubles
 from assay.runs.run import RUNNING, Number, Run, mapping, number
-from assay.runs.stored import Row
+from assay.runs.samples.reader import Row
 from assay.runs.tree import tree
 from assay.tasks.audit import KINDS
 

@@ -20,12 +20,12 @@ import orjson
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.runs import journal, lease
-from assay.runs.durable import put_in_place
+from assay.runs.atomic import put_in_place
 from assay.runs.journal import Journal, JournalError, read_header
-from assay.runs.layout import FORMAT, newer_format, wrong_manifest, wrong_results
 from assay.runs.lease import Lease
-from assay.runs.parquet import SampleWriter, file_name
-from assay.runs.samples import Kept, lm_eval_records
+from assay.runs.samples.records import Kept, lm_eval_records
+from assay.runs.samples.writer import SampleWriter, file_name
+from assay.runs.validation import FORMAT, newer_format, wrong_manifest, wrong_results
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"

@@ -23,10 +23,10 @@ import orjson
 
 from assay.errors import AssayError, Place, Problem
 from assay.records import MOST_TOKENS, Failed, Likelihood, Response, Text, Usage
-from assay.runs.durable import put_in_place, sync_folder
-from assay.runs.frames import has_frames, read_frames, write_frames
+from assay.runs.atomic import put_in_place, sync_folder
+from assay.runs.compression import has_frames, read_frames, write_frames
 from assay.runs.key_index import KeyIndex
-from assay.runs.layout import FORMAT, newer_format
+from assay.runs.validation import FORMAT, newer_format
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from assay.config.row_names import row_name, stderr_name
 from assay.errors import some
 from assay.records import Estimate, RowFailures, ScoreKey
-from assay.runs.redact import redacted
+from assay.runs.redaction import redacted
 
 Ends = Callable[[Estimate], Sequence[float] | None]
 """The interval of a number."""

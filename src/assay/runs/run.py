@@ -20,8 +20,8 @@ from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, NoRun, RunError, manif
 from assay.runs.journal import Answered
 from assay.runs.lease import is_held, progress
 from assay.runs.links import JOURNALS, refuse_strays
-from assay.runs.redact import without_secrets
-from assay.runs.stored import SampleFile, sample_file
+from assay.runs.redaction import without_secrets
+from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.versions import NAME as SCORINGS
 
 if TYPE_CHECKING:

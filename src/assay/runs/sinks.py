@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from assay.runs.durable import put_in_place
+from assay.runs.atomic import put_in_place
 
 Records = Iterable[Mapping[str, Any]]
 ROWS = 2000

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from assay.runs.durable import put_folder_in_place
+from assay.runs.atomic import put_folder_in_place
 
 NAME = "scored"
 

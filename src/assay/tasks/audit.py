@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.records import UNFINISHED, FilterScores, Sample
-from assay.runs.samples import Kept
+from assay.runs.samples.records import Kept
 from assay.scoring.filters.steps import INVALID
 
 FAILED, TRUNCATED, EMPTY, UNEXTRACTED = "failed", "truncated", "empty", "unextracted"

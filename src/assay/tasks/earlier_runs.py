@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 
 from assay.runs.folder import RunError
-from assay.runs.parquet import file_name
 from assay.runs.rows import Row
 from assay.runs.run import Run
+from assay.runs.samples.writer import file_name
 from assay.samples.rows import DataError
 
 

@@ -16,8 +16,8 @@ from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Problem
 from assay.records import Estimate, Failed, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
-from assay.runs.durable import put_in_place
-from assay.runs.samples import Kept
+from assay.runs.atomic import put_in_place
+from assay.runs.samples.records import Kept
 from assay.runs.sinks import write_sink
 from assay.samples.rows import DataError
 from assay.samples.spill import Spilled

@@ -11,7 +11,7 @@ from assay.config.graph_keys import produced
 from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
-from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text
+from assay.runs.redaction import HIDDEN, is_header, redacted, redacted_text
 from assay.scoring.loop import Document, Scoring, grouped
 from assay.scoring.results import GENERATE, Reading
 from assay.scoring.step import ScoringStep, Unfiltered

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.records import UNFINISHED, Failed, FilterScores, Outcome, Response, Sample, Text
-from assay.runs.samples import Kept, replies
+from assay.runs.samples.records import Kept, replies
 from assay.scoring.filters.step import INVALID, contains
 from assay.scoring.filters.step import UNFINISHED as UNFINISHED_MARK
 from assay.scoring.loop import Document

@@ -9,7 +9,7 @@ from starlette.datastructures import QueryParams
 from assay.config.row_names import is_row_name
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import Head, Line, RunReading, worst_tasks
-from assay.runs.redact import redacted_text
+from assay.runs.redaction import redacted_text
 from assay.runs.rows import Row
 from assay.tasks.audit import KINDS
 from assay.viewer.asking import OPERATORS, SHOWS, Wish, address, read_wish

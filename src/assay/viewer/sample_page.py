@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.config.row_names import row_key, row_name
-from assay.runs.redact import redacted, redacted_text
+from assay.runs.redaction import redacted, redacted_text
 from assay.runs.rows import RequestRow, Row
 from assay.viewer.differing import Piece, aligned
 from assay.viewer.sample_scores import UnitResult, own_number, unit_results

@@ -27,16 +27,16 @@ from assay.records import (
     Usage,
     plain_to_messages,
 )
-from assay.runs import format_1
-from assay.runs.columns import DICTIONARIES, ROW_NAMES
-from assay.runs.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
 from assay.runs.folder import RunError
-from assay.runs.parquet import GroupWriter, file_name
 from assay.runs.rows import GENERATE, LOGLIKELIHOOD, Asked, RequestRow
 from assay.runs.rows import Row as Row
-from assay.runs.samples import Kept
+from assay.runs.samples import format_1
+from assay.runs.samples.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
+from assay.runs.samples.encode import DICTIONARIES, ROW_NAMES
+from assay.runs.samples.records import Kept
+from assay.runs.samples.schema import leaves_of, row_names
+from assay.runs.samples.writer import GroupWriter, file_name
 from assay.runs.seal import check_seal
-from assay.runs.widening import leaves_of, row_names
 
 T = TypeVar("T")
 ASKED = (*(name for name in Asked._fields if name != "replies"), "verdicts", "trace", "noticed")

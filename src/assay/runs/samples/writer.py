@@ -12,7 +12,10 @@ import orjson
 from assay.config.row_names import repeats_name, row_name
 from assay.config.source import digest
 from assay.records import Generate, Loglikelihood, Prompt, Request, Rolling, ScoreKey, messages_to_plain, prompt_text
-from assay.runs.columns import (
+from assay.runs.atomic import put_in_place
+from assay.runs.redaction import written_arguments
+from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, Asked, RequestRow, Row, Verdict
+from assay.runs.samples.encode import (
     DICTIONARIES,
     MESSAGE,
     REPEATED,
@@ -23,12 +26,9 @@ from assay.runs.columns import (
     request_lists,
     verdict_arrays,
 )
-from assay.runs.durable import put_in_place
-from assay.runs.redact import written_arguments
-from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, Asked, RequestRow, Row, Verdict
-from assay.runs.samples import Kept, row_failures
+from assay.runs.samples.records import Kept, row_failures
+from assay.runs.samples.schema import conformed, joined
 from assay.runs.seal import KEY, UNSEALED, seal
-from assay.runs.widening import conformed, joined
 
 ROWS, HELD = 2000, 8 * 2**20
 """Rows of one group at most, and characters of text: counts, not times, so that the same samples make the same file."""

@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 
 from assay.errors import some
-from assay.runs.decode import rows_of
-from assay.runs.parquet import GroupWriter, row_arrays
 from assay.runs.rows import ROLLING, RequestRow, Row
 from assay.runs.run import Run
+from assay.runs.samples.decode import rows_of
+from assay.runs.samples.writer import GroupWriter, row_arrays
 
 REMOVED = "[removed]"
 WITHOUT_GOLD = "without_gold"

@@ -8,10 +8,10 @@ from typing import Any
 
 from assay.exchange.finished import sample_files
 from assay.runs.folder import LineWriter, write_json
-from assay.runs.parquet import file_name
 from assay.runs.run import Run
-from assay.runs.samples import Kept, lm_eval_records
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import Kept, lm_eval_records
+from assay.runs.samples.writer import file_name
 
 OURS = ("assay", "assay_version")
 """What our results have beside those of lm-eval."""

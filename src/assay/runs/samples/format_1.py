@@ -5,10 +5,10 @@ from typing import Any
 
 import orjson
 
-from assay.runs.columns import as_json
-from assay.runs.layout import JSON, NEEDED, wrong_column
-from assay.runs.parquet import row_arrays
 from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, RequestRow, Row
+from assay.runs.samples.encode import as_json
+from assay.runs.samples.writer import row_arrays
+from assay.runs.validation import JSON, NEEDED, wrong_column
 
 NUMBERS = ("doc_id", "dropped")
 TEXTS = (

@@ -7,7 +7,7 @@ from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, Told, bot
 from assay.exchange.finished import finished_run, sample_files
 from assay.records import ScoreKey
 from assay.runs.run import Number, Run
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
 
 
 def from_run(folder: Path) -> Brought:

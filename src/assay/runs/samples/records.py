@@ -19,7 +19,7 @@ from assay.records import (
     Text,
 )
 from assay.records import arguments as arguments
-from assay.runs.redact import written_arguments
+from assay.runs.redaction import written_arguments
 
 
 class Kept(NamedTuple):

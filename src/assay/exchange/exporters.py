@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 from assay.errors import ConfigError, Place, Problem
-from assay.exchange.bring import Into, bring
 from assay.exchange.brought import Brought
 from assay.exchange.finished import finished_run, read_json
-from assay.exchange.from_inspect import from_inspect
 from assay.exchange.from_lm_eval import from_lm_eval
-from assay.exchange.from_run import from_run
-from assay.exchange.to_inspect import export_inspect
-from assay.exchange.to_lm_eval import export_lm_eval
+from assay.exchange.imported import Into, bring
+from assay.exchange.importers import from_run
+from assay.exchange.inspect.exporter import export_inspect
+from assay.exchange.inspect.importer import from_inspect
+from assay.exchange.lm_eval import export_lm_eval
 from assay.exchange.to_parquet import export_parquet
 from assay.exchange.trackers import export_mlflow, export_wandb
 from assay.exchange.unpack import unpack

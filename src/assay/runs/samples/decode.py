@@ -8,10 +8,10 @@ import orjson
 
 from assay.config.row_names import REPEATS, row_name
 from assay.records import ScoreKey, Usage
-from assay.runs.columns import SCHEMA, arrow_type, call_of
-from assay.runs.parquet import conversation_text, ordered
 from assay.runs.rows import RequestRow, Row
-from assay.runs.widening import is_part_of, list_parts, row_names
+from assay.runs.samples.encode import SCHEMA, arrow_type, call_of
+from assay.runs.samples.schema import is_part_of, list_parts, row_names
+from assay.runs.samples.writer import conversation_text, ordered
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "prompt": ("prompt", "requests"), "replies": ("responses", "verdicts", "trace", "noticed"), "scores": ("other_scores",),

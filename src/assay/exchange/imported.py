@@ -20,11 +20,11 @@ from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, Told
 from assay.exchange.joined import joined_groups
 from assay.records import Draws, Estimate, ScoreKey
 from assay.runs.folder import RunFolder, environment, open_run
-from assay.runs.layout import wrong_results
-from assay.runs.parquet import SampleWriter
-from assay.runs.redact import redacted
+from assay.runs.redaction import redacted
 from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
-from assay.runs.samples import Kept
+from assay.runs.samples.records import Kept
+from assay.runs.samples.writer import SampleWriter
+from assay.runs.validation import wrong_results
 from assay.statistics.aggregations import BOUNDS
 from assay.statistics.board import Board
 from assay.statistics.intervals import interval

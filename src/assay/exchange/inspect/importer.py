@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from assay.exchange.brought import Brought, BroughtTask, Told, is_number
-from assay.exchange.inspect_file import InspectLog, read_log
+from assay.exchange.inspect.log_file import InspectLog, read_log
 from assay.exchange.inspect_own import own_task
 from assay.records import FilterScores, Generate, Request, Sample, ScoreKey
-from assay.runs.redact import redacted, redacted_text
-from assay.runs.samples import Kept
+from assay.runs.redaction import redacted, redacted_text
+from assay.runs.samples.records import Kept
 
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """What Inspect's scorers say of an answer: correct, partly, incorrect, none given."""

@@ -15,9 +15,9 @@ from assay.exchange.archive import write_archive
 from assay.exchange.finished import model_name, sample_files
 from assay.exchange.inspect_own import KEPT, written
 from assay.exchange.inspect_sample import epochs, scorer, summary
-from assay.runs.parquet import file_name
 from assay.runs.run import Number, Run
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.writer import file_name
 
 
 def export_inspect(run: Run, target: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from assay.runs.columns import ROW_NAMES, SCHEMA, arrow_type
+from assay.runs.samples.encode import ROW_NAMES, SCHEMA, arrow_type
 
 
 def joined(one: Any, other: Any, rows: Iterable[str]) -> Any:
