@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from assay import simple_evaluate
-from assay.comparison.compare import Comparison, Row, compare
+from assay.comparison.compare import Comparison, ComparedRow, compare
 from assay.comparison.pairing import _by_content
 from assay.errors import AssayError
 from assay.evaluation.score import ScoreOptions, score
@@ -26,7 +26,7 @@ B = [1, 0, 0, 0, 1, 0, 1, 0, 1, 1]
 """Of ten documents three are lost (1, 2, 3) and one is won (4): 0.7 and 0.5. Mid-p of 1 in 4: 2 · 5/16 - 4/16 = 6/16."""
 
 
-def row(found: Comparison, name: str = "t", metric: str = "x", run: int = 1) -> Row:
+def row(found: Comparison, name: str = "t", metric: str = "x", run: int = 1) -> ComparedRow:
     [one] = [each for each in found.rows if (each.name, each.metric, each.run) == (name, metric, run)]
     return one
 

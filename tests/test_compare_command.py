@@ -12,7 +12,7 @@ from statsmodels.stats.power import NormalIndPower
 
 from assay import simple_evaluate
 from assay.cli import main
-from assay.comparison.compare import ComparedRun, Comparison, Row, compare
+from assay.comparison.compare import ComparedRun, Comparison, ComparedRow, compare
 from assay.comparison.gates import parse_gate
 from assay.errors import AssayError
 from assay.models import Scripted
@@ -187,7 +187,7 @@ def test_csv_has_a_line_for_every_row(runs: list[str], capsys: pytest.CaptureFix
 
 
 def test_csv_marks_names_that_a_spreadsheet_would_compute(tmp_path: Path) -> None:
-    row = Row("task", "=HYPERLINK(1)", "+a", "-m", "@f", 1, 0, True, 2, 0.5, 0.25, -0.25)
+    row = ComparedRow("task", "=HYPERLINK(1)", "+a", "-m", "@f", 1, 0, True, 2, 0.5, 0.25, -0.25)
     runs = [ComparedRun(Path(name), name, "m", "complete") for name in ("=a", "b")]
     [found] = csv.DictReader(io.StringIO(as_csv(Comparison(runs, [row]))))
     told = [found[name] for name in ("run_a", "name", "alias", "metric", "filter", "difference")]

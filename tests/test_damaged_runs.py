@@ -25,7 +25,7 @@ from assay.exchange.pack import pack
 from assay.report.write import report_text
 from assay.runs.lease import is_held
 from assay.runs.run import Run as RunReader
-from assay.runs.seal import KEY, UNSEALED, seal
+from assay.runs.seal import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
 from assay.viewer.app import Viewer
 from conftest import Write
 from run_world import Asked
@@ -198,8 +198,8 @@ def written_whole(table: pa.Table, path: Path) -> None:
     """Write a table with a right checksum."""
     with pq.ParquetWriter(path, table.schema, write_page_checksum=True) as writer:
         writer.write_table(table)
-        writer.add_key_value_metadata({KEY: UNSEALED})
-    seal(path)
+        writer.add_key_value_metadata({CHECKSUM_KEY: NO_CHECKSUM})
+    write_checksum(path)
 
 
 @fuzz

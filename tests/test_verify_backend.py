@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from assay.comparison.compare import compare
 from assay.comparison.verification import (
     PRECISIONS,
-    Likelihoods,
+    LikelihoodDifferences,
     Tolerance,
     Verification,
     Where,
@@ -332,7 +332,7 @@ def test_drifts_are_those_of_a_comparison_of_the_two_runs(tasks: Path, tmp_path:
 
 
 def test_two_impossible_continuations_do_not_differ() -> None:
-    assert Likelihoods(Where("t", 0, 0), -math.inf, -math.inf, 1).difference == 0
+    assert LikelihoodDifferences(Where("t", 0, 0), -math.inf, -math.inf, 1).difference == 0
 
 
 @given(st.text(), st.text())

@@ -13,9 +13,9 @@ from assay.comparison.verification import (
     PRECISIONS,
     Divergence,
     Failure,
-    Found,
-    Likelihoods,
-    Row,
+    AnswerComparison,
+    LikelihoodDifferences,
+    VerificationRow,
     Verification,
     Where,
     judge,
@@ -51,12 +51,12 @@ def compared(folder: Path, a: Any, b: Any, precision: str = "bfloat16", **option
     return verification(verify(a, b, run_config(given)), PRECISIONS[precision])
 
 
-def far(difference: float, tokens: int = 1, *, same_greedy: bool = True) -> Likelihoods:
-    return Likelihoods(Where("t", 0, 0), -5.0, -5.0 - difference, tokens, same_greedy)
+def far(difference: float, tokens: int = 1, *, same_greedy: bool = True) -> LikelihoodDifferences:
+    return LikelihoodDifferences(Where("t", 0, 0), -5.0, -5.0 - difference, tokens, same_greedy)
 
 
-def row(low: float, high: float, *, is_counted: bool = True) -> Row:
-    return Row("t", "acc", "none", Drift(0.5, 0.5, 10, (low, high)), (low, high), is_counted)
+def row(low: float, high: float, *, is_counted: bool = True) -> VerificationRow:
+    return VerificationRow("t", "acc", "none", Drift(0.5, 0.5, 10, (low, high)), (low, high), is_counted)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def row(low: float, high: float, *, is_counted: bool = True) -> Row:
     ],
 )
 def test_the_verdict_follows_from_the_tolerance_and_the_intervals(
-    likelihoods: list[Likelihoods], rows: list[Row], expected: str
+    likelihoods: list[LikelihoodDifferences], rows: list[VerificationRow], expected: str
 ) -> None:
-    assert judge(Found(likelihoods=likelihoods), rows, FLOAT32)[0] == expected
+    assert judge(AnswerComparison(likelihoods=likelihoods), rows, FLOAT32)[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -91,15 +91,15 @@ def test_the_verdict_follows_from_the_tolerance_and_the_intervals(
     ],
 )
 def test_a_number_that_moves_with_every_rounding_tells_where_the_rounding_is_more_than_a_tenth_of_the_tolerance(
-    likelihoods: list[Likelihoods], expected: str
+    likelihoods: list[LikelihoodDifferences], expected: str
 ) -> None:
-    assert judge(Found(likelihoods=likelihoods), [row(0.01, 0.2, is_counted=False)], BFLOAT16)[0] == expected
+    assert judge(AnswerComparison(likelihoods=likelihoods), [row(0.01, 0.2, is_counted=False)], BFLOAT16)[0] == expected
 
 
 def test_a_drift_is_explained_by_the_answers_of_its_own_task_alone() -> None:
     elsewhere = Divergence(Where("u", 0, 0), 0, None, "a", "b")
     texts = Counter(generate=1)
-    found = Found(compared=texts, likelihoods=[far(0.0)], divergences=[elsewhere], same_texts={"u": False})
+    found = AnswerComparison(compared=texts, likelihoods=[far(0.0)], divergences=[elsewhere], same_texts={"u": False})
     assert judge(found, [row(0.01, 0.2)], BFLOAT16)[0] == "same"
     assert judge(found, [row(0.01, 0.2)._replace(task="u")], BFLOAT16)[0] == "differ"
 
@@ -157,9 +157,9 @@ def test_choices_within_the_tolerance_that_score_otherwise_differ(write: Write) 
 
 def test_where_both_fail_everything_nothing_is_compared() -> None:
     failures = [Failure(Where("t", number, 0), "HTTP 500", "HTTP 500") for number in range(3)]
-    assert judge(Found(failures=failures), [], FLOAT32)[0] == "nothing"
+    assert judge(AnswerComparison(failures=failures), [], FLOAT32)[0] == "nothing"
     one_answers = [*failures, Failure(Where("t", 3, 0), "HTTP 500", "")]
-    assert judge(Found(failures=one_answers), [], FLOAT32)[0] == "differ"
+    assert judge(AnswerComparison(failures=one_answers), [], FLOAT32)[0] == "differ"
 
 
 def test_the_exit_code_is_2_where_nothing_could_be_compared(write: Write, run_assay: Assay) -> None:

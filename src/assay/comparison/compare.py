@@ -10,12 +10,12 @@ from assay.comparison.comparison import ComparedRun as ComparedRun
 from assay.comparison.comparison import Comparison as Comparison
 from assay.comparison.comparison import Difference as Difference
 from assay.comparison.comparison import Flip as Flip
-from assay.comparison.comparison import Row as Row
-from assay.comparison.comparison import Verdict as Verdict
+from assay.comparison.comparison import ComparedRow as ComparedRow
+from assay.comparison.comparison import GateVerdict as GateVerdict
 from assay.comparison.flips import flips_of
-from assay.comparison.gates import Evidence, Gate, decide, parse_gate
+from assay.comparison.gates import GateEvidence, Gate, decide, parse_gate
 from assay.comparison.pairing import pair_tasks, refuse_other_prompts, shared_tasks
-from assay.comparison.rows import below, chosen, lines, lone_lines, members, row_of
+from assay.comparison.rows import below, selected_rows, paired_rows, lone_rows, compared_members, compared_row
 from assay.comparison.run_scores import model_of
 from assay.errors import ConfigError, Place, Problem
 from assay.runs.run import Run
@@ -23,7 +23,7 @@ from assay.statistics.paired import holm
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class CompareOptions:
     tasks: Sequence[str]
     metrics: Sequence[str]
     gates: Sequence[Gate]
@@ -56,7 +56,7 @@ def compare(  # noqa: PLR0913  # each is an option of the command
     """
     asked = [parse_gate(each) for each in gates]
     _check_shares(level, power)
-    wanted = _Wanted(tasks, metrics, asked, cluster_by, allow_different_prompts, allow_incomplete, flips, level, power)
+    wanted = CompareOptions(tasks, metrics, asked, cluster_by, allow_different_prompts, allow_incomplete, flips, level, power)
     read = _read([Path(run) for run in runs])
     parts = [_compare_pair(read[0], other, number, wanted) for number, other in enumerate(read[1:], 1)]
     return Comparison(
@@ -89,7 +89,7 @@ def _read(folders: Sequence[Path]) -> list[Run]:
     return [Run.open(folder).finished() for folder in folders]
 
 
-def _compare_pair(a: Run, b: Run, number: int, wanted: _Wanted) -> Comparison:
+def _compare_pair(a: Run, b: Run, number: int, wanted: CompareOptions) -> Comparison:
     """One run against the first."""
     notes: list[str] = []
     shared = set(shared_tasks(a, b))
@@ -101,13 +101,13 @@ def _compare_pair(a: Run, b: Run, number: int, wanted: _Wanted) -> Comparison:
     tasks = pair_tasks(a, b, named, notes)
     if not wanted.other_prompts:
         refuse_other_prompts(tasks, a, b)
-    every = lines((a, b), members(tasks, (a, b), wanted.cluster_by, notes), notes)
-    several = chosen(every, a, wanted.tasks, wanted.metrics)
-    gated = chosen([*every, *lone_lines(a, every)], a, wanted.tasks, wanted.metrics)
-    evidence = Evidence(gated, tasks, (a, b), number, wanted.level, wanted.incomplete)
+    every = paired_rows((a, b), compared_members(tasks, (a, b), wanted.cluster_by, notes), notes)
+    several = selected_rows(every, a, wanted.tasks, wanted.metrics)
+    gated = selected_rows([*every, *lone_rows(a, every)], a, wanted.tasks, wanted.metrics)
+    evidence = GateEvidence(gated, tasks, (a, b), number, wanted.level, wanted.incomplete)
     return Comparison(
         runs=(),
-        rows=[row_of(line, number, wanted.level, wanted.power) for line in several],
+        rows=[compared_row(line, number, wanted.level, wanted.power) for line in several],
         attributions=[attribute(a, b, tasks, number)],
         flips=flips_of(tasks, several, number, wanted.flips) if wanted.flips else (),
         verdicts=[each for gate in wanted.gates for each in decide(gate, evidence)],
@@ -115,7 +115,7 @@ def _compare_pair(a: Run, b: Run, number: int, wanted: _Wanted) -> Comparison:
     )
 
 
-def _corrected(rows: Sequence[Row], alpha: float) -> list[Row]:
+def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
     """The rows with each task's p corrected for how many there are, in all comparisons with the first run, and what that says."""
     tested = [(place, row.p) for place, row in enumerate(rows) if row.kind == "task" and row.p is not None]
     corrected = dict(zip((place for place, _ in tested), holm([p for _, p in tested]), strict=True))

@@ -25,7 +25,7 @@ class ComparedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedRow:
     """One number of a task or group in the first run (a) and in another (b), on the documents that both have.
 
     `run` is the number of the other one among the runs. `difference` is b less a; where it has no interval or p, `reason`
@@ -125,7 +125,7 @@ class Attribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """What a gate says of one row: `bound` is the end of the one-sided interval that decided, or that would have to. `unit` is
     that of the gate: `pp`, `% rel`, or nothing for the metric's own."""
 
@@ -147,10 +147,10 @@ class Comparison:
     """Runs, each of the others against the first."""
 
     runs: Sequence[ComparedRun]
-    rows: Sequence[Row]
+    rows: Sequence[ComparedRow]
     attributions: Sequence[Attribution] = ()
     flips: Sequence[Flip] = ()
-    verdicts: Sequence[Verdict] = ()
+    verdicts: Sequence[GateVerdict] = ()
     notes: Sequence[str] = ()
     level: float = 0.95
     power: float = 0.8

@@ -29,7 +29,7 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Member:
+class ComparedTask:
     """A number of a task in both runs, on the documents that both scored.
 
     `influence_a` and `influence_b` say how far each document moves it; without them `computed` is its difference, or `reason`
@@ -70,12 +70,12 @@ class Member:
 class Part(NamedTuple):
     """A member of a number, and how far the number moves with it in either run."""
 
-    member: Member
+    member: ComparedTask
     slope_a: float = 1.0
     slope_b: float = 1.0
 
 
-def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: Any) -> Member | str:
+def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: Any) -> ComparedTask | str:
     """A number of a task in both runs; or why it cannot be compared."""
     column_a, column_b = task.scores_a.values[key], task.scores_b.values[key]
     aggregation = _shared_aggregation(task, key, runs)
@@ -85,7 +85,7 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: 
     if not len(chosen):
         return "no document has a score in both runs"
     a, b = column_a.at(task.places_a[chosen]), column_b.at(task.places_b[chosen])
-    made = Member(
+    made = ComparedTask(
         task=task.name,
         key=key,
         source=task.source,
@@ -126,7 +126,7 @@ def _is_right_or_wrong(scores: Any) -> bool:
     return numbers.dtype != object and numbers.ndim == 1 and bool(((numbers == 0) | (numbers == 1)).all())
 
 
-def _with_spread(made: Member, aggregation: Aggregation, a: Any, b: Any) -> Member:
+def _with_spread(made: ComparedTask, aggregation: Aggregation, a: Any, b: Any) -> ComparedTask:
     made = replace(made, scores_a=_one_number(aggregation, a), scores_b=_one_number(aggregation, b))
     draws = len(a) if made.clusters is None else len(np.unique(made.clusters))
     if draws < 2:

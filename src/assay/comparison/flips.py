@@ -7,14 +7,14 @@ import numpy as np
 import orjson
 
 from assay.comparison.comparison import Flip
-from assay.comparison.contrasts import Member
+from assay.comparison.contrasts import ComparedTask
 from assay.comparison.pairing import PairedTask
-from assay.comparison.rows import Line
+from assay.comparison.rows import PairedRow
 
 COLUMNS = ("prompt", "answers", "target", "gold", "choices")
 
 
-def flips_of(tasks: Sequence[PairedTask], lines: Sequence[Line], run: int, most: int) -> list[Flip]:
+def flips_of(tasks: Sequence[PairedTask], lines: Sequence[PairedRow], run: int, most: int) -> list[Flip]:
     """Of each task the documents whose first number changed: those that became worse first, the largest changes first."""
     by_name = {task.name: task for task in tasks}
     found: list[Flip] = []
@@ -28,7 +28,7 @@ def flips_of(tasks: Sequence[PairedTask], lines: Sequence[Line], run: int, most:
     return found
 
 
-def _of_line(task: PairedTask, line: Line, member: Member, run: int, most: int) -> list[Flip]:
+def _of_line(task: PairedTask, line: PairedRow, member: ComparedTask, run: int, most: int) -> list[Flip]:
     change = member.scores_b - member.scores_a
     worse = change if line.better is False else -change
     order = np.lexsort((member.documents, -np.abs(change)))

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from assay.comparison.comparison import Decision, Unit, Verdict
+from assay.comparison.comparison import Decision, Unit, GateVerdict
 from assay.comparison.pairing import PairedTask
-from assay.comparison.rows import Line
+from assay.comparison.rows import PairedRow
 from assay.comparison.unscored import moved, why_open
 from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, did_you_mean
@@ -76,29 +76,29 @@ def parse_gate(written: str) -> Gate:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class GateEvidence:
     """What a gate is decided on: the numbers of two runs, the second the `number`-th of all, and at which level."""
 
-    lines: Sequence[Line]
+    lines: Sequence[PairedRow]
     tasks: Sequence[PairedTask]
     runs: tuple[Run, Run]
     number: int
     level: float
     allow_incomplete: bool = False
 
-    def has_same_answers(self, line: Line) -> bool:
+    def has_same_answers(self, line: PairedRow) -> bool:
         """Whether all documents that a number comes from were answered in the same words."""
         wanted = {part.member.task for part in line.parts}
         return all(task.has_same_answers for task in self.tasks if task.name in wanted)
 
 
-def decide(gate: Gate, evidence: Evidence) -> list[Verdict]:
+def decide(gate: Gate, evidence: GateEvidence) -> list[GateVerdict]:
     """What the gate says of each row that it means. Of a row that the first run alone has nothing can be said: a run that lacks
     a task or a group passes no gate."""
     return [_verdict(gate, line, evidence) for line in _meant(gate, evidence.lines, evidence.runs[0])]
 
 
-def _meant(gate: Gate, lines: Sequence[Line], run: Run) -> list[Line]:
+def _meant(gate: Gate, lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
     """The rows that both runs have, and those of the first that the other lacks."""
     of_metric = [line for line in lines if line.key.metric == gate.metric and gate.filter in (None, line.key.filter)]
     if not of_metric:
@@ -117,7 +117,7 @@ def _meant(gate: Gate, lines: Sequence[Line], run: Run) -> list[Line]:
     return found
 
 
-def _at_the_top(lines: Sequence[Line], run: Run) -> list[Line]:
+def _at_the_top(lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
     """The rows that no other row of the metric stands above: the headline."""
     tree = run.members
     names = {line.name for line in lines}
@@ -131,7 +131,7 @@ def _at_the_top(lines: Sequence[Line], run: Run) -> list[Line]:
     return [line for line in lines if line.name not in under]
 
 
-def _verdict(gate: Gate, line: Line, evidence: Evidence) -> Verdict:
+def _verdict(gate: Gate, line: PairedRow, evidence: GateEvidence) -> GateVerdict:
     found = _measured(gate, line, evidence)
     decided: tuple[Decision, float | None]
     if isinstance(found, str):
@@ -142,7 +142,7 @@ def _verdict(gate: Gate, line: Line, evidence: Evidence) -> Verdict:
         if ends is None and evidence.has_same_answers(line):
             decided, reason = ("pass" if gate.lets(difference) else "fail", None), "all answers are the same"
     decision, bound = decided
-    return Verdict(
+    return GateVerdict(
         gate.written,
         line.name,
         *line.key,
@@ -164,7 +164,7 @@ def _decided(gate: Gate, ends: tuple[float, float]) -> tuple[Decision, float]:
     return ("inconclusive", safe) if gate.lets(open_end) else ("fail", open_end)
 
 
-def _measured(gate: Gate, line: Line, evidence: Evidence) -> tuple[float, tuple[float, float] | None, str] | str:
+def _measured(gate: Gate, line: PairedRow, evidence: GateEvidence) -> tuple[float, tuple[float, float] | None, str] | str:
     """The difference in the gate's units with its one-sided bounds; or why it cannot be decided."""
     if line.a is None or line.b is None:
         return line.reason or "there is no number"

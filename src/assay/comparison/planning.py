@@ -13,7 +13,7 @@ import numpy as np
 
 from assay.comparison.contrasts import Part
 from assay.comparison.pairing import PairedTask, pair_tasks
-from assay.comparison.rows import Line, lines, members
+from assay.comparison.rows import PairedRow, paired_rows, compared_members
 from assay.comparison.run_scores import TaskScores, values
 from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean
@@ -135,7 +135,7 @@ def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | N
             raise ConfigError([Problem(Place("--metric"), what, did_you_mean(metric, known))])
     both = runs[0], runs[-1]
     tasks = {task.name: task for task in pair_tasks(*both, _below(runs[0], names), [])}
-    every = lines(both, members(list(tasks.values()), both, None, []), [])
+    every = paired_rows(both, compared_members(list(tasks.values()), both, None, []), [])
     found = []
     for name in names:
         rows = [key for key in values(runs[0], name) if metric is None or metric in spellings(key)]
@@ -152,7 +152,7 @@ def _below(run: Run, names: Sequence[str]) -> set[str]:
     return {*names, *(task for several in parts for task, _ in several)}
 
 
-def _spread(line: Line, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[Spread, int] | None:
+def _spread(line: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[Spread, int] | None:
     """The spread of a document's difference, and how many documents there are; None where it is not known."""
     made = line.contrast(1.0 if runs == 2 else 0.0)
     if made is None:

@@ -8,19 +8,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from assay.comparison.comparison import Row
-from assay.comparison.contrasts import Member, Part, contrast, member_of
+from assay.comparison.comparison import ComparedRow
+from assay.comparison.contrasts import ComparedTask, Part, contrast, member_of
 from assay.comparison.pairing import PairedTask, shared_tasks
 from assay.comparison.run_scores import values
 from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
 from assay.runs.run import Run
-from assay.runs.tree import in_order
+from assay.runs.tree import names_with_depth
 from assay.statistics.paired import Contrast, Significance, detectable, interval, significance
 
 Runs = tuple[Run, Run]
-Known = Mapping[tuple[str, ScoreKey], Member | str]
+Known = Mapping[tuple[str, ScoreKey], ComparedTask | str]
 """The tasks' numbers in both runs, or why they cannot be compared; tasks by their names in the first run."""
 SCORE_AGAIN = "how it follows from its tasks is not noted; `assay score RUN` notes it"
 
@@ -28,7 +28,7 @@ LONE = "the other run has no such number, or no samples of it"
 
 
 @dataclass(frozen=True)
-class Line:
+class PairedRow:
     """A number of a task or group in both runs; without parts `reason` says why nothing is known of its spread.
     A lone one is in the first run alone."""
 
@@ -50,9 +50,9 @@ class Line:
         return contrast(self.parts, self.a, self.b, scale)
 
 
-def members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | None, notes: list[str]) -> Known:
+def compared_members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | None, notes: list[str]) -> Known:
     """Every number of the tasks that both runs have."""
-    found: dict[tuple[str, ScoreKey], Member | str] = {}
+    found: dict[tuple[str, ScoreKey], ComparedTask | str] = {}
     clustered = [(task, _clusters(task, cluster_by or runs[0].config(task.name).get("cluster_by"))) for task in tasks]
     if cluster_by is not None:
         _check_clusters(cluster_by, clustered, notes)
@@ -85,12 +85,12 @@ def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Any]], no
         notes.append(f"no column {column!r}, so that each document is a draw of its own: {some(without)}")
 
 
-def lines(runs: Runs, known: Known, notes: list[str]) -> list[Line]:
+def paired_rows(runs: Runs, known: Known, notes: list[str]) -> list[PairedRow]:
     """The shared numbers in the order of the table: groups with their members below them, then the other tasks."""
-    found: list[Line] = []
+    found: list[PairedRow] = []
     seen: set[str] = set()
     tasks = {name for name, _ in known}
-    for name, depth in in_order(runs[0].results):
+    for name, depth in names_with_depth(runs[0].results):
         if name in seen:
             continue
         seen.add(name)
@@ -105,20 +105,20 @@ def lines(runs: Runs, known: Known, notes: list[str]) -> list[Line]:
     return found
 
 
-def lone_lines(run: Run, shared: Sequence[Line]) -> list[Line]:
+def lone_rows(run: Run, shared: Sequence[PairedRow]) -> list[PairedRow]:
     """The numbers of the first run that the other has not: nothing can be said of them, which a gate must know."""
     known = {(line.name, line.key) for line in shared}
     found = []
-    for name, depth in dict(in_order(run.results)).items():
+    for name, depth in dict(names_with_depth(run.results)).items():
         kind: Literal["task", "group"] = "group" if name in run.groups else "task"
         for key, value in values(run, name).items():
             if (name, key) not in known:
                 better = run.higher_is_better(name).get(key.metric)
-                found.append(Line(kind, name, run.alias(name), key, depth, better, value, None, (), LONE, True))
+                found.append(PairedRow(kind, name, run.alias(name), key, depth, better, value, None, (), LONE, True))
     return found
 
 
-def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Line]:
+def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
     """Where documents cannot be compared, the numbers are those that are stored."""
     other = shared_tasks(*runs)[name]
     for (task, key), member in known.items():
@@ -126,19 +126,19 @@ def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Lin
             better, alias = runs[0].higher_is_better(name).get(key.metric), runs[0].alias(name)
             if isinstance(member, str):
                 a, b = values(runs[0], name)[key], values(runs[1], other)[key]
-                yield Line("task", name, alias, key, depth, better, a, b, (), member)
+                yield PairedRow("task", name, alias, key, depth, better, a, b, (), member)
             else:
                 parts = () if member.reason else (Part(member),)
-                yield Line("task", name, alias, key, depth, better, member.a, member.b, parts, member.reason)
+                yield PairedRow("task", name, alias, key, depth, better, member.a, member.b, parts, member.reason)
 
 
-def _group_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Line]:
+def _group_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
     mine, others, better = values(runs[0], name), values(runs[1], name), runs[0].higher_is_better(name)
     for key in mine:
         if key not in others:
             continue
         parts, a, b, reason = _group_parts(name, key, runs, known)
-        yield Line("group", name, runs[0].alias(name), key, depth, better.get(key.metric), a, b, parts, reason)
+        yield PairedRow("group", name, runs[0].alias(name), key, depth, better.get(key.metric), a, b, parts, reason)
 
 
 def _group_parts(
@@ -160,10 +160,10 @@ def _group_parts(
         return (), a, b, f"its members are not the same in both runs: {some(sorted(wrong))}"
     found = {each: known.get(each, "not compared") for each in slopes_a}
     lost = [f"{task}: {why}" for (task, _), why in found.items() if isinstance(why, str)]
-    lost += [f"{each.task}: {each.reason}" for each in found.values() if isinstance(each, Member) and each.reason]
+    lost += [f"{each.task}: {each.reason}" for each in found.values() if isinstance(each, ComparedTask) and each.reason]
     if lost:
         return (), a, b, some(lost)
-    parts = [Part(m, slopes_a[each], slopes_b[each]) for each, m in found.items() if isinstance(m, Member)]
+    parts = [Part(m, slopes_a[each], slopes_b[each]) for each, m in found.items() if isinstance(m, ComparedTask)]
     if all(part.member.is_whole for part in parts):
         return parts, a, b, ""
     shared = _on_shared_documents(parts)
@@ -208,7 +208,7 @@ def _reason(run: Run, name: str, key: ScoreKey) -> str:
     return run.rows(name)[key].reason if key in run.rows(name) else ""
 
 
-def chosen(several: Sequence[Line], run: Run, tasks: Sequence[str], metrics: Sequence[str]) -> list[Line]:
+def selected_rows(several: Sequence[PairedRow], run: Run, tasks: Sequence[str], metrics: Sequence[str]) -> list[PairedRow]:
     """The lines that are meant: of tasks and groups by name or glob, with all below them; of metrics by name."""
     found = several
     if tasks:
@@ -241,14 +241,14 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
     return every
 
 
-def row_of(line: Line, run: int, level: float, power: float) -> Row:
+def compared_row(line: PairedRow, run: int, level: float, power: float) -> ComparedRow:
     """A line as a row of the comparison."""
     found = [part.member for part in line.parts]
     made = line.contrast()
     tested = _tested(line, made)
     counts = _counts(line)
     ends = _ends(line, made, level)
-    return Row(
+    return ComparedRow(
         kind=line.kind,
         name=line.name,
         alias=line.alias,
@@ -276,7 +276,7 @@ def row_of(line: Line, run: int, level: float, power: float) -> Row:
     )
 
 
-def _ends(line: Line, made: Contrast | None, level: float) -> tuple[float, float] | None:
+def _ends(line: PairedRow, made: Contrast | None, level: float) -> tuple[float, float] | None:
     """The interval; that of a mean of rates lies between -1 and 1."""
     ends = interval(made, level) if made is not None else None
     weights = sum(abs(part.slope_a) + abs(part.slope_b) for part in line.parts) / 2
@@ -285,14 +285,14 @@ def _ends(line: Line, made: Contrast | None, level: float) -> tuple[float, float
     return max(-1.0, ends[0]), min(1.0, ends[1])
 
 
-def _tested(line: Line, made: Contrast | None) -> Significance | None:
+def _tested(line: PairedRow, made: Contrast | None) -> Significance | None:
     if made is None:
         return None
     own = line.parts[0].member.computed if len(line.parts) == 1 else None
     return own[1] if own is not None else significance(made)
 
 
-def _counts(line: Line) -> tuple[int, int, int] | None:
+def _counts(line: PairedRow) -> tuple[int, int, int] | None:
     """How many documents the other run does better, worse and just as well."""
     if not line.parts or any(part.member.scores_a is None or part.member.scores_b is None for part in line.parts):
         return None

@@ -13,7 +13,7 @@ import orjson
 from assay.config.row_names import row_name
 from assay.records import ScoreKey
 from assay.runs.redaction import redacted
-from assay.runs.rows import RequestRow
+from assay.runs.rows import StoredRequest
 from assay.runs.run import Run, mapping
 from assay.runs.samples.reader import SampleFile
 from assay.statistics.board import cluster_number
@@ -60,19 +60,19 @@ class TaskScores:
         return _joined([np.array(part["doc_id"], np.int64) for part in self.file.columns(["doc_id"])], np.int64)
 
     @cached_property
-    def values(self) -> "dict[ScoreKey, Column]":
+    def values(self) -> "dict[ScoreKey, ScoreColumn]":
         """By row the value of each sample."""
         own = {key: row_name(key) for key in self.keys}
         there = set(self.file.names)
         simple = {key: name for key, name in own.items() if name in there}
-        found: dict[ScoreKey, list[Column]] = {key: [] for key in own}
+        found: dict[ScoreKey, list[ScoreColumn]] = {key: [] for key in own}
         for part in self.file.columns([*simple.values(), *([] if len(simple) == len(own) else ["scores"])]):
             for key, name in simple.items():
-                found[key].append(Column.of_numbers(part[name]))
+                found[key].append(ScoreColumn.of_numbers(part[name]))
             told = part.get("scores", ())
             for key in own.keys() - simple.keys():
-                found[key].append(Column.of([each.get(own[key]) for each in told]))
-        return {key: Column.joined(several) for key, several in found.items()}
+                found[key].append(ScoreColumn.of([each.get(own[key]) for each in told]))
+        return {key: ScoreColumn.joined(several) for key, several in found.items()}
 
     @cached_property
     def prompts(self) -> Any:
@@ -82,7 +82,7 @@ class TaskScores:
         failed on its way leaves no requests, and has no name: 0.
         """
 
-        def name(prefix: str, prompt: str, requests: Sequence[RequestRow]) -> int:
+        def name(prefix: str, prompt: str, requests: Sequence[StoredRequest]) -> int:
             if self.graph and not requests:
                 return 0
             whole = prefix + prompt
@@ -131,14 +131,14 @@ class TaskScores:
             before += size
 
 
-class Column(NamedTuple):
+class ScoreColumn(NamedTuple):
     """The values of a row, sample by sample: numbers as an array of them, anything else as objects; and which are there."""
 
     values: Any
     present: Any
 
     @classmethod
-    def of_numbers(cls, several: Sequence[float | None]) -> "Column":
+    def of_numbers(cls, several: Sequence[float | None]) -> "ScoreColumn":
         values = np.array(several, np.float64)
         return cls(
             values,
@@ -146,11 +146,11 @@ class Column(NamedTuple):
         )
 
     @classmethod
-    def of(cls, several: Sequence[Any]) -> "Column":
+    def of(cls, several: Sequence[Any]) -> "ScoreColumn":
         return cls(np.fromiter(several, object, len(several)), np.array([each is not None for each in several], bool))
 
     @classmethod
-    def joined(cls, several: "Sequence[Column]") -> "Column":
+    def joined(cls, several: "Sequence[ScoreColumn]") -> "ScoreColumn":
         values = _joined([each.values for each in several], np.float64)
         return cls(values, _joined([each.present for each in several], bool))
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.comparison.contrasts import Part
-from assay.comparison.rows import Line, below
+from assay.comparison.rows import PairedRow, below
 from assay.errors import some
 from assay.runs.run import Run
 
@@ -15,7 +15,7 @@ MOST = 0.01
 ALLOW = "--allow_incomplete decides all the same"
 
 
-def why_open(line: Line, runs: Sequence[Run]) -> str:
+def why_open(line: PairedRow, runs: Sequence[Run]) -> str:
     """Why a gate cannot be decided on this line, whatever its documents say; nothing where it can."""
     for run in runs:
         if run.status not in ENDED:

@@ -53,7 +53,7 @@ class Divergence(NamedTuple):
     b: str
 
 
-class Likelihoods(NamedTuple):
+class LikelihoodDifferences(NamedTuple):
     """The log-likelihoods a request was given, and how many tokens they are of."""
 
     where: Where
@@ -72,7 +72,7 @@ class Likelihoods(NamedTuple):
         return self.difference / self.tokens
 
 
-class Flip(NamedTuple):
+class ChoiceFlip(NamedTuple):
     """A question of which the two choose otherwise: the numbers of the choices."""
 
     where: Where
@@ -88,7 +88,7 @@ class Failure(NamedTuple):
     b: str
 
 
-class Row(NamedTuple):
+class VerificationRow(NamedTuple):
     """A number of a task and its drift; `decides` is its interval widened for how many rows are looked at.
 
     `is_counted`: its values are whole numbers and words. `moved`: some document has another value.
@@ -114,16 +114,16 @@ class Row(NamedTuple):
 
 
 @dataclass(slots=True)
-class Found:
+class AnswerComparison:
     """All that was compared, by its kind. `same_texts` says of a task that generates whether all texts of both are equal."""
 
     requests: Counter[str] = field(default_factory=Counter)
     compared: Counter[str] = field(default_factory=Counter)
     divergences: list[Divergence] = field(default_factory=list)
-    likelihoods: list[Likelihoods] = field(default_factory=list)
+    likelihoods: list[LikelihoodDifferences] = field(default_factory=list)
     greedy_changed: int = 0
     questions: int = 0
-    flips: list[Flip] = field(default_factory=list)
+    flips: list[ChoiceFlip] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     same_texts: dict[str, bool] = field(default_factory=dict)
     scored_alone: int = 0
@@ -135,15 +135,15 @@ class Verification:
 
     of: Verified
     tolerance: Tolerance
-    found: Found
-    rows: Sequence[Row]
+    found: AnswerComparison
+    rows: Sequence[VerificationRow]
     verdict: str
     because: Sequence[str]
 
 
 def verification(of: Verified, tolerance: Tolerance) -> Verification:
     """Two models compared: request by request, question by question, number by number."""
-    found = Found()
+    found = AnswerComparison()
     count = lru_cache(maxsize=64)(of.count_tokens) if of.count_tokens is not None else None  # choices share a context
     for asked in of.asked:
         _compare(asked, found, count)
@@ -153,7 +153,7 @@ def verification(of: Verified, tolerance: Tolerance) -> Verification:
     return Verification(of, tolerance, found, rows, verdict, because)
 
 
-def _compare(asked: Asked, found: Found, count: Callable[[str], int] | None) -> None:
+def _compare(asked: Asked, found: AnswerComparison, count: Callable[[str], int] | None) -> None:
     for number, (request, a, b) in enumerate(zip(asked.sample.requests, asked.a, asked.b, strict=False)):
         where, kind = Where(asked.task, asked.sample.doc_id, number), kind_of(request)
         found.requests[kind] += 1
@@ -166,7 +166,7 @@ def _compare(asked: Asked, found: Found, count: Callable[[str], int] | None) -> 
             found.divergences += _parted(where, a.text, b.text, count) if kind == "generate" else ()
         elif isinstance(a, Likelihood) and isinstance(b, Likelihood):
             same_greedy = a.greedy == b.greedy
-            found.likelihoods.append(Likelihoods(where, a.value, b.value, _tokens(request, count), same_greedy))
+            found.likelihoods.append(LikelihoodDifferences(where, a.value, b.value, _tokens(request, count), same_greedy))
             found.greedy_changed += not same_greedy
     _choose(asked, found)
 
@@ -206,7 +206,7 @@ def _added(before: str, text: str, count: Callable[[str], int]) -> int:
     return count(before + text) - count(before)
 
 
-def _choose(asked: Asked, found: Found) -> None:
+def _choose(asked: Asked, found: AnswerComparison) -> None:
     """Compare which of the choices of a question is likeliest."""
     choices = asked.sample.choices
     if not choices or not all(isinstance(each, Loglikelihood) for each in asked.sample.requests[: len(choices)]):
@@ -216,7 +216,7 @@ def _choose(asked: Asked, found: Found) -> None:
         return
     found.questions += 1
     if chosen[0] != chosen[1]:
-        found.flips.append(Flip(Where(asked.task, asked.sample.doc_id, 0), chosen[0], chosen[1]))
+        found.flips.append(ChoiceFlip(Where(asked.task, asked.sample.doc_id, 0), chosen[0], chosen[1]))
 
 
 def _likeliest(responses: Sequence[Response]) -> int | None:
@@ -231,7 +231,7 @@ def _reason(response: Response) -> str:
 # scores
 
 
-def score_rows(scores: Mapping[str, Scores]) -> list[Row]:
+def score_rows(scores: Mapping[str, Scores]) -> list[VerificationRow]:
     """The drift of every number of every task, of the documents that both models scored."""
     rows = [
         (task, key.metric, key.filter, *_paired(each, key))
@@ -241,7 +241,7 @@ def score_rows(scores: Mapping[str, Scores]) -> list[Row]:
     ]
     level = 1 - (1 - LEVEL) / max(len(rows), 1)  # Bonferroni: any of the rows might be off by chance
     return [
-        Row(task, metric, named, drift(how, a, b, clusters=of), drift(how, a, b, clusters=of, level=level).interval,
+        VerificationRow(task, metric, named, drift(how, a, b, clusters=of), drift(how, a, b, clusters=of, level=level).interval,
             is_counted=_is_whole([a, b]), moved=repr(a) != repr(b))
         for task, metric, named, how, a, b, of in rows
     ]  # fmt: skip
@@ -266,7 +266,7 @@ def _is_whole(value: Any) -> bool:
     return not isinstance(value, float) or value.is_integer()
 
 
-def _scored_alone(scores: Mapping[str, Scores], found: Found) -> int:
+def _scored_alone(scores: Mapping[str, Scores], found: AnswerComparison) -> int:
     """How many documents were answered by both, and have a score of one of the two alone."""
     failed = {(each.where.task, each.where.doc_id) for each in found.failures}
     return sum(
@@ -283,7 +283,7 @@ def _documents(board: Board) -> set[int]:
 # the verdict
 
 
-def judge(found: Found, rows: Sequence[Row], tolerance: Tolerance) -> tuple[str, list[str]]:
+def judge(found: AnswerComparison, rows: Sequence[VerificationRow], tolerance: Tolerance) -> tuple[str, list[str]]:
     """Whether the two are the same, and why not.
 
     Differ: a number drifts further than chance explains, or one of the two fails where the other answers. Same: every answer
@@ -303,11 +303,11 @@ def judge(found: Found, rows: Sequence[Row], tolerance: Tolerance) -> tuple[str,
     return (DRIFTS, beyond) if beyond else (SAME, [])
 
 
-def _drifts(row: Row) -> str:
+def _drifts(row: VerificationRow) -> str:
     return f"{row.task} {row.metric} drifts by {row.drift.value:+.4g}"
 
 
-def _alone(found: Found) -> Iterator[str]:
+def _alone(found: AnswerComparison) -> Iterator[str]:
     """What one of the two has and the other has not."""
     alone = sum(not (each.a and each.b) for each in found.failures)
     if alone:
@@ -316,7 +316,7 @@ def _alone(found: Found) -> Iterator[str]:
         yield f"{found.scored_alone} documents that both answered have a score of one of the two alone"
 
 
-def _is_explained(row: Row, found: Found, tolerance: Tolerance) -> bool:
+def _is_explained(row: VerificationRow, found: AnswerComparison, tolerance: Tolerance) -> bool:
     """Whether a drift says nothing about the models.
 
     It does not where all answers of the task are equal: then they were scored otherwise. A number that counts nothing, as a
@@ -334,7 +334,7 @@ def _is_explained(row: Row, found: Found, tolerance: Tolerance) -> bool:
     return is_close and not row.is_counted
 
 
-def _beyond(found: Found, tolerance: Tolerance) -> Iterator[str]:
+def _beyond(found: AnswerComparison, tolerance: Tolerance) -> Iterator[str]:
     """What is beyond the tolerance."""
     far = sum(not each.per_token <= tolerance.per_token for each in found.likelihoods)
     if far:

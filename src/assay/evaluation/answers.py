@@ -15,10 +15,10 @@ from assay.evaluation.options import run_config, task_manager
 from assay.records import Likelihood, Response, Text, arguments
 from assay.registry import is_plugin_file
 from assay.runs.folder import RunError
-from assay.runs.lm_eval_logs import LoggedFile, logged_files, logged_samples, results_beside
+from assay.runs.lm_eval_logs import SampleLog, logged_files, logged_samples, results_beside
 from assay.runs.run import Run
-from assay.runs.samples.reader import SampleFile, Stored
-from assay.runs.signature import is_own
+from assay.runs.samples.reader import SampleFile, AnsweredSample
+from assay.runs.signature import is_signed_by_user
 from assay.scoring.results import ROLLING
 from assay.tasks import TaskManager
 from assay.tasks.rescore import RescoredTask, TaskFacts
@@ -69,7 +69,7 @@ class Answers(Protocol):
         """A record of the output of a task that is a graph."""
         ...
 
-    def samples(self, task: Runnable) -> Iterator[Stored]: ...
+    def samples(self, task: Runnable) -> Iterator[AnsweredSample]: ...
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class StoredRun:
 
     @cached_property
     def _kept(self) -> Kept:
-        if is_own(self.manifest):
+        if is_signed_by_user(self.manifest):
             return Kept(self.manifest["options"], [])
         names = [*self.run.members, *self.manifest["tasks"]]
         kept = without_paths(self.manifest["options"], names)
@@ -176,10 +176,10 @@ class StoredRun:
     def record(self, name: str) -> Mapping[str, Any] | None:
         return self._file(name).first_record()
 
-    def samples(self, task: Runnable) -> Iterator[Stored]:
+    def samples(self, task: Runnable) -> Iterator[AnsweredSample]:
         return self.read(self.file(task), task)
 
-    def read(self, file: SampleFile, task: Runnable) -> Iterator[Stored]:
+    def read(self, file: SampleFile, task: Runnable) -> Iterator[AnsweredSample]:
         """The samples of a file, with what the task makes of documents where somebody else asked."""
         for stored in read(file, task):
             if self.is_imported and isinstance(task, RescoredTask) and stored.sample.requests:
@@ -197,7 +197,7 @@ class StoredRun:
         return file
 
 
-def read(file: SampleFile, task: Runnable) -> Iterator[Stored]:
+def read(file: SampleFile, task: Runnable) -> Iterator[AnsweredSample]:
     """The samples of a file, as a task of this kind takes them."""
     return file.outcomes() if task.task.graph is not None else file.samples()
 
@@ -206,7 +206,7 @@ def read(file: SampleFile, task: Runnable) -> Iterator[Stored]:
 class LoggedRun:
     """The answers in samples files of lm-eval's, which say nothing of how tasks were found: that must be given."""
 
-    files: Mapping[str, LoggedFile]
+    files: Mapping[str, SampleLog]
     config: RunConfig
     left_out: Sequence[str] = ()
 
@@ -277,7 +277,7 @@ class LoggedRun:
         shots = self.results.get("n-shot", {}).get(name)
         return TaskFacts(count, counts.get("original", count), repeats, shots, first=first.doc)
 
-    def samples(self, task: Runnable) -> Iterator[Stored]:
+    def samples(self, task: Runnable) -> Iterator[AnsweredSample]:
         if not isinstance(task, RescoredTask):
             place, fix = Place(f"task {task.task.name!r}"), "run it again with `assay run`"
             raise RunError([Problem(place, "is a Python class, which cannot be scored from lm-eval's files", fix)])
@@ -286,7 +286,7 @@ class LoggedRun:
             responses = [response for several in logged.responses for response in several]
             if task.config.output_type == ROLLING:
                 responses = [_rolled(response) for response in responses]
-            yield Stored(sample, responses, logged.scores)
+            yield AnsweredSample(sample, responses, logged.scores)
 
 
 def named_config(options: Mapping[str, Any]) -> RunConfig:

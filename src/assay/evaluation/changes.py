@@ -10,8 +10,8 @@ import orjson
 
 from assay.config.row_names import row_name, rows_of, sample_scores
 from assay.records import ScoreKey
-from assay.runs.samples.reader import Stored
-from assay.runs.samples.records import Kept
+from assay.runs.samples.reader import AnsweredSample
+from assay.runs.samples.records import SampleRecord
 
 NAME = "changes.jsonl"
 NAMED = 20
@@ -46,14 +46,14 @@ class Changes:
     documents: dict[str, list[int]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     rows: Counter[tuple[str, ScoreKey]] = field(default_factory=Counter)
-    _waiting: dict[int, Stored] = field(default_factory=dict)
+    _waiting: dict[int, AnsweredSample] = field(default_factory=dict)
     _lines: list[bytes] = field(default_factory=list)
 
-    def expect(self, stored: Stored) -> None:
+    def expect(self, stored: AnsweredSample) -> None:
         """Remember what a sample scored, until it is scored again."""
         self._waiting[stored.sample.doc_id] = stored
 
-    def compare(self, task: str, kept: Kept) -> None:
+    def compare(self, task: str, kept: SampleRecord) -> None:
         """Note what has changed about a sample."""
         found = _difference(self._waiting.pop(kept.sample.doc_id), kept)
         if not found:
@@ -81,7 +81,7 @@ class Changes:
         return {task: {"count": count, "ids": self.documents[task]} for task, count in self.counts.items()}
 
 
-def _difference(before: Stored, kept: Kept) -> dict[str, Any]:
+def _difference(before: AnsweredSample, kept: SampleRecord) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if before.failed != kept.failed:
         found["failed"] = [before.failed or None, kept.failed or None]

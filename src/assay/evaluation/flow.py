@@ -48,9 +48,9 @@ from assay.registry import USED, load_plugins
 from assay.runs.cache import Cache, Cached
 from assay.runs.folder import RunFolder, Writer, open_run
 from assay.runs.journal import Journal
-from assay.runs.placing import folder_for
-from assay.runs.results import troubles
-from assay.runs.samples.records import Kept, lm_eval_records
+from assay.runs.placing import output_folder
+from assay.runs.results import failure_lines
+from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.samples.prompt import Chat
 from assay.scoring.scorer import Scorer, models_of
 from assay.tasks import TaskManager
@@ -98,7 +98,7 @@ def simple_evaluate(
     )
     run.prepare()
     results = run.execute()
-    for line in troubles(results["assay"]):
+    for line in failure_lines(results["assay"]):
         logging.getLogger("assay").warning(line)
     return results
 
@@ -200,7 +200,7 @@ class Run:
             return Path(self.config.output_path)
         assert self.config.runs_dir is not None, "there is a folder"
         model = model_name(self.config, models[UNDER_TEST])
-        return folder_for(Path(self.config.runs_dir), spec, model, [str(each) for each in self.config.tasks])
+        return output_folder(Path(self.config.runs_dir), spec, model, [str(each) for each in self.config.tasks])
 
     def _scorers(self) -> list[Scorer]:
         return list({id(scorer): scorer for run in self.tasks for scorer in run.runnable.scorers()}.values())
@@ -219,7 +219,7 @@ class Run:
                 logging.getLogger("assay").warning(remark)
 
     def _work(self, models: Mapping[str, AnyModel], journal: Journal) -> dict[str, Any]:
-        kept: dict[str, list[Kept]] = {}
+        kept: dict[str, list[SampleRecord]] = {}
         for run in self.tasks:
             self._keep_samples(run, kept)
         with fewer_collections():
@@ -306,7 +306,7 @@ class Run:
     def _documents(self) -> dict[str, int]:
         return {run.runnable.task.name: run.board.documents for run in self.tasks}
 
-    def _results(self, kept: Mapping[str, Sequence[Kept]]) -> dict[str, Any]:
+    def _results(self, kept: Mapping[str, Sequence[SampleRecord]]) -> dict[str, Any]:
         """The numbers of every task and group, in lm-eval's layout, with our own account beside them."""
         results = outcome(self.tasks, self.loaded["groups"].values(), self.config, self.broken)
         account = results.pop("assay")
@@ -329,10 +329,10 @@ class Run:
         part = {"status": "partial", "shard": {"part": shard, **ended}} if shard is not None else {}
         return {**ended, **part, **({"account": told} if told else {})}
 
-    def _keep_samples(self, run: TaskRun, kept: dict[str, list[Kept]]) -> None:
+    def _keep_samples(self, run: TaskRun, kept: dict[str, list[SampleRecord]]) -> None:
         """Say what takes the samples of a task: the folder, the caller, both or nobody."""
         name = run.runnable.task.name
-        takers: list[Callable[[Kept], None]] = []
+        takers: list[Callable[[SampleRecord], None]] = []
         if self.keep_samples:
             takers.append(kept.setdefault(name, []).append)
         if self.folder is not None:
@@ -356,7 +356,7 @@ class Run:
             self.folder.keepers.append(made)
         return made
 
-    def _sample_log(self, name: str, kept: Sequence[Kept]) -> list[dict[str, Any]]:
+    def _sample_log(self, name: str, kept: Sequence[SampleRecord]) -> list[dict[str, Any]]:
         """The samples of a task as lm-eval logs them: filter by filter."""
         records = [list(lm_eval_records(k, self._logged_id(name, n, k.sample.doc_id))) for n, k in enumerate(kept)]
         filters = max(map(len, records), default=0)

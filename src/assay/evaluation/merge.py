@@ -19,12 +19,12 @@ from assay.evaluation.outcome import outcome
 from assay.evaluation.record import again, helper_digests
 from assay.evaluation.score import changed_keys, feed, ready
 from assay.registry import load_plugins
-from assay.runs.account import summed
+from assay.runs.account import total_usage
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
-from assay.runs.samples.reader import Stored
-from assay.runs.samples.records import Kept
-from assay.runs.signature import SIGNATURE, signed
+from assay.runs.samples.reader import AnsweredSample
+from assay.runs.samples.records import SampleRecord
+from assay.runs.signature import SIGNATURE, with_signature
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import refuse_unsafe
@@ -88,7 +88,7 @@ class Shards:
         several = [part.facts(name) for part in self.parts]
         return several[0]._replace(size=sum(each.size for each in several))
 
-    def samples(self, task: Runnable) -> Iterator[Stored]:
+    def samples(self, task: Runnable) -> Iterator[AnsweredSample]:
         return heapq.merge(*(part.samples(task) for part in self.parts), key=lambda stored: stored.sample.doc_id)
 
 
@@ -212,7 +212,7 @@ def _facts(shards: Shards) -> dict[str, Any]:
     options["include_path"] = list(dict.fromkeys(str(Path(each).resolve()) for each in options.get("include_path", ())))
     return {
         **{key: value for key, value in first.items() if key not in OWN},
-        **signed(options),
+        **with_signature(options),
         "tasks": {name: shards.facts(name)._asdict() for name in first["tasks"]},
         "merged": [str(part.folder.resolve()) for part in shards.parts],
     }
@@ -229,7 +229,7 @@ def _score(folder: RunFolder, shards: Shards, run: TaskRun) -> None:
     keeper = folder.keeper(name, shards.config.log_samples, partial(_logged_id, shards.config, name))
     records = run.keep
 
-    def keep(kept: Kept) -> None:
+    def keep(kept: SampleRecord) -> None:
         keeper.add(kept)
         if records is not None:
             records(kept)
@@ -245,7 +245,7 @@ def _logged_id(config: RunConfig, name: str, number: int, doc_id: int) -> int:
 
 def _account(shards: Shards) -> dict[str, Any]:
     told = [part.results["assay"]["account"] for part in shards.parts if "account" in part.results["assay"]]
-    return {"account": summed(told)} if told else {}
+    return {"account": total_usage(told)} if told else {}
 
 
 def _counts(shards: Shards) -> dict[str, int]:

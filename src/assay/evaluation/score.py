@@ -25,11 +25,11 @@ from assay.runs.folder import MANIFEST, RESULTS, environment, write_json
 from assay.runs.redaction import redacted
 from assay.runs.results import plain
 from assay.runs.run import holds_run
-from assay.runs.samples.reader import Stored
-from assay.runs.samples.records import Kept
+from assay.runs.samples.reader import AnsweredSample
+from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import FORMAT
-from assay.runs.versions import new_version, place
+from assay.runs.versions import new_scoring, publish_scoring
 from assay.tasks import Task
 from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import ready_groups, refuse_unsafe
@@ -88,7 +88,7 @@ def score(paths: str | Path | Sequence[str | Path], wanted: ScoreOptions | None 
     _refuse_stale(answers, runs)
     remarks = [*_remarks(answers, found, runs), *(f"not scored: {name}: {why}" for name, why in broken.items())]
     target = Path(wanted.output_path) if wanted.output_path is not None else answers.folder
-    with new_version(target) as part:
+    with new_scoring(target) as part:
         changes = Changes(part)
         files = graph_files(answers, runs, part, answers.created)
         with fewer_collections():
@@ -102,7 +102,7 @@ def score(paths: str | Path | Sequence[str | Path], wanted: ScoreOptions | None 
         results = _completed(results, answers, changes, several)
         write_json(part / RESULTS, results)
         write_json(part / MANIFEST, _manifest(answers, wanted, results["assay"]["status"]))
-        return Scored(results, place(part), several, remarks)
+        return Scored(results, publish_scoring(part), several, remarks)
 
 
 class Ready(NamedTuple):
@@ -139,7 +139,7 @@ def _facts(answers: Answers, task: Task) -> TaskFacts:
     return facts if task.graph is None else facts._replace(first=answers.record(task.name))
 
 
-def feed(samples: Iterable[Stored], run: TaskRun, each: Callable[[Stored], None] | None = None) -> None:
+def feed(samples: Iterable[AnsweredSample], run: TaskRun, each: Callable[[AnsweredSample], None] | None = None) -> None:
     """Hand a task what was answered to it, in the order of its documents; `each` is shown every sample first."""
     for number, stored in enumerate(samples):
         if each is not None:
@@ -171,7 +171,7 @@ def _score_task(answers: Answers, run: TaskRun, part: Path, changes: Changes) ->
 
     records = run.keep
 
-    def keep(kept: Kept) -> None:
+    def keep(kept: SampleRecord) -> None:
         writer.add(kept)
         changes.compare(name, kept)
         if records is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from assay.runs.scores import ScoreFile
+from assay.runs.scores import ScoreCache
 from assay.scoring.remembered import Memory
 from assay.scoring.scorer import Scorer
 from assay.scoring.workers import Workers
@@ -27,7 +27,7 @@ def memories(scorers: Sequence[Scorer], folder: Path) -> Iterator[None]:
     if not wanted:
         yield
         return
-    with closing(ScoreFile(folder)) as file:
+    with closing(ScoreCache(folder)) as file:
         for scorer, identity in wanted:
             scorer.remember(Memory(identity, file))
         yield

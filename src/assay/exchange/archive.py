@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from assay.runs.atomic import put_in_place
+from assay.runs.atomic import replace_file
 
 MOMENT = (1980, 1, 1, 0, 0, 0)
 """The time of every member that we write: the same run gives the same bytes."""
@@ -25,4 +25,4 @@ def write_archive(path: Path, members: Iterable[tuple[str, bytes | IO[bytes]]]) 
                 else:
                     content.seek(0)
                     shutil.copyfileobj(content, out)
-    put_in_place(part, path)
+    replace_file(part, path)

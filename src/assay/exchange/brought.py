@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, TypeGuard
 
 from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.records import ScoreKey
-from assay.runs.samples.records import Kept
+from assay.runs.samples.records import SampleRecord
 
 
-class Told(NamedTuple):
+class ReportedValue(NamedTuple):
     """A number as it was told, with its standard error and the number of its documents where those were told, too."""
 
     value: float
@@ -19,12 +19,12 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BroughtTask:
+class ImportedTask:
     """One task: `samples` gives its samples in their order, as often as it is called; `told` the numbers of its results."""
 
     name: str
-    samples: Callable[[], Iterator[Kept]]
-    told: Mapping[ScoreKey, Told] = field(default_factory=dict)
+    samples: Callable[[], Iterator[SampleRecord]]
+    told: Mapping[ScoreKey, ReportedValue] = field(default_factory=dict)
     alias: str = ""
     repeats: int = 1
     original: int | None = None
@@ -42,12 +42,12 @@ class BroughtTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BroughtGroup:
+class ImportedGroup:
     """A group whose numbers were told."""
 
     name: str
     members: Sequence[str]
-    told: Mapping[ScoreKey, Told]
+    told: Mapping[ScoreKey, ReportedValue]
     alias: str = ""
     version: str = "N/A"
     size: int = 0
@@ -55,17 +55,17 @@ class BroughtGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brought:
+class ImportedRun:
     """A run from elsewhere: its tasks and groups, what is told about it under lm-eval's names, and the files it came in."""
 
     format: str
-    tasks: Sequence[BroughtTask]
-    groups: Sequence[BroughtGroup] = ()
+    tasks: Sequence[ImportedTask]
+    groups: Sequence[ImportedGroup] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[Path] = ()
 
 
-def told_rows(row: Mapping[str, Any]) -> dict[ScoreKey, Told]:
+def reported_values(row: Mapping[str, Any]) -> dict[ScoreKey, ReportedValue]:
     """The numbers of a row of lm-eval's results: `{"acc,none": 0.5, "acc_stderr,none": 0.1}`.
 
     >>> told_rows({"alias": "a", "acc,none": 0.5, "acc_stderr,none": "N/A"})
@@ -78,7 +78,7 @@ def told_rows(row: Mapping[str, Any]) -> dict[ScoreKey, Told]:
         if is_number(value):
             error = row.get(stderr_name(key))
             stderr, n = float(error) if is_number(error) else None, counts.get(row_name(key))
-            found[key] = Told(float(value), stderr, n if isinstance(n, int) else None)
+            found[key] = ReportedValue(float(value), stderr, n if isinstance(n, int) else None)
     return found
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from assay.errors import ConfigError, Place, Problem
-from assay.exchange.brought import Brought
+from assay.exchange.brought import ImportedRun
 from assay.exchange.finished import finished_run, read_json
 from assay.exchange.from_lm_eval import from_lm_eval
-from assay.exchange.imported import Into, bring
+from assay.exchange.imported import ImportTarget, write_imported_run
 from assay.exchange.importers import from_run
 from assay.exchange.inspect.exporter import export_inspect
 from assay.exchange.inspect.importer import from_inspect
@@ -78,9 +78,9 @@ def import_runs(
             fix = f"first unpack it: `assay import {packed[0]} -o FOLDER`"
             raise ConfigError([Problem(Place(str(packed[0])), "an archive is unpacked alone", fix)])
         return unpack(packed[0], Path(output))
-    into = Into(Path(output), [Path(each) for each in groups], force, facts or {})
+    into = ImportTarget(Path(output), [Path(each) for each in groups], force, facts or {})
     try:
-        return bring(brought([Path(path) for path in paths]), into)
+        return write_imported_run(read_sources([Path(path) for path in paths]), into)
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # files of others may say anything
         what = f"is not laid out as its program lays it out: {type(error).__name__}: {error}"
         raise RunError(
@@ -88,9 +88,9 @@ def import_runs(
         ) from error
 
 
-def brought(paths: Sequence[Path]) -> list[Brought]:
+def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
     """What lies in some files and folders."""
-    runs: list[Brought] = []
+    runs: list[ImportedRun] = []
     theirs: list[Path] = []
     for path in paths:
         if not path.exists():

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import Place, Problem
-from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, bottom_up, told_rows
+from assay.exchange.brought import ImportedRun, ImportedGroup, ImportedTask, bottom_up, reported_values
 from assay.records import Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text
 from assay.runs.folder import RunError
-from assay.runs.lm_eval_logs import Logged, LoggedFile, logged_files, logged_samples, results_beside
+from assay.runs.lm_eval_logs import LoggedSample, SampleLog, logged_files, logged_samples, results_beside
 from assay.runs.samples.reader import filter_scores
-from assay.runs.samples.records import Kept
+from assay.runs.samples.records import SampleRecord
 
 
-def from_lm_eval(paths: Sequence[Path]) -> Brought:
+def from_lm_eval(paths: Sequence[Path]) -> ImportedRun:
     """The tasks of samples files, with the numbers and groups of the results beside them."""
     samples = [path for path in paths if path.is_dir() or path.suffix == ".jsonl"]
     samples += [path.parent for path in paths if path.suffix == ".json" and path.parent not in samples]
@@ -25,7 +25,7 @@ def from_lm_eval(paths: Sequence[Path]) -> Brought:
     beside = {name: results_beside(file) for name, file in files.items()}
     facts = next((found for found in beside.values() if found), {})
     groups = {each.name: each for found in beside.values() for each in _groups(found, files)}
-    return Brought(
+    return ImportedRun(
         format="lm-eval",
         tasks=[_task(file, beside[name]) for name, file in files.items()],
         groups=list(groups.values()),
@@ -34,17 +34,17 @@ def from_lm_eval(paths: Sequence[Path]) -> Brought:
     )
 
 
-def _task(file: LoggedFile, results: Mapping[str, Any]) -> BroughtTask:
+def _task(file: SampleLog, results: Mapping[str, Any]) -> ImportedTask:
     name = file.task
     row = results.get("results", {}).get(name, {})
     first = next(logged_samples(file.path), None)
     if first is None:
         raise RunError([Problem(Place(str(file.path)), "the file is empty", "leave it out")])
     repeats = max((len(several) for several in first.responses), default=1) or 1
-    return BroughtTask(
+    return ImportedTask(
         name=name,
         samples=partial(_samples, file.path, repeats),
-        told=told_rows(row),
+        told=reported_values(row),
         alias=str(row.get("alias", name)),
         repeats=repeats,
         original=results.get("n-samples", {}).get(name, {}).get("original"),
@@ -56,7 +56,7 @@ def _task(file: LoggedFile, results: Mapping[str, Any]) -> BroughtTask:
     )
 
 
-def _groups(results: Mapping[str, Any], files: Mapping[str, LoggedFile]) -> Iterator[BroughtGroup]:
+def _groups(results: Mapping[str, Any], files: Mapping[str, SampleLog]) -> Iterator[ImportedGroup]:
     """The groups of results whose tasks are all there. Where members are not told, a group that is alone has them all."""
     groups, rows = results.get("groups", {}), results.get("results", {})
     tasks = [name for name in rows if name not in groups]
@@ -64,10 +64,10 @@ def _groups(results: Mapping[str, Any], files: Mapping[str, LoggedFile]) -> Iter
     for name in bottom_up(known):
         row, members = groups.get(name) or rows.get(name, {}), known[name]
         if members and all(task in files for task in _leaves(name, known)):
-            yield BroughtGroup(
+            yield ImportedGroup(
                 name=name,
                 members=members,
-                told=told_rows(row),
+                told=reported_values(row),
                 alias=str(row.get("alias", name)),
                 version=str(results.get("versions", {}).get(name, "N/A")),
                 size=int(row.get("sample_len") or 0),
@@ -81,12 +81,12 @@ def _leaves(name: str, known: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-def _samples(path: Path, repeats: int) -> Iterator[Kept]:
+def _samples(path: Path, repeats: int) -> Iterator[SampleRecord]:
     for logged in logged_samples(path):
         yield _kept(logged, repeats)
 
 
-def _kept(logged: Logged, repeats: int) -> Kept:
+def _kept(logged: LoggedSample, repeats: int) -> SampleRecord:
     requests = [_request(each, repeat) for each in logged.arguments for repeat in range(repeats)]
     choices = _choices(requests[::repeats])
     is_number = choices is not None and logged.target.isdecimal() and int(logged.target) < len(choices)
@@ -97,7 +97,7 @@ def _kept(logged: Logged, repeats: int) -> Kept:
         for request, several in zip(requests[::repeats], logged.responses, strict=True)
     ]
     answers = {name: [_left(each) for each in several] for name, several in logged.answers.items()}
-    return Kept(sample, responses, filter_scores(answers, logged.scores), repeats)
+    return SampleRecord(sample, responses, filter_scores(answers, logged.scores), repeats)
 
 
 def _left(answer: Any) -> Any:

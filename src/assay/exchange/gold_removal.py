@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from assay.errors import some
-from assay.runs.rows import ROLLING, RequestRow, Row
+from assay.runs.rows import ROLLING, StoredRequest, StoredSample
 from assay.runs.run import Run
 from assay.runs.samples.decode import rows_of
 from assay.runs.samples.writer import GroupWriter, row_arrays
@@ -94,7 +94,7 @@ class TaskRemoval:
         }
         return ["target and gold", *columns, *(what for what, happened in said.items() if happened)]
 
-    def row(self, row: Row) -> Row:
+    def row(self, row: StoredSample) -> StoredSample:
         """A row without right answers."""
         golds = [orjson.loads(text) for text in (row.target, row.gold) if text is not None]
         return row._replace(
@@ -155,14 +155,14 @@ class TaskRemoval:
         self._verdicts = self._verdicts or any(isinstance(each.get("verdict"), str) for each in replies)
         return [{**each, "verdict": REMOVED} if isinstance(each.get("verdict"), str) else each for each in replies]
 
-    def _requests(self, requests: Sequence[RequestRow], golds: Sequence[Any]) -> list[RequestRow]:
+    def _requests(self, requests: Sequence[StoredRequest], golds: Sequence[Any]) -> list[StoredRequest]:
         """What was asked, without contexts that have examples; one continuation alone is the right answer.
 
         A further prompt of a graph that has a right answer in it was made for somebody who judges.
         """
         alone = len(requests) == 1
         texts = [gold for gold in golds if isinstance(gold, str) and gold.strip()]
-        made: list[RequestRow] = []
+        made: list[StoredRequest] = []
         for request in requests:
             if request.prompt is not None and request.kind != ROLLING:
                 shown = request.params is not None and any(text in request.prompt for text in texts)

@@ -16,13 +16,13 @@ from assay.config.arguments import parse_arguments
 from assay.config.source import digest
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.evaluation.record import RUN_KEYS
-from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, Told
-from assay.exchange.joined import joined_groups
+from assay.exchange.brought import ImportedRun, ImportedGroup, ImportedTask, ReportedValue
+from assay.exchange.joined import groups_over_imports
 from assay.records import Draws, Estimate, ScoreKey
 from assay.runs.folder import RunFolder, environment, open_run
 from assay.runs.redaction import redacted
-from assay.runs.results import GroupResult, TaskResult, accounts, lm_eval_results
-from assay.runs.samples.records import Kept
+from assay.runs.results import GroupResult, TaskResult, assay_section, lm_eval_results
+from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import wrong_results
 from assay.statistics.aggregations import BOUNDS
@@ -33,7 +33,7 @@ from assay.tasks.audit import Audit, kinds_of
 MAX_FAILED = 0.01
 
 
-class Into(NamedTuple):
+class ImportTarget(NamedTuple):
     """Where a run is brought to, and how: over `groups` of YAML files, moving another run aside where `force` says so."""
 
     folder: Path
@@ -42,7 +42,7 @@ class Into(NamedTuple):
     facts: Mapping[str, Any] = {}
 
 
-def bring(runs: Sequence[Brought], into: Into) -> dict[str, Any]:
+def write_imported_run(runs: Sequence[ImportedRun], into: ImportTarget) -> dict[str, Any]:
     """Write a folder of a run from runs that were made elsewhere; what comes back is the content of its results.json."""
     runs = [_without_secrets(run) for run in runs]
     tasks = [task for run in runs for task in run.tasks]
@@ -62,7 +62,7 @@ def bring(runs: Sequence[Brought], into: Into) -> dict[str, Any]:
         raise
 
 
-def _without_secrets(run: Brought) -> Brought:
+def _without_secrets(run: ImportedRun) -> ImportedRun:
     """A run of which nothing that is written down has a key or a password: others write their arguments as they were given."""
     facts = {key: run.facts[key] for key in RUN_KEYS if key in run.facts}
     facts |= {
@@ -87,14 +87,14 @@ def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "metadata": redacted(config["metadata"])} if "metadata" in config else config
 
 
-def _fill(folder: RunFolder, runs: Sequence[Brought], into: Into) -> dict[str, Any]:
+def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) -> dict[str, Any]:
     landed = [_bring_task(task, into.folder / "samples") for run in runs for task in run.tasks]
     folder.manifest["tasks"] = {each.result.name: each.facts for each in landed}
     found = {each.result.name: each.result for each in landed}
     told = _told_groups(runs, found)
-    groups = [*told, *joined_groups(into.groups, found, told)]
+    groups = [*told, *groups_over_imports(into.groups, found, told)]
     ended = {task.name: task.ended for run in runs for task in run.tasks if task.ended}
-    account = _marked(accounts(list(found.values()), groups, {}, MAX_FAILED, interval, ended), ended)
+    account = _marked(assay_section(list(found.values()), groups, {}, MAX_FAILED, interval, ended), ended)
     account["imported"] = sorted({run.format for run in runs})
     results = {**lm_eval_results(list(found.values()), groups), **_run_facts(runs), "assay": account}
     what = wrong_results(orjson.loads(orjson.dumps(results, default=str, option=orjson.OPT_NON_STR_KEYS)))
@@ -110,7 +110,7 @@ def _marked(account: Mapping[str, Any], ended: Mapping[str, str]) -> dict[str, A
     return {**account, "status": "incomplete", "ended": told} if ended else dict(account)
 
 
-def _refuse_doubled(tasks: Sequence[BroughtTask]) -> None:
+def _refuse_doubled(tasks: Sequence[ImportedTask]) -> None:
     names = [task.name for task in tasks]
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
@@ -123,14 +123,14 @@ def _content(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
 
-class Landed(NamedTuple):
+class WrittenTask(NamedTuple):
     """A task that was brought in: what it comes to, and what a manifest says of it."""
 
     result: TaskResult
     facts: Mapping[str, Any]
 
 
-def _bring_task(task: BroughtTask, folder: Path) -> Landed:
+def _bring_task(task: ImportedTask, folder: Path) -> WrittenTask:
     """Write the samples of a task; what comes back is what they come to."""
     board, audit, data = Board(), Audit(), hashlib.sha256()
     counts: Counter[ScoreKey] = Counter()
@@ -166,7 +166,7 @@ def _bring_task(task: BroughtTask, folder: Path) -> Landed:
         config=task.config,
         audit=audit.told(),
     )
-    return Landed(
+    return WrittenTask(
         result,
         {
             "size": result.expected,
@@ -179,7 +179,7 @@ def _bring_task(task: BroughtTask, folder: Path) -> Landed:
     )
 
 
-def _note(board: Board, counts: Counter[ScoreKey], kept: Kept) -> None:
+def _note(board: Board, counts: Counter[ScoreKey], kept: SampleRecord) -> None:
     """Count what a sample scored; only numbers can be averaged, and what else there is stands with the sample."""
     board.documents += 1
     if kept.failed and not board.fail_rows(kept.scores):
@@ -191,7 +191,7 @@ def _note(board: Board, counts: Counter[ScoreKey], kept: Kept) -> None:
 
 
 def _with_told(
-    rows: Mapping[ScoreKey, Estimate], counts: Mapping[ScoreKey, int], task: BroughtTask
+    rows: Mapping[ScoreKey, Estimate], counts: Mapping[ScoreKey, int], task: ImportedTask
 ) -> dict[ScoreKey, Estimate]:
     """The numbers as they were told. Those that are the mean over documents have what follows from the documents, too."""
     found: dict[ScoreKey, Estimate] = {}
@@ -206,18 +206,18 @@ def _with_told(
     return found
 
 
-def _as_told(told: Told, n: int, source: str) -> Estimate:
+def _as_told(told: ReportedValue, n: int, source: str) -> Estimate:
     reason = "" if told.stderr is not None else "none was told where it comes from"
     parts = {Draws(source, (), None, told.stderr**2): 1.0} if told.stderr is not None else {}
     return Estimate(told.value, told.stderr, n, reason, parts=parts)
 
 
-def _told_groups(runs: Sequence[Brought], tasks: Mapping[str, TaskResult]) -> list[GroupResult]:
+def _told_groups(runs: Sequence[ImportedRun], tasks: Mapping[str, TaskResult]) -> list[GroupResult]:
     members = {group.name: group.members for run in runs for group in run.groups}
     return [_told_group(group, _below(group.name, members), tasks) for run in runs for group in run.groups]
 
 
-def _told_group(group: BroughtGroup, below: Sequence[str], tasks: Mapping[str, TaskResult]) -> GroupResult:
+def _told_group(group: ImportedGroup, below: Sequence[str], tasks: Mapping[str, TaskResult]) -> GroupResult:
     rows = {}
     for row, told in group.told.items():
         own = _members_rows(row, [tasks[name].rows for name in below if name in tasks])
@@ -266,7 +266,7 @@ def _below(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
     return list(found)
 
 
-def _facts(runs: Sequence[Brought]) -> dict[str, Any]:
+def _facts(runs: Sequence[ImportedRun]) -> dict[str, Any]:
     """What the manifest of a run says, so that it can be scored again: tasks and groups are looked for by their names."""
     names = [
         name for run in runs for name in [*(task.name for task in run.tasks), *(group.name for group in run.groups)]
@@ -277,7 +277,7 @@ def _facts(runs: Sequence[Brought]) -> dict[str, Any]:
     }
 
 
-def _model(runs: Sequence[Brought]) -> dict[str, Any]:
+def _model(runs: Sequence[ImportedRun]) -> dict[str, Any]:
     """Which model was asked, as far as it was told: a name is no identity."""
     names = list(dict.fromkeys(_model_name(run.facts) for run in runs))
     name = " and ".join(names)
@@ -289,7 +289,7 @@ def _model_name(facts: Mapping[str, Any]) -> str:
     return str(facts.get("model_name") or facts.get("config", {}).get("model") or "unknown")
 
 
-def _run_facts(runs: Sequence[Brought]) -> dict[str, Any]:
+def _run_facts(runs: Sequence[ImportedRun]) -> dict[str, Any]:
     """What lm-eval tells of a run, under its names: of the first, as the others are of the same model."""
     first, now = runs[0].facts, time.time()
     told = {key: first[key] for key in RUN_KEYS if key in first}

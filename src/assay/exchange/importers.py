@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from assay.exchange.brought import Brought, BroughtGroup, BroughtTask, Told, bottom_up
+from assay.exchange.brought import ImportedRun, ImportedGroup, ImportedTask, ReportedValue, bottom_up
 from assay.exchange.finished import finished_run, sample_files
 from assay.records import ScoreKey
-from assay.runs.run import Number, Run
+from assay.runs.run import ResultRow, Run
 from assay.runs.samples.reader import SampleFile
 
 
-def from_run(folder: Path) -> Brought:
+def from_run(folder: Path) -> ImportedRun:
     """The tasks and groups of a run as it told them."""
     run = finished_run(folder)
     files = sample_files(run)
-    return Brought(
+    return ImportedRun(
         format="assay",
         tasks=[_task(run, name, file) for name, file in files.items()],
         groups=[_group(run, name) for name in bottom_up(run.members)],
@@ -23,9 +23,9 @@ def from_run(folder: Path) -> Brought:
     )
 
 
-def _task(run: Run, name: str, file: SampleFile) -> BroughtTask:
+def _task(run: Run, name: str, file: SampleFile) -> ImportedTask:
     results, facts = run.results, run.facts(name)
-    return BroughtTask(
+    return ImportedTask(
         name=name,
         samples=file.kept,
         told=_told(run.rows(name)),
@@ -42,13 +42,13 @@ def _task(run: Run, name: str, file: SampleFile) -> BroughtTask:
     )
 
 
-def _told(rows: Mapping[ScoreKey, Number]) -> dict[ScoreKey, Told]:
-    return {key: Told(row.value, row.stderr, row.n or None) for key, row in rows.items() if row.value is not None}
+def _told(rows: Mapping[ScoreKey, ResultRow]) -> dict[ScoreKey, ReportedValue]:
+    return {key: ReportedValue(row.value, row.stderr, row.n or None) for key, row in rows.items() if row.value is not None}
 
 
-def _group(run: Run, name: str) -> BroughtGroup:
+def _group(run: Run, name: str) -> ImportedGroup:
     results, row = run.results, run.results["results"].get(name, {})
-    return BroughtGroup(
+    return ImportedGroup(
         name=name,
         members=run.members[name],
         told=_told(run.rows(name)),

@@ -6,14 +6,14 @@ from typing import Any
 
 import orjson
 
-from assay.exchange.brought import BroughtTask, Told, is_number
+from assay.exchange.brought import ImportedTask, ReportedValue, is_number
 from assay.exchange.inspect.log_file import InspectLog
 from assay.exchange.inspect_sample import scorer, scores_of
 from assay.records import ScoreKey
-from assay.runs.rows import RequestRow, Row
+from assay.runs.rows import StoredRequest, StoredSample
 from assay.runs.samples import format_1
-from assay.runs.samples.reader import as_kept
-from assay.runs.samples.records import Kept
+from assay.runs.samples.reader import sample_record
+from assay.runs.samples.records import SampleRecord
 
 KEPT = "assay"
 """Where a log keeps what is ours: in its metadata that of the task, in the store of a sample's first epoch the sample."""
@@ -23,25 +23,25 @@ FLOAT = "$float"
 """The key of a number that JSON has no word for."""
 
 
-def written(row: Row) -> dict[str, Any]:
+def written(row: StoredSample) -> dict[str, Any]:
     """A row as our logs keep it."""
     failures = [[*key, reason] for key, reason in row.failures.items()]
     found: dict[str, Any] = orjson.loads(orjson.dumps(_marked({**row._asdict(), "failures": failures})))
     return found
 
 
-def read(kept: Mapping[str, Any]) -> Row:
+def read(kept: Mapping[str, Any]) -> StoredSample:
     """The row that a log keeps. Logs of version 0.1 keep rows of format 1."""
     if "kind" not in kept:
         return format_1.row_of(kept)
     told = _unmarked(kept)
     own = {
-        "requests": [RequestRow(*each) for each in told["requests"]],
+        "requests": [StoredRequest(*each) for each in told["requests"]],
         "responses": [[_said(each) for each in several] for several in told["responses"]],
         "answers": {name: [_said(each) for each in several] for name, several in told["answers"].items()},
         "failures": {ScoreKey(metric, name): reason for metric, name, reason in told["failures"]},
     }
-    return Row(**{**told, **own})
+    return StoredSample(**{**told, **own})
 
 
 def _said(value: Any) -> Any:
@@ -64,26 +64,26 @@ def _unmarked(value: Any) -> Any:
     return [_unmarked(each) for each in value] if isinstance(value, list) else value
 
 
-def own_task(log: InspectLog, repeats: int, expected: int) -> BroughtTask | None:
+def own_task(log: InspectLog, repeats: int, expected: int) -> ImportedTask | None:
     """The task of a log of ours as it was; None where it is none, or where somebody scored it again or changed its scores."""
     ours = (log.header["eval"].get("metadata") or {}).get(KEPT)
     if not isinstance(ours, Mapping):
         return None
-    told = {ScoreKey(*key): Told(*numbers) for key, numbers in ours["rows"]}
+    told = {ScoreKey(*key): ReportedValue(*numbers) for key, numbers in ours["rows"]}
     if _header_numbers(log.header) != _own_numbers(told):
         return None
     if not all(_is_as_it_was(epochs, repeats) for epochs in log.samples()):
         return None
 
-    def samples() -> Iterator[Kept]:
+    def samples() -> Iterator[SampleRecord]:
         for epochs in log.samples():
             yield _kept(epochs, repeats)
 
-    return BroughtTask(samples=samples, told=told, repeats=repeats, expected=expected, **ours["task"])
+    return ImportedTask(samples=samples, told=told, repeats=repeats, expected=expected, **ours["task"])
 
 
-def _kept(epochs: Sequence[Mapping[str, Any]], repeats: int) -> Kept:
-    return as_kept(read((epochs[0].get("store") or {})[KEPT]), repeats)
+def _kept(epochs: Sequence[Mapping[str, Any]], repeats: int) -> SampleRecord:
+    return sample_record(read((epochs[0].get("store") or {})[KEPT]), repeats)
 
 
 Numbers = dict[str, dict[str, float]]
@@ -100,7 +100,7 @@ def _header_numbers(header: Mapping[str, Any]) -> Numbers:
     return found
 
 
-def _own_numbers(told: Mapping[ScoreKey, Told]) -> Numbers:
+def _own_numbers(told: Mapping[ScoreKey, ReportedValue]) -> Numbers:
     """What we wrote into the results of the log."""
     return {
         scorer(*key): {key.metric: each.value, **({"stderr": each.stderr} if is_number(each.stderr) else {})}

@@ -8,13 +8,13 @@ import orjson
 
 from assay.config.source import digest
 from assay.records import FilterScores, Loglikelihood
-from assay.runs.samples.records import Kept, arguments
+from assay.runs.samples.records import SampleRecord, arguments
 
 THIN = 1000
 """Characters of a text in a summary."""
 
 
-def epochs(kept: Kept, spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def epochs(kept: SampleRecord, spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The sample, once for each time it was asked about."""
     sample = kept.sample
     prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
@@ -67,7 +67,7 @@ def letter(index: int) -> str:
     return chr(ord("A") + index) if index < 26 else str(index - 25)
 
 
-def _target(kept: Kept) -> str | list[str]:
+def _target(kept: SampleRecord) -> str | list[str]:
     gold, choices = kept.sample.gold, kept.sample.choices
     if choices is not None and isinstance(gold, int) and 0 <= gold < len(choices):
         return letter(gold)
@@ -79,7 +79,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
-def _table(kept: Kept) -> list[dict[str, Any]]:
+def _table(kept: SampleRecord) -> list[dict[str, Any]]:
     """The log-likelihood of every continuation, where those were asked for."""
     requests = kept.sample.requests[:: kept.repeats]
     if not requests or len(requests) != len(kept.responses) or not isinstance(requests[0], Loglikelihood):
@@ -91,7 +91,7 @@ def _table(kept: Kept) -> list[dict[str, Any]]:
     ]
 
 
-def _said(kept: Kept, epoch: int, table: Sequence[Mapping[str, Any]]) -> str | None:
+def _said(kept: SampleRecord, epoch: int, table: Sequence[Mapping[str, Any]]) -> str | None:
     """What the model said: its text, or the continuation that it found the likeliest."""
     if table:
         return str(
@@ -107,7 +107,7 @@ def _assistant(said: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", "content": said, "source": "generate", "model": spec["model"]}
 
 
-def _output(kept: Kept, said: str | None, epoch: int, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _output(kept: SampleRecord, said: str | None, epoch: int, spec: Mapping[str, Any]) -> dict[str, Any]:
     if said is None:
         return {"model": spec["model"], "choices": [], "completion": ""}
     reply = kept.replies[epoch] if kept.replies is not None and epoch < len(kept.replies) else {}
@@ -124,7 +124,7 @@ def _output(kept: Kept, said: str | None, epoch: int, spec: Mapping[str, Any]) -
     }
 
 
-def scores_of(kept: Kept, epoch: int) -> dict[str, Any]:
+def scores_of(kept: SampleRecord, epoch: int) -> dict[str, Any]:
     """Every value of every filter, with the answer that the filter left; what only all repeats have together is in each."""
     found = {}
     for each in kept.scores:

@@ -19,7 +19,7 @@ from assay.tasks.preflight import ready_group
 from assay.tasks.task import Task
 
 
-def joined_groups(
+def groups_over_imports(
     files: Sequence[Path], tasks: Mapping[str, TaskResult], told: Sequence[GroupResult] = ()
 ) -> list[GroupResult]:
     """The groups of YAML files, with the numbers that their members give them; those in others come first.

@@ -10,7 +10,7 @@ from assay.exchange.finished import sample_files
 from assay.runs.folder import LineWriter, write_json
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
-from assay.runs.samples.records import Kept, lm_eval_records
+from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
 
 OURS = ("assay", "assay_version")
@@ -52,7 +52,7 @@ def _write_samples(samples: SampleFile, path: Path) -> str:
     """Write the samples of a task; what comes back is lm-eval's hash over all of them."""
     hashes: dict[str, list[str]] = {}
 
-    def records(kept: Kept, doc_id: int) -> Iterator[Mapping[str, Any]]:
+    def records(kept: SampleRecord, doc_id: int) -> Iterator[Mapping[str, Any]]:
         for record in lm_eval_records(kept, doc_id):
             own = hashes.setdefault(record["filter"], [])
             own.append(record["doc_hash"] + record["prompt_hash"] + record["target_hash"])

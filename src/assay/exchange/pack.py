@@ -18,15 +18,15 @@ from assay.exchange.archive import write_archive
 from assay.exchange.finished import finished_run, sample_files
 from assay.exchange.gold_removal import GoldRemoval
 from assay.runs.folder import MANIFEST, RESULTS, RunError
-from assay.runs.links import LEADS_OUT, leads_out
+from assay.runs.links import LINK_OUTSIDE, is_outside
 from assay.runs.redaction import without_secrets
 from assay.runs.run import Run
 from assay.runs.samples.decode import texts_of
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.writer import file_name
 from assay.runs.signature import SIGNATURE
-from assay.runs.versions import NAME as SCORED
-from assay.runs.versions import versions
+from assay.runs.versions import SCORED as SCORED
+from assay.runs.versions import scorings
 
 NOTE = "packed.json"
 SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIALS?)S?$", re.IGNORECASE)
@@ -77,8 +77,8 @@ Member = tuple[str, bytes | Path, Path | None]
 
 def _members(run: Run, golds: GoldRemoval | None) -> Iterator[Member]:
     yield from _folder(run, "", golds)
-    for version in versions(run.path):
-        if leads_out(run.path, version):
+    for version in scorings(run.path):
+        if is_outside(run.path, version):
             continue
         yield from _folder(finished_run(version), f"{SCORED}/{version.name}/", golds)
 
@@ -88,14 +88,14 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
     as_written = Run.open(run.path)
     contents = {RESULTS: as_written.results, MANIFEST: as_written.manifest}
     for file in contents:
-        if leads_out(run.path, run.path / file):
-            raise RunError([Problem(Place(str(run.path / file)), LEADS_OUT, "put the file itself there")])
+        if is_outside(run.path, run.path / file):
+            raise RunError([Problem(Place(str(run.path / file)), LINK_OUTSIDE, "put the file itself there")])
         known = _clean({key: each for key, each in contents[file].items() if key != SIGNATURE})
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.path / file
     for task, samples in sample_files(run).items():
         path = samples.path
-        if path.is_file() and not leads_out(run.path, path):
+        if path.is_file() and not is_outside(run.path, path):
             samples.check()
             inner = f"{before}samples/{file_name(task)}.parquet"
             yield inner, path if golds is None else golds.rewritten(run, task, inner), path

@@ -8,9 +8,9 @@ import orjson
 
 from assay.exchange.finished import model_name, sample_files
 from assay.records import arguments
-from assay.runs.atomic import put_in_place
+from assay.runs.atomic import replace_file
 from assay.runs.run import Run
-from assay.runs.samples.records import Kept
+from assay.runs.samples.records import SampleRecord
 
 TEXT, NUMBER, COUNT = "string", "float64", "int64"
 SAMPLES = {
@@ -52,11 +52,11 @@ def numbers(run: Run) -> Iterator[tuple[Any, ...]]:
                 yield (model, name, kind, row.metric, row.filter, row.value, row.stderr, row.low, row.high, row.n)
 
 
-def _kept(run: Run) -> Iterator[tuple[str, Kept]]:
+def _kept(run: Run) -> Iterator[tuple[str, SampleRecord]]:
     return ((task, kept) for task, samples in sample_files(run).items() for kept in samples.kept())
 
 
-def _sample(run: Run, task: str, kept: Kept) -> tuple[Any, ...]:
+def _sample(run: Run, task: str, kept: SampleRecord) -> tuple[Any, ...]:
     sample = kept.sample
     prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
     answers = {each.filter: each.answers for each in kept.scores}
@@ -73,7 +73,7 @@ def _sample(run: Run, task: str, kept: Kept) -> tuple[Any, ...]:
     )
 
 
-def _scores(run: Run, task: str, kept: Kept) -> Iterator[tuple[Any, ...]]:
+def _scores(run: Run, task: str, kept: SampleRecord) -> Iterator[tuple[Any, ...]]:
     for each in kept.scores:
         for metric, value in each.values.items():
             about = (model_name(run), task, kept.sample.doc_id, metric, each.filter)
@@ -98,7 +98,7 @@ def _write(path: Path, columns: Mapping[str, str], rows: Iterator[Sequence[Any]]
                 pa.array(column, field.type) for column, field in zip(zip(*batch, strict=True), schema, strict=True)
             ]
             writer.write_table(pa.table(arrays, schema=schema))
-    put_in_place(part, path)
+    replace_file(part, path)
     return path
 
 

@@ -12,10 +12,10 @@ from assay.errors import Place, Problem
 from assay.evaluation.foreign import imported
 from assay.exchange.finished import finished_run, read_json
 from assay.exchange.pack import NOTE
-from assay.runs.atomic import put_folder_in_place
+from assay.runs.atomic import replace_folder
 from assay.runs.folder import MANIFEST, RESULTS, RunError, write_json
 from assay.runs.run import Run
-from assay.runs.versions import part_folder, versions
+from assay.runs.versions import staging_folder, scorings
 
 SMALL, GROWS = 64 << 20, 200
 """An archive may unpack to so many bytes, and to so many times its own size beyond them: results never shrink so far."""
@@ -31,7 +31,7 @@ def unpack(archive: Path, target: Path) -> dict[str, Any]:
         raise RunError([Problem(Place(str(target)), "the folder holds something already", "choose a new folder")])
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with part_folder(target.parent) as part:
+        with staging_folder(target.parent) as part:
             with zipfile.ZipFile(archive) as file:
                 _extract(file, archive, part)
             _check(part, archive)
@@ -40,7 +40,7 @@ def unpack(archive: Path, target: Path) -> dict[str, Any]:
             part.chmod(0o755)
             if target.exists():
                 target.rmdir()
-            put_folder_in_place(part, target)
+            replace_folder(part, target)
     except (OSError, zipfile.BadZipFile, zlib.error) as error:
         what = f"cannot be unpacked: {getattr(error, 'strerror', None) or error}"
         raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")]) from None
@@ -76,7 +76,7 @@ def _check(part: Path, archive: Path) -> None:
 def _opened(part: Path, archive: Path) -> Run:
     """The run that was unpacked: nothing is put in place that cannot be read."""
     try:
-        for version in versions(part):
+        for version in scorings(part):
             finished_run(version)
         return finished_run(part)
     except RunError as error:

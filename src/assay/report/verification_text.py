@@ -13,7 +13,7 @@ from assay.comparison.verification import (
     POSITIONS,
     SAME,
     Divergence,
-    Row,
+    VerificationRow,
     Verification,
     Where,
     histogram,
@@ -111,13 +111,13 @@ def _choices(of: Verification) -> Iterator[str]:
             yield f"  {each.where.task} document {each.where.doc_id}: A choice {each.a} B choice {each.b}"
 
 
-def _rows(rows: Sequence[Row]) -> Iterator[str]:
+def _rows(rows: Sequence[VerificationRow]) -> Iterator[str]:
     if rows:
         header = ("Task", "Metric", "Filter", "n", "A", "B", "Drift", "95 %", "")
         yield markdown(header, [_row(each) for each in rows])
 
 
-def _row(row: Row) -> tuple[str, ...]:
+def _row(row: VerificationRow) -> tuple[str, ...]:
     drift = row.drift
     ends = f"{drift.interval[0]:+.4f} … {drift.interval[1]:+.4f}" if drift.interval is not None else drift.reason
     mark = "off" if row.is_off else ""
@@ -213,7 +213,7 @@ def _pairs(values: Sequence[float]) -> list[dict[str, Any]]:
     return [{"up_to": edge, "count": count} for edge, count in histogram(values, EDGES)]
 
 
-def _score(row: Row) -> dict[str, Any]:
+def _score(row: VerificationRow) -> dict[str, Any]:
     drift = row.drift
     return {
         "task": row.task,

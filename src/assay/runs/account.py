@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def summed(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def total_usage(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The accounts of parts as one: counts and costs are added. Of the seconds the longest stand: percentiles do not add up."""
     made: dict[str, Any] = {}
     for account in accounts:
@@ -13,7 +13,7 @@ def summed(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 known = made.get(key, {})
                 made[key] = {name: max(known.get(name, 0.0), seconds) for name, seconds in value.items()}
             elif isinstance(value, Mapping):
-                made[key] = summed([made.get(key, {}), value])
+                made[key] = total_usage([made.get(key, {}), value])
             else:
                 made[key] = made.get(key, 0) + value
     return made

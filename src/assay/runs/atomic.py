@@ -19,14 +19,14 @@ def sync_folder(path: Path) -> None:
         sync(path)
 
 
-def put_in_place(part: Path, path: Path) -> None:
+def replace_file(part: Path, path: Path) -> None:
     """Give a file that is written its name: after a power cut there is the old file or the whole new one."""
     sync(part)
     part.replace(path)
     sync_folder(path.parent)
 
 
-def put_folder_in_place(part: Path, path: Path) -> Path:
+def replace_folder(part: Path, path: Path) -> Path:
     """The same for a folder with all that is in it. A folder that is there and not empty is an OSError."""
     for folder, _, names in os.walk(part):
         for name in names:

@@ -20,10 +20,10 @@ import orjson
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.runs import journal, lease
-from assay.runs.atomic import put_in_place
+from assay.runs.atomic import replace_file
 from assay.runs.journal import Journal, JournalError, read_header
 from assay.runs.lease import Lease
-from assay.runs.samples.records import Kept, lm_eval_records
+from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import SampleWriter, file_name
 from assay.runs.validation import FORMAT, newer_format, wrong_manifest, wrong_results
 
@@ -114,7 +114,7 @@ class RunFolder:
 class Writer(Protocol):
     """A file of samples: written while a task is at work, whole when it has ended, in place when the run has."""
 
-    def add(self, kept: Kept) -> None: ...
+    def add(self, kept: SampleRecord) -> None: ...
     def end(self) -> None: ...
     def place(self) -> None: ...
     def abandon(self) -> None: ...
@@ -127,7 +127,7 @@ class Keeper:
         self._writers = writers
         self._ended = False
 
-    def add(self, kept: Kept) -> None:
+    def add(self, kept: SampleRecord) -> None:
         for writer in self._writers:
             writer.add(kept)
 
@@ -158,7 +158,7 @@ class LineWriter:
         self,
         path: Path,
         doc_ids: Callable[[int, int], int],
-        records: Callable[[Kept, int], Iterable[Mapping[str, Any]]] = lm_eval_records,
+        records: Callable[[SampleRecord, int], Iterable[Mapping[str, Any]]] = lm_eval_records,
     ) -> None:
         self.path = path
         self._doc_ids = doc_ids
@@ -166,7 +166,7 @@ class LineWriter:
         self._parts: dict[str, Any] = {}
         self._number = 0
 
-    def add(self, kept: Kept) -> None:
+    def add(self, kept: SampleRecord) -> None:
         for record in self._records(kept, self._doc_ids(self._number, kept.sample.doc_id)):
             part = self._parts.get(record["filter"])
             if part is None:
@@ -183,7 +183,7 @@ class LineWriter:
                 self._part(number).unlink()
 
     def place(self) -> None:
-        put_in_place(self._part("whole"), self.path)
+        replace_file(self._part("whole"), self.path)
 
     def abandon(self) -> None:
         for part in self._parts.values():
@@ -353,7 +353,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     part = path.with_name(f".{path.name}.part")
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     part.write_bytes(orjson.dumps(value, default=str, option=options) + b"\n")
-    put_in_place(part, path)
+    replace_file(part, path)
 
 
 def environment() -> dict[str, Any]:

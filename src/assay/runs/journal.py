@@ -23,7 +23,7 @@ import orjson
 
 from assay.errors import AssayError, Place, Problem
 from assay.records import MOST_TOKENS, Failed, Likelihood, Response, Text, Usage
-from assay.runs.atomic import put_in_place, sync_folder
+from assay.runs.atomic import replace_file, sync_folder
 from assay.runs.compression import has_frames, read_frames, write_frames
 from assay.runs.key_index import KeyIndex
 from assay.runs.validation import FORMAT, newer_format
@@ -47,7 +47,7 @@ class JournalError(AssayError):
     """A journal cannot be used."""
 
 
-class Line(NamedTuple):
+class JournalLine(NamedTuple):
     """A line of a journal and what it holds; nothing where it, or the frame with so many `lost` lines, is damaged."""
 
     text: bytes
@@ -55,7 +55,7 @@ class Line(NamedTuple):
     lost: int = 0
 
 
-class Answered(NamedTuple):
+class JournaledResponse(NamedTuple):
     """A response in a journal: the key of its request, and the role of the model that gave it."""
 
     key: bytes
@@ -123,7 +123,7 @@ class Journal:
         if self._clock is not None:
             self._clock.wrote()
 
-    def add_lines(self, several: Iterable[Line]) -> None:
+    def add_lines(self, several: Iterable[JournalLine]) -> None:
         """Take over another journal; answers that are here already stay. Failures come into a new one only."""
         block: list[bytes] = []
         size = 0
@@ -164,7 +164,7 @@ class Journal:
         part = self._path.with_name(f".{NAME}.zst.part")
         with part.open("wb") as packed, self._path.open("rb") as plain:
             write_frames(plain, packed)
-        put_in_place(part, _packed(self._path))
+        replace_file(part, _packed(self._path))
         self._path.unlink()
 
     def close(self) -> None:
@@ -262,12 +262,12 @@ def read_header(path: Path) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) and found else None
 
 
-def responses(path: Path) -> Iterator[Answered]:
+def responses(path: Path) -> Iterator[JournaledResponse]:
     """Every response of a journal in the order it came, failures included; damaged lines are left out."""
     for line in lines(path):
         key = _key(line.entry) if line.entry is not None and "format" not in line.entry else None
         if line.entry is not None and key is not None:
-            yield Answered(key, line.entry.get("m", "model"), _read(line.entry))
+            yield JournaledResponse(key, line.entry.get("m", "model"), _read(line.entry))
 
 
 def sealed(inside: bytes) -> bytes:
@@ -280,7 +280,7 @@ def is_intact(line: bytes) -> bool:
     return line[-_SEAL:] == b',"c":"%08x"}\n' % zlib.crc32(line[:-_SEAL])
 
 
-def lines(path: Path) -> Iterator[Line]:
+def lines(path: Path) -> Iterator[JournalLine]:
     """The whole lines of a journal, compressed or not."""
     if path.exists():
         with path.open("rb") as plain:
@@ -289,19 +289,19 @@ def lines(path: Path) -> Iterator[Line]:
         yield from _entries(_packed_lines(_packed(path)), path)
 
 
-def _entries(texts: Iterable[bytes | int], path: Path | None) -> Iterator[Line]:
+def _entries(texts: Iterable[bytes | int], path: Path | None) -> Iterator[JournalLine]:
     """What lines hold. A checksum must be right where there is one, and there must be one where the header promises it."""
     iterator = iter(texts)
     first = list(islice(iterator, 2))  # the header may be the one that is damaged
     has_seals = any(isinstance(each, bytes) and _entry(each, has_seals=True) is not None for each in first)
     for number, text in enumerate(chain(first, iterator)):
         if isinstance(text, int):
-            yield Line(b"", None, text)
+            yield JournalLine(b"", None, text)
             continue
         entry = _entry(text, has_seals)
         if number == 0 and entry is not None and (newer := newer_format(entry)):
             raise JournalError([Problem(Place(str(path)), newer, "update assay")])
-        yield Line(text, entry, lost=int(entry is None))
+        yield JournalLine(text, entry, lost=int(entry is None))
 
 
 def _entry(line: bytes, has_seals: bool) -> Mapping[str, Any] | None:
@@ -368,7 +368,7 @@ def _unpack(path: Path) -> int:
                 lost += line
             else:
                 plain.write(line)
-    put_in_place(part, path)
+    replace_file(part, path)
     _packed(path).unlink()
     sync_folder(path.parent)
     return lost

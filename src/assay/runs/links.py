@@ -12,14 +12,14 @@ from assay.runs.lease import NAME as LOCK
 JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
 
 
-def leads_out(folder: Path, file: Path) -> bool:
+def is_outside(folder: Path, file: Path) -> bool:
     """Whether a file below a folder lies elsewhere: it, or a folder above it, is a link."""
     return not file.resolve().is_relative_to(folder.resolve())
 
 
-def strays(folder: Path) -> list[str]:
+def links_outside(folder: Path) -> list[str]:
     """What of a run lies elsewhere: its own files, its samples. Only links are looked at closely: there may be many files."""
-    return [name for name in _links(folder) if leads_out(folder, folder / name)]
+    return [name for name in _links(folder) if is_outside(folder, folder / name)]
 
 
 def _links(folder: Path) -> Iterator[str]:
@@ -31,11 +31,11 @@ def _links(folder: Path) -> Iterator[str]:
     yield from (f"{SAMPLES}/{entry.name}" for entry in entries if entry.is_symlink())
 
 
-def refuse_strays(folder: Path) -> None:
+def refuse_links_outside(folder: Path) -> None:
     """See to it that a run is read from its own folder only."""
-    found = strays(folder)
+    found = links_outside(folder)
     if found:
-        raise RunError([Problem(Place(str(folder / found[0])), LEADS_OUT, "put the file itself there")])
+        raise RunError([Problem(Place(str(folder / found[0])), LINK_OUTSIDE, "put the file itself there")])
 
 
-LEADS_OUT = "is a link that leads out of the folder of the run, and links are not followed"
+LINK_OUTSIDE = "is a link that leads out of the folder of the run, and links are not followed"

@@ -17,7 +17,7 @@ from assay.runs.folder import RunError
 _DATED = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
 
 
-class LoggedFile(NamedTuple):
+class SampleLog(NamedTuple):
     """A samples file: of which task, and of when."""
 
     path: Path
@@ -25,7 +25,7 @@ class LoggedFile(NamedTuple):
     date: str
 
 
-class Logged(NamedTuple):
+class LoggedSample(NamedTuple):
     """One document of such a file, with what every filter scored: `{"metric,filter": value}`."""
 
     doc_id: int
@@ -38,19 +38,19 @@ class Logged(NamedTuple):
     """By filter what it left of the responses, as texts."""
 
 
-def logged_files(paths: Iterable[Path]) -> dict[str, LoggedFile]:
+def logged_files(paths: Iterable[Path]) -> dict[str, SampleLog]:
     """The samples files among some files and folders, by task; of several of one task the latest."""
-    found: dict[str, LoggedFile] = {}
+    found: dict[str, SampleLog] = {}
     for path in paths:
         for file in sorted(path.glob("samples_*.jsonl")) if path.is_dir() else [path]:
             match = _DATED.fullmatch(file.name)
             task, date = (match["task"], match["date"] or "") if match else (file.stem, "")
             if task not in found or date >= found[task].date:
-                found[task] = LoggedFile(file, task, date)
+                found[task] = SampleLog(file, task, date)
     return found
 
 
-def results_beside(file: LoggedFile) -> Mapping[str, Any]:
+def results_beside(file: SampleLog) -> Mapping[str, Any]:
     """The results that lm-eval wrote together with a samples file, where they are still there."""
     path = file.path.with_name(f"results_{file.date}.json" if file.date else "results.json")
     try:
@@ -60,7 +60,7 @@ def results_beside(file: LoggedFile) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def logged_samples(path: Path) -> Iterator[Logged]:
+def logged_samples(path: Path) -> Iterator[LoggedSample]:
     """The documents of a file in their order."""
     scores: dict[int, dict[str, Any]] = {}
     answers: dict[int, dict[str, Any]] = {}
@@ -71,7 +71,7 @@ def logged_samples(path: Path) -> Iterator[Logged]:
     for record in _records(path):
         own_scores = scores.pop(record["doc_id"], None)
         if own_scores is not None:  # the further filters of a document repeat what the first says
-            yield Logged(
+            yield LoggedSample(
                 record["doc_id"],
                 record["doc"],
                 [list(each.values()) for each in record["arguments"].values()],

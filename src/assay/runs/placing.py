@@ -14,7 +14,7 @@ from assay.runs.run import COMPLETE, Run, runs_in
 RUNS_DIR = "runs"
 
 
-def folder_for(runs_dir: Path, spec: Mapping[str, Any], model: str, tasks: Sequence[str]) -> Path:
+def output_folder(runs_dir: Path, spec: Mapping[str, Any], model: str, tasks: Sequence[str]) -> Path:
     """The folder of the latest unfinished run with this spec that nobody works in, else a new one."""
     wanted = as_written(spec)
     unfinished = [

@@ -139,7 +139,7 @@ def _inherit(group: GroupResult, shots: dict[str, int], better: dict[str, dict[s
         better[group.name] = merged
 
 
-def accounts(
+def assay_section(
     tasks: Sequence[TaskResult],
     groups: Sequence[GroupResult],
     broken: Mapping[str, str],
@@ -290,7 +290,7 @@ def _share(what: str, count: int, documents: int) -> str:
     return f"{what}: {count}" + (f" of {documents} documents ({count / documents:.1%})" if documents >= count else "")
 
 
-def troubles(account: Mapping[str, Any]) -> list[str]:
+def failure_lines(account: Mapping[str, Any]) -> list[str]:
     """What went wrong in a run, a line each: failed documents, numbers that are missing, members and tasks left out."""
     further = "" if account.get("imported") else "; the same command goes on"
     lines = [f"ended early: {account['ended']}{further}"] if account.get("ended") else []

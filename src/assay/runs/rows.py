@@ -9,7 +9,7 @@ GENERATE, LOGLIKELIHOOD, ROLLING, GRAPH, NOTHING = "generate", "loglikelihood", 
 """Kinds of samples and requests, in lm-eval's words; a graph asks on its own, and of some samples nothing could be asked."""
 
 
-class RequestRow(NamedTuple):
+class StoredRequest(NamedTuple):
     """A request. `prompt` is None where it is that of the sample; `params` is JSON: backends take any key."""
 
     kind: str
@@ -20,7 +20,7 @@ class RequestRow(NamedTuple):
     params: str | None = None
 
 
-class Asked(NamedTuple):
+class RequestColumns(NamedTuple):
     """What was asked about a sample and answered. `doc`, `target` and `gold` are JSON: users' data has no schema."""
 
     doc_id: int
@@ -32,14 +32,14 @@ class Asked(NamedTuple):
     choices: Sequence[str] | None
     prefix: str
     prompt: str
-    requests: Sequence[RequestRow]
+    requests: Sequence[StoredRequest]
     responses: Sequence[Sequence[Any]]
     """By request the answers as filters saw them: a text, a pair of log-likelihood and greediness, or a log-likelihood."""
     replies: Sequence[Mapping[str, Any]] | None
     """See `Kept.replies`."""
 
 
-class Verdict(NamedTuple):
+class ScoreColumns(NamedTuple):
     """What a scoring made of a sample."""
 
     answers: Mapping[str, Sequence[Any]]
@@ -51,8 +51,8 @@ class Verdict(NamedTuple):
     audit: Sequence[str]
 
 
-class Row(NamedTuple):
-    """A sample: the fields of `Asked`, then those of `Verdict`."""
+class StoredSample(NamedTuple):
+    """A sample: the fields of `RequestColumns`, then those of `ScoreColumns`."""
 
     doc_id: int
     kind: str
@@ -63,7 +63,7 @@ class Row(NamedTuple):
     choices: Sequence[str] | None
     prefix: str
     prompt: str
-    requests: Sequence[RequestRow]
+    requests: Sequence[StoredRequest]
     responses: Sequence[Sequence[Any]]
     replies: Sequence[Mapping[str, Any]] | None
     answers: Mapping[str, Sequence[Any]]
@@ -73,9 +73,9 @@ class Row(NamedTuple):
     audit: Sequence[str]
 
     @property
-    def asked(self) -> Asked:
-        return Asked._make(self[: len(Asked._fields)])
+    def asked(self) -> RequestColumns:
+        return RequestColumns._make(self[: len(RequestColumns._fields)])
 
     @property
-    def verdict(self) -> Verdict:
-        return Verdict._make(self[len(Asked._fields) :])
+    def verdict(self) -> ScoreColumns:
+        return ScoreColumns._make(self[len(RequestColumns._fields) :])

@@ -17,12 +17,12 @@ from assay.errors import Place, Problem
 from assay.records import ScoreKey
 from assay.runs import journal
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, NoRun, RunError, manifest_from_journal, no_run, read_file
-from assay.runs.journal import Answered
+from assay.runs.journal import JournaledResponse
 from assay.runs.lease import is_held, progress
-from assay.runs.links import JOURNALS, refuse_strays
+from assay.runs.links import JOURNALS, refuse_links_outside
 from assay.runs.redaction import without_secrets
 from assay.runs.samples.reader import SampleFile, sample_file
-from assay.runs.versions import NAME as SCORINGS
+from assay.runs.versions import SCORED as SCORINGS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ DEEPEST = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class ResultRow:
     """The estimate of a row as it is stored. Without a value, `reason` says why; without a standard error, too."""
 
     key: ScoreKey
@@ -87,7 +87,7 @@ class Run:
 
     def __init__(self, path: Path, manifest: Mapping[str, Any], results: Mapping[str, Any] | None = None) -> None:
         self.path, self.manifest = path, manifest
-        self._rows: dict[str, dict[ScoreKey, Number]] = {}
+        self._rows: dict[str, dict[ScoreKey, ResultRow]] = {}
         if results is not None:
             self.results = results
 
@@ -100,7 +100,7 @@ class Run:
         """
         folder = Path(path)
         if not follow_links:
-            refuse_strays(folder)
+            refuse_links_outside(folder)
         manifest = read_file(folder / MANIFEST) or manifest_from_journal(folder)
         if not manifest and not (folder / RESULTS).is_file():
             raise NoRun([no_run(folder)])
@@ -203,13 +203,13 @@ class Run:
 
     # ---- rows
 
-    def rows(self, name: str) -> dict[ScoreKey, Number]:
+    def rows(self, name: str) -> dict[ScoreKey, ResultRow]:
         """The rows of a task or group, in their order."""
         if name not in self._rows:
             self._rows[name] = dict(self._read_rows(name))
         return self._rows[name]
 
-    def _read_rows(self, name: str) -> Iterator[tuple[ScoreKey, Number]]:
+    def _read_rows(self, name: str) -> Iterator[tuple[ScoreKey, ResultRow]]:
         row, better, account = self._row(name), self.higher_is_better(name), self.summary(name)
         described, bounds = mapping(account.get("rows")), mapping(account.get("bounds"))
         counts, size = mapping(row.get("sample_count")), row.get("sample_len") or 0
@@ -219,7 +219,7 @@ class Run:
             counted = about if "failed" in about else account
             yield (
                 key,
-                Number(
+                ResultRow(
                     key,
                     number(value),
                     number(row.get(stderr_name(key))),
@@ -285,7 +285,7 @@ class Run:
         for table in file.tables():
             yield from (table if columns is None else table.select(list(columns))).to_batches()
 
-    def responses(self) -> Iterator[Answered]:
+    def responses(self) -> Iterator[JournaledResponse]:
         """Every response in the journal, failures included; damaged lines are left out."""
         return journal.responses(self.path / journal.NAME)
 

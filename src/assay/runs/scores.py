@@ -3,14 +3,14 @@
 import sqlite3
 from pathlib import Path
 
-NAME = "scores.sqlite"
+SCORES_FILE = "scores.sqlite"
 
 
-class ScoreFile:
+class ScoreCache:
     """Scores by key. A file that cannot be read is begun again: what it held can be computed."""
 
     def __init__(self, folder: Path) -> None:
-        path = folder / NAME
+        path = folder / SCORES_FILE
         try:
             self._file = _opened(path)
         except sqlite3.DatabaseError:

@@ -7,16 +7,16 @@ import os
 import zlib
 from pathlib import Path
 
-KEY, UNSEALED = "assay.crc32", "crc32:00000000"
+CHECKSUM_KEY, NO_CHECKSUM = "assay.crc32", "crc32:00000000"
 DIGITS = 8
 BLOCK = 1 << 20
-_MARK = UNSEALED[:-DIGITS].encode()
+_MARK = NO_CHECKSUM[:-DIGITS].encode()
 _known: dict[tuple[str, int, int, int], None] = {}
 """Files that were found whole, as long as they do not change: a server reads them again and again."""
 REMEMBERED = 10_000
 
 
-def seal(path: Path) -> None:
+def write_checksum(path: Path) -> None:
     """Put the checksum into a file that was written with KEY: UNSEALED in its metadata."""
     at = _digits_at(path)
     assert at is not None, "the file has no place for a checksum"
@@ -25,7 +25,7 @@ def seal(path: Path) -> None:
         file.write(b"%08x" % _crc(path, at))
 
 
-def check_seal(path: Path) -> bool:
+def verify_checksum(path: Path) -> bool:
     """Whether a file has a checksum. One that does not match what is in the file is a ValueError."""
     state = path.stat()
     key = (os.fspath(path), state.st_mtime_ns, state.st_size, state.st_ino)

@@ -18,13 +18,13 @@ SIGNATURE = "signature"
 SIZE = 32
 
 
-def signed(options: Mapping[str, Any]) -> dict[str, Any]:
+def with_signature(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as a manifest has them, with the signature of this user; without one where no key can be kept."""
     key = _key(make=True)
     return {"options": options, **({SIGNATURE: _sign(key, options)} if key is not None else {})}
 
 
-def is_own(manifest: Mapping[str, Any]) -> bool:
+def is_signed_by_user(manifest: Mapping[str, Any]) -> bool:
     """Whether this user made the run, and its options are as they were then."""
     key, written = _key(make=False), manifest.get(SIGNATURE)
     if key is None or not isinstance(written, str):

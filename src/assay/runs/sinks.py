@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from assay.runs.atomic import put_in_place
+from assay.runs.atomic import replace_file
 
 Records = Iterable[Mapping[str, Any]]
 ROWS = 2000
@@ -20,7 +20,7 @@ def write_sink(path: Path, kind: str, records: Records, encoding: str = "utf-8")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     WRITERS[kind](part, records, encoding)
-    put_in_place(part, path)
+    replace_file(part, path)
 
 
 def _json(path: Path, records: Records, encoding: str) -> None:

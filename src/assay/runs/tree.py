@@ -6,12 +6,12 @@ from typing import Any
 Results = Mapping[str, Any]
 
 
-def in_order(results: Results) -> Iterator[tuple[str, int]]:
-    """Every line of the tree with its depth, in the order of `tree`."""
-    return ((path[-1], len(path) - 1) for path in tree(results))
+def names_with_depth(results: Results) -> Iterator[tuple[str, int]]:
+    """Every line of the tree with its depth, in the order of `result_paths`."""
+    return ((path[-1], len(path) - 1) for path in result_paths(results))
 
 
-def tree(results: Results) -> Iterator[tuple[str, ...]]:
+def result_paths(results: Results) -> Iterator[tuple[str, ...]]:
     """The path to every line: groups that are in no other first, by name, each with its members below it; then the rest."""
     members: Mapping[str, Sequence[str]] = results.get("group_subtasks") or {}
     inside = {name for names in members.values() for name in names}

@@ -9,27 +9,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from assay.runs.atomic import put_folder_in_place
+from assay.runs.atomic import replace_folder
 
-NAME = "scored"
+SCORED = "scored"
 
 
-def versions(folder: Path) -> list[Path]:
+def scorings(folder: Path) -> list[Path]:
     """The scorings of a run, the latest last."""
-    found = (folder / NAME).glob("[0-9]*") if (folder / NAME).is_dir() else ()
+    found = (folder / SCORED).glob("[0-9]*") if (folder / SCORED).is_dir() else ()
     return sorted((path for path in found if path.name.isdecimal()), key=lambda path: int(path.name))
 
 
 @contextmanager
-def new_version(folder: Path) -> Iterator[Path]:
-    """A folder to write a scoring into. When all went well `place` gives it its number; else nothing is left of it."""
-    (folder / NAME).mkdir(parents=True, exist_ok=True)
-    with part_folder(folder / NAME) as part:
+def new_scoring(folder: Path) -> Iterator[Path]:
+    """A folder to write a scoring into. When all went well `publish_scoring` gives it its number; else nothing is left of it."""
+    (folder / SCORED).mkdir(parents=True, exist_ok=True)
+    with staging_folder(folder / SCORED) as part:
         yield part
 
 
 @contextmanager
-def part_folder(folder: Path) -> Iterator[Path]:
+def staging_folder(folder: Path) -> Iterator[Path]:
     """A new folder in another one, called after this process; it is taken away in the end if it was not given another name.
 
     What processes of this machine left that were killed is taken away, too.
@@ -56,14 +56,14 @@ def _lives(process: int) -> bool:
     return True
 
 
-def place(part: Path) -> Path:
+def publish_scoring(part: Path) -> Path:
     """Give a scoring the next free number, however many are written at once."""
     part.chmod(0o755)
     while True:
-        there = versions(part.parent.parent)
+        there = scorings(part.parent.parent)
         wanted = part.with_name(f"{int(there[-1].name) + 1 if there else 1:03}")
         try:
-            return put_folder_in_place(part, wanted)
+            return replace_folder(part, wanted)
         except OSError:
             if not wanted.exists():
                 raise

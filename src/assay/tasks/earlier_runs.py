@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from assay.runs.folder import RunError
-from assay.runs.rows import Row
+from assay.runs.rows import StoredSample
 from assay.runs.run import Run
 from assay.runs.samples.writer import file_name
 from assay.samples.rows import DataError
@@ -42,7 +42,7 @@ class RunSplits:
             raise DataError(str(error.problems[0])) from error
 
 
-def _document(row: Row) -> Mapping[str, Any]:
+def _document(row: StoredSample) -> Mapping[str, Any]:
     return {
         **orjson.loads(row.doc), "doc_id": row.doc_id, "prompt": row.prefix + row.prompt, "target": orjson.loads(row.target),
         "responses": row.responses, "answers": row.answers, "scores": row.scores,

@@ -16,8 +16,8 @@ from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Problem
 from assay.records import Estimate, Failed, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
-from assay.runs.atomic import put_in_place
-from assay.runs.samples.records import Kept
+from assay.runs.atomic import replace_file
+from assay.runs.samples.records import SampleRecord
 from assay.runs.sinks import write_sink
 from assay.samples.rows import DataError
 from assay.samples.spill import Spilled
@@ -104,7 +104,7 @@ class GraphFiles:
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / f".{self.label}{name}.part"
 
-    def add(self, kept: Kept) -> None:
+    def add(self, kept: SampleRecord) -> None:
         """Put a record down, where it came to something."""
         if kept.failed:
             self.failed += 1
@@ -189,7 +189,7 @@ class GraphFiles:
                 for number, line in enumerate(self.records.lines()):
                     out.write((b",\n" if number else b"\n") + line)
                 out.write(b"\n]\n")
-        put_in_place(part, folder / self.name)
+        replace_file(part, folder / self.name)
 
     def place_reports(self) -> None:
         """Give what post-processors made its names, and leave the records where they came from."""
@@ -199,7 +199,7 @@ class GraphFiles:
             part = self._part(name)
             part.write_bytes(written(json.dumps(report, indent=4, ensure_ascii=False, default=str) + "\n").encode())
             renamed = self.label + self.name[len(self.label) :].replace("output", name, 1)
-            put_in_place(part, self.folder / f"{renamed.rpartition('.')[0]}.json")
+            replace_file(part, self.folder / f"{renamed.rpartition('.')[0]}.json")
         self.abandon()
         self._part("records").unlink(missing_ok=True)
 

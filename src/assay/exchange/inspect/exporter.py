@@ -15,7 +15,7 @@ from assay.exchange.archive import write_archive
 from assay.exchange.finished import model_name, sample_files
 from assay.exchange.inspect_own import KEPT, written
 from assay.exchange.inspect_sample import epochs, scorer, summary
-from assay.runs.run import Number, Run
+from assay.runs.run import ResultRow, Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.writer import file_name
 
@@ -47,7 +47,7 @@ def _members(
     yield "_journal/start.json", _json({"version": 2, "eval": spec, "plan": plan})
     repeats = run.repeats(task)
     summaries.write(b"[")
-    reductions = Reductions(repeats)
+    reductions = EpochReductions(repeats)
     failed = total = 0
     for row, kept in samples.rows_kept():
         reductions.add(kept.sample.doc_id, kept.scores)
@@ -84,7 +84,7 @@ def _ended(account: Mapping[str, Any]) -> dict[str, Any]:
     return {"status": "error", "error": {"message": message, "traceback": "", "traceback_ansi": ""}}
 
 
-class Reductions:
+class EpochReductions:
     """What the epochs of each sample come to, scorer by scorer, as Inspect keeps it."""
 
     def __init__(self, repeats: int) -> None:
@@ -171,7 +171,7 @@ def _scores(run: Run, task: str, repeats: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _interval(row: Number) -> list[float] | None:
+def _interval(row: ResultRow) -> list[float] | None:
     return [row.low, row.high] if row.low is not None and row.high is not None else None
 
 

@@ -7,19 +7,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.exchange.brought import Brought, BroughtTask, Told, is_number
+from assay.exchange.brought import ImportedRun, ImportedTask, ReportedValue, is_number
 from assay.exchange.inspect.log_file import InspectLog, read_log
 from assay.exchange.inspect_own import own_task
 from assay.records import FilterScores, Generate, Request, Sample, ScoreKey
 from assay.runs.redaction import redacted, redacted_text
-from assay.runs.samples.records import Kept
+from assay.runs.samples.records import SampleRecord
 
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """What Inspect's scorers say of an answer: correct, partly, incorrect, none given."""
 WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
-def from_inspect(path: Path) -> Brought:
+def from_inspect(path: Path) -> ImportedRun:
     """The task of a log. A scorer is a filter with us, and each of its values a metric: `accuracy,match`."""
     log = read_log(path)
     about = log.header["eval"]
@@ -27,7 +27,7 @@ def from_inspect(path: Path) -> Brought:
     task = own_task(log, repeats, _expected(about))
     if task is None:
         names = _names(log)
-        task = BroughtTask(
+        task = ImportedTask(
             name=str(about["task"]).rpartition("/")[2],
             samples=partial(_samples, log, names, repeats),
             told=_told(log, names),
@@ -40,7 +40,7 @@ def from_inspect(path: Path) -> Brought:
             higher_is_better={row.metric: True for row in names.values()},
             config=_config(log.header),
         )
-    return Brought(format="inspect", tasks=[task], facts=_facts(log.header), files=[path])
+    return ImportedRun(format="inspect", tasks=[task], facts=_facts(log.header), files=[path])
 
 
 def _expected(about: Mapping[str, Any]) -> int:
@@ -103,9 +103,9 @@ def _average(score: Mapping[str, Any]) -> str | None:
     return next((str(name) for name in score.get("metrics") or {} if name in ("accuracy", "mean")), None)
 
 
-def _told(log: InspectLog, names: Names) -> dict[ScoreKey, Told]:
+def _told(log: InspectLog, names: Names) -> dict[ScoreKey, ReportedValue]:
     """The numbers of the results; a metric beside the average stands under its own name."""
-    found: dict[ScoreKey, Told] = {}
+    found: dict[ScoreKey, ReportedValue] = {}
     for score in (log.header.get("results") or {}).get("scores") or ():
         scorer, name = str(score["scorer"]), str(score["name"])
         row = names.get((scorer, name)) or names[(scorer, None)]
@@ -120,18 +120,18 @@ def _told(log: InspectLog, names: Names) -> dict[ScoreKey, Told]:
                     else ScoreKey(key if row.metric in (average, scorer) else f"{row.metric}_{key}", row.filter)
                 )
                 own = own if own not in found else ScoreKey(f"{own.metric}_{score.get('reducer') or name}", own.filter)
-                found[own] = Told(float(value), float(error) if key == average and is_number(error) else None)
+                found[own] = ReportedValue(float(value), float(error) if key == average and is_number(error) else None)
     return found
 
 
-def _samples(log: InspectLog, names: Names, repeats: int) -> Iterator[Kept]:
+def _samples(log: InspectLog, names: Names, repeats: int) -> Iterator[SampleRecord]:
     reduced, ids, ended = _reduced(log), log.wanted, _ended(log.header)
     for doc_id, epochs in enumerate(log.samples()):
         if epochs:
             yield _kept(doc_id, _said_unscored(epochs, ended), names, repeats, reduced)
         else:
             failed = "the sample is not in the log" + (f", which ended with {ended}" if ended else "")
-            yield Kept(
+            yield SampleRecord(
                 Sample(doc_id, {"id": ids[doc_id]}, [], None, None), (), (), repeats, failed, [{"failed": failed}]
             )
 
@@ -157,7 +157,7 @@ def _reduced(log: InspectLog) -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-def _kept(doc_id: int, epochs: Sequence[Mapping[str, Any]], names: Names, repeats: int, reduced: Reduced) -> Kept:
+def _kept(doc_id: int, epochs: Sequence[Mapping[str, Any]], names: Names, repeats: int, reduced: Reduced) -> SampleRecord:
     first = epochs[0]
     target, choices = first.get("target"), first.get("choices")
     asked = {"id": first.get("id"), "input": as_text(first.get("input")), "target": target}
@@ -168,9 +168,9 @@ def _kept(doc_id: int, epochs: Sequence[Mapping[str, Any]], names: Names, repeat
     if not failed and len(epochs) < repeats:
         failed = f"{repeats - len(epochs)} of {repeats} epochs are not in the log"
     if failed:
-        return Kept(sample, (), (), repeats, failed, [{"failed": failed}])
+        return SampleRecord(sample, (), (), repeats, failed, [{"failed": failed}])
     responses = [[str((each.get("output") or {}).get("completion") or "") for each in epochs]]
-    return Kept(sample, responses, _scores(epochs, names, reduced), repeats, replies=[_reply(each) for each in epochs])
+    return SampleRecord(sample, responses, _scores(epochs, names, reduced), repeats, replies=[_reply(each) for each in epochs])
 
 
 def _gold(target: Any, choices: Sequence[str] | None) -> Any:

@@ -8,9 +8,9 @@ import orjson
 
 from assay.config.row_names import REPEATS, row_name
 from assay.records import ScoreKey, Usage
-from assay.runs.rows import RequestRow, Row
+from assay.runs.rows import StoredRequest, StoredSample
 from assay.runs.samples.encode import SCHEMA, arrow_type, call_of
-from assay.runs.samples.schema import is_part_of, list_parts, row_names
+from assay.runs.samples.schema import is_subtype, list_buffers, row_names
 from assay.runs.samples.writer import conversation_text, ordered
 
 NEEDS: dict[str, tuple[str, ...]] = {
@@ -44,7 +44,7 @@ def _is_right(name: str, written: Any) -> bool:
     if "," in name:
         return bool(types.is_floating(written) or types.is_integer(written))
     plain = written.value_type if types.is_dictionary(written) else written
-    return name not in SCHEMA or is_part_of(plain, arrow_type(name))
+    return name not in SCHEMA or is_subtype(plain, arrow_type(name))
 
 
 def fields_of(table: Any, wanted: Sequence[str]) -> dict[str, list[Any]]:
@@ -60,15 +60,15 @@ def fields_of(table: Any, wanted: Sequence[str]) -> dict[str, list[Any]]:
             found[name] = make(arrays, table)
         elif name in arrays:
             found[name] = arrays[name].to_pylist()
-        elif name in Row._fields:
+        elif name in StoredSample._fields:
             found[name] = [None] * table.num_rows
     return found
 
 
-def rows_of(table: Any) -> Iterator[Row]:
+def rows_of(table: Any) -> Iterator[StoredSample]:
     """The rows of a table."""
-    fields = fields_of(table, Row._fields)
-    return map(Row._make, zip(*(fields[name] for name in Row._fields), strict=True))
+    fields = fields_of(table, StoredSample._fields)
+    return map(StoredSample._make, zip(*(fields[name] for name in StoredSample._fields), strict=True))
 
 
 def texts_of(table: Any) -> Iterator[str]:
@@ -133,7 +133,7 @@ def _values(structs: Any, name: str) -> list[Any]:
 
 def _lists(array: Any, make: Callable[[Any], Sequence[Any]], missing: Any = None) -> list[Any]:
     """By row the items of its list, from what is made of all items."""
-    offsets, values, absent = list_parts(array)
+    offsets, values, absent = list_buffers(array)
     items, ends = make(values), offsets.to_pylist()
     found: list[Any] = [items[start:end] for start, end in pairwise(ends)]
     if absent is None:
@@ -148,12 +148,12 @@ def _optional_lists(arrays: Arrays, name: str, make: Callable[[Any], Sequence[An
 # ---- requests
 
 
-def _requests(arrays: Arrays, _: Any) -> list[list[RequestRow]]:
-    found: list[list[RequestRow]] = _lists(arrays["requests"], _request_rows)
+def _requests(arrays: Arrays, _: Any) -> list[list[StoredRequest]]:
+    found: list[list[StoredRequest]] = _lists(arrays["requests"], _request_rows)
     return found
 
 
-def _request_rows(structs: Any) -> list[RequestRow]:
+def _request_rows(structs: Any) -> list[StoredRequest]:
     messages: Sequence[Any] = [None] * len(structs)
     prompts = _values(structs, "prompt")
     if (talks := _field(structs, "messages")) is not None:
@@ -169,7 +169,7 @@ def _request_rows(structs: Any) -> list[RequestRow]:
         _values(structs, "continuation"),
         _values(structs, "params"),
     )
-    return [*map(RequestRow._make, zip(*columns, strict=True))]
+    return [*map(StoredRequest._make, zip(*columns, strict=True))]
 
 
 def _messages(structs: Any) -> list[dict[str, Any]]:
@@ -194,7 +194,7 @@ def _tool_calls(structs: Any) -> list[dict[str, Any]]:
 def _prompts(arrays: Arrays, _: Any) -> list[str]:
     """The prompt of each sample; that of a conversation is the text it is sent as."""
     prompts = _texts(arrays["prompt"])
-    _, values, _ = list_parts(arrays["requests"])
+    _, values, _ = list_buffers(arrays["requests"])
     if _field(values, "messages") is None:
         return prompts
     firsts = [several[0] if several else None for several in _requests(arrays, None)]

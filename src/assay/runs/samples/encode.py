@@ -15,7 +15,7 @@ import orjson
 
 from assay.config.row_names import REPEATS, row_key
 from assay.records import Usage
-from assay.runs.rows import Asked, RequestRow, Verdict
+from assay.runs.rows import RequestColumns, StoredRequest, ScoreColumns
 from assay.writable import written
 
 INT, FLOAT, TRUTH, TEXT = "int64", "float64", "bool_", "string"
@@ -82,12 +82,12 @@ def _arrow_type(described: Type) -> Any:
     return getattr(pa, described)()
 
 
-def asked_arrays(rows: Sequence[Asked], requests: Array | None = None) -> dict[str, Array]:
+def asked_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:
     """Columns of what was asked and answered; `requests`, where that column is built. Beginnings that many prompts share are
     stored once."""
     import pyarrow as pa
 
-    columns: dict[str, Sequence[Any]] = dict(zip(Asked._fields, _turned(rows, len(Asked._fields)), strict=True))
+    columns: dict[str, Sequence[Any]] = dict(zip(RequestColumns._fields, _turned(rows, len(RequestColumns._fields)), strict=True))
     found: dict[str, Array] = {
         "doc_id": pa.array(columns["doc_id"], pa.int64()),
         "kind": _dictionary(columns["kind"]),
@@ -102,10 +102,10 @@ def asked_arrays(rows: Sequence[Asked], requests: Array | None = None) -> dict[s
     return _those_there(found)
 
 
-def verdict_arrays(rows: Sequence[Verdict]) -> tuple[dict[str, Array], list[str]]:
+def verdict_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[str]]:
     """Columns of what a scoring made of samples, behind the others those of scores that are numbers; and the names of all rows
     of scores, in their order."""
-    answers, scores, failed, failures, audit = _turned(rows, len(Verdict._fields))
+    answers, scores, failed, failures, audit = _turned(rows, len(ScoreColumns._fields))
     kinds = dict.fromkeys(map(tuple, scores))  # of most tasks one
     names = dict.fromkeys(name for several in kinds for name in several)
     found: dict[str, Array] = {
@@ -210,13 +210,13 @@ def _plain(value: Any) -> Any:
 # ---- requests
 
 
-def request_lists(column: Sequence[Sequence[RequestRow]]) -> Array:
+def request_lists(column: Sequence[Sequence[StoredRequest]]) -> Array:
     """The column of requests."""
     return _lists(column, _requests)
 
 
-def _requests(flat: Sequence[RequestRow]) -> Array:
-    kinds, prompts, messages, continuations, params = _turned(flat, len(RequestRow._fields))
+def _requests(flat: Sequence[StoredRequest]) -> Array:
+    kinds, prompts, messages, continuations, params = _turned(flat, len(StoredRequest._fields))
     fields = {
         "kind": _texts(kinds),
         "prompt": _texts(prompts),

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, RequestRow, Row
+from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, StoredRequest, StoredSample
 from assay.runs.samples.encode import as_json
 from assay.runs.samples.writer import row_arrays
 from assay.runs.validation import JSON, NEEDED, wrong_column
@@ -58,12 +58,12 @@ def as_format_2(table: Any) -> tuple[dict[str, Any], list[str]]:
     return row_arrays([row_of(dict(zip(names, row, strict=True))) for row in rows])
 
 
-def row_of(written: Mapping[str, Any]) -> Row:
+def row_of(written: Mapping[str, Any]) -> StoredSample:
     """A row from the columns of format 1."""
     replies = _loads(written, "replies")
     requests = [request_row(each) for each in orjson.loads(written["requests"])]
     is_graph = bool(replies) and "trace" in replies[-1]
-    return Row(
+    return StoredSample(
         written["doc_id"],
         GRAPH if is_graph else requests[0].kind if requests else NOTHING,
         written.get("dropped"),
@@ -94,14 +94,14 @@ def _scores(written: Mapping[str, Any]) -> dict[str, Any]:
     return {name: written.get(name) if value is None else value for name, value in scores.items()}
 
 
-def request_row(described: Sequence[Any]) -> RequestRow:
+def request_row(described: Sequence[Any]) -> StoredRequest:
     """A request from what it had beside the first context: parameters, a continuation with its context, or nothing."""
     if not described or described[-1] is None:
-        return RequestRow(ROLLING, described[0] if described else None)
+        return StoredRequest(ROLLING, described[0] if described else None)
     own = described[0] if len(described) > 1 else None
     if isinstance(described[-1], dict):
-        return RequestRow(GENERATE, own, None, None, as_json(described[-1]))
-    return RequestRow(LOGLIKELIHOOD, own, None, described[-1])
+        return StoredRequest(GENERATE, own, None, None, as_json(described[-1]))
+    return StoredRequest(LOGLIKELIHOOD, own, None, described[-1])
 
 
 def seen(value: Any) -> Any:

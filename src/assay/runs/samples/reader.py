@@ -28,22 +28,22 @@ from assay.records import (
     plain_to_messages,
 )
 from assay.runs.folder import RunError
-from assay.runs.rows import GENERATE, LOGLIKELIHOOD, Asked, RequestRow
-from assay.runs.rows import Row as Row
+from assay.runs.rows import GENERATE, LOGLIKELIHOOD, RequestColumns, StoredRequest
+from assay.runs.rows import StoredSample as StoredSample
 from assay.runs.samples import format_1
 from assay.runs.samples.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
 from assay.runs.samples.encode import DICTIONARIES, ROW_NAMES
-from assay.runs.samples.records import Kept
-from assay.runs.samples.schema import leaves_of, row_names
+from assay.runs.samples.records import SampleRecord
+from assay.runs.samples.schema import leaf_names, row_names
 from assay.runs.samples.writer import GroupWriter, file_name
-from assay.runs.seal import check_seal
+from assay.runs.seal import verify_checksum
 
 T = TypeVar("T")
-ASKED = (*(name for name in Asked._fields if name != "replies"), "verdicts", "trace", "noticed")
+REQUEST_COLUMNS = (*(name for name in RequestColumns._fields if name != "replies"), "verdicts", "trace", "noticed")
 """The columns that hold what was asked and answered."""
 
 
-class Stored(NamedTuple):
+class AnsweredSample(NamedTuple):
     """A sample with its responses, and what an earlier scoring made of it."""
 
     sample: Sample
@@ -78,11 +78,11 @@ class SampleFile:
         self._file: Any = None
         self._latest: tuple[int, Any] = (-1, None)
 
-    def samples(self) -> Iterator[Stored]:
+    def samples(self) -> Iterator[AnsweredSample]:
         """The samples in their order."""
         yield from self._made(lambda row: _stored(row, self._repeats))
 
-    def outcomes(self) -> Iterator[Stored]:
+    def outcomes(self) -> Iterator[AnsweredSample]:
         """The samples of a graph: behind the responses of each what it came to, or why it came to nothing."""
         yield from self._made(_ended)
 
@@ -90,20 +90,20 @@ class SampleFile:
         """A record of a graph's output, where any came to something."""
         return next((found for found in self._made(_record) if found is not None), None)
 
-    def kept(self) -> Iterator[Kept]:
+    def kept(self) -> Iterator[SampleRecord]:
         """The samples in their order, as they were kept when they were scored."""
-        yield from self._made(lambda row: as_kept(row, self._repeats))
+        yield from self._made(lambda row: sample_record(row, self._repeats))
 
-    def rows_kept(self) -> Iterator[tuple[Row, Kept]]:
+    def rows_kept(self) -> Iterator[tuple[StoredSample, SampleRecord]]:
         """The rows in their order, each with the sample as it was kept."""
-        yield from self._made(lambda row: (row, as_kept(row, self._repeats)))
+        yield from self._made(lambda row: (row, sample_record(row, self._repeats)))
 
     def check(self) -> None:
         """See to it that every row can be read."""
-        for _ in self.columns(Row._fields):
+        for _ in self.columns(StoredSample._fields):
             pass
 
-    def _made(self, make: Callable[[Row], T]) -> Iterator[T]:
+    def _made(self, make: Callable[[StoredSample], T]) -> Iterator[T]:
         """What is made of each row; one of which nothing can be made is told."""
         for row in self.rows():
             try:
@@ -112,17 +112,17 @@ class SampleFile:
                 raise self._damaged(f"document {row.doc_id}: {type(error).__name__}: {error}") from error
             yield made
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StoredSample]:
         """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
         for number in range(self._groups):
             group = self._group(number, None)
             self._latest = (number, group)
             yield from self._rows(group)
 
-    def at(self, places: Sequence[int]) -> list[Row]:
+    def at(self, places: Sequence[int]) -> list[StoredSample]:
         """The rows at these places of the file, in this order: only the row groups that hold them are read."""
         wanted, start = set(places), 0
-        found: dict[int, Row] = {}
+        found: dict[int, StoredSample] = {}
         sizes = self._read(lambda file: [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)])
         for number in range(len(sizes)):
             size = sizes[number]
@@ -142,7 +142,7 @@ class SampleFile:
     @cached_property
     def leaves(self) -> frozenset[str]:
         """The fields that hold values, each with the way to it: `responses.text`. A file lacks what none of its samples has."""
-        found: frozenset[str] = self._read(lambda file: frozenset(leaves_of(file.schema_arrow)))
+        found: frozenset[str] = self._read(lambda file: frozenset(leaf_names(file.schema_arrow)))
         return found
 
     @property
@@ -165,7 +165,7 @@ class SampleFile:
         known, group = self._latest
         if known != number:
             group = self._group(number, None)
-        return {name: group.column(name).combine_chunks() for name in ASKED if name in group.column_names}
+        return {name: group.column(name).combine_chunks() for name in REQUEST_COLUMNS if name in group.column_names}
 
     def as_format_2(self, path: Path) -> Path:
         """A file of format 2 with these samples: itself, or one at this path."""
@@ -189,7 +189,7 @@ class SampleFile:
 
         return self._read(read)
 
-    def _rows(self, group: Any) -> list[Row]:
+    def _rows(self, group: Any) -> list[StoredSample]:
         return self._told(lambda: [*rows_of(group)])
 
     def _read(self, read: Callable[[Any], T]) -> T:
@@ -226,7 +226,7 @@ def _opened(path: Path) -> Any:
     """A file of samples whose checksum and columns are right."""
     from pyarrow import parquet
 
-    is_sealed, metadata = check_seal(path), parquet.read_metadata(path)
+    is_sealed, metadata = verify_checksum(path), parquet.read_metadata(path)
     is_old = format_1.is_format_1(metadata.schema.to_arrow_schema())
     if is_old is is_sealed:
         raise ValueError("there is no column kind" if is_sealed else "it has no checksum")
@@ -250,9 +250,9 @@ def _checked(fields: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return fields
 
 
-def as_kept(row: Row, repeats: int) -> Kept:
+def sample_record(row: StoredSample, repeats: int) -> SampleRecord:
     """A sample as it was kept when it was scored: its responses as filters saw them, what each filter made of it."""
-    return Kept(
+    return SampleRecord(
         _sample(row, repeats),
         row.responses,
         filter_scores(row.answers, row.scores, row.failures),
@@ -287,15 +287,15 @@ def filter_scores(
     return [FilterScores(name, each, values[name], repeats[name], failed[name]) for name, each in answers.items()]
 
 
-def _stored(row: Row, repeats: int) -> Stored:
+def _stored(row: StoredSample, repeats: int) -> AnsweredSample:
     sample = _sample(row, repeats)
     raw = [value for several in row.responses for value in several]
     if len(raw) != len(sample.requests) and not row.failed:
         raise ValueError(f"{len(sample.requests)} requests and {len(raw)} responses")
-    return Stored(sample, _responses(sample.requests, raw, row.replies), row.scores, row.failed or "")
+    return AnsweredSample(sample, _responses(sample.requests, raw, row.replies), row.scores, row.failed or "")
 
 
-def _sample(row: Row, repeats: int) -> Sample:
+def _sample(row: StoredSample, repeats: int) -> Sample:
     loads = orjson.loads
     target, failed = loads(row.target), row.failed or ""
     return Sample(
@@ -311,13 +311,13 @@ def _sample(row: Row, repeats: int) -> Sample:
     )
 
 
-def _requests(context: str, asked: Sequence[RequestRow], repeats: int) -> list[Request]:
+def _requests(context: str, asked: Sequence[StoredRequest], repeats: int) -> list[Request]:
     if repeats == 1 and asked and asked[0].kind == LOGLIKELIHOOD:
         return [_request(context, each, 0) for each in asked]
     return [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
 
 
-def _ended(row: Row) -> Stored:
+def _ended(row: StoredSample) -> AnsweredSample:
     """A record of a graph as its plan left it: it asked on its own, so its requests are those of its outcome."""
     loads = orjson.loads
     requests = [_request(row.prefix + row.prompt, each, 0) for each in row.requests]
@@ -334,16 +334,16 @@ def _ended(row: Row) -> Stored:
         failed = any(isinstance(response, Failed) for response in own)
         responses = own if failed else [*own, Failed(row.failed or "the record came to nothing")]
     sample = Sample(row.doc_id, loads(row.doc), (), target, loads(row.gold) if row.gold is not None else target)
-    return Stored(sample, responses, row.scores, row.failed or "")
+    return AnsweredSample(sample, responses, row.scores, row.failed or "")
 
 
-def _record(row: Row) -> Mapping[str, Any] | None:
+def _record(row: StoredSample) -> Mapping[str, Any] | None:
     """What a graph made of a document; the whole answer of its only filter."""
     found = row.answers.get("none")  # a record may have failed in some rows alone
     return found[0] if found else None
 
 
-def _request(context: str, asked: RequestRow, repeat: int) -> Request:
+def _request(context: str, asked: StoredRequest, repeat: int) -> Request:
     text = context if asked.prompt is None else asked.prompt
     prompt: Prompt = text if asked.messages is None else plain_to_messages(asked.messages)
     if asked.kind == LOGLIKELIHOOD:

@@ -22,7 +22,7 @@ from assay.records import arguments as arguments
 from assay.runs.redaction import written_arguments
 
 
-class Kept(NamedTuple):
+class SampleRecord(NamedTuple):
     """A sample after the run: its responses as filters saw them, and for each filter its answers and values."""
 
     sample: Sample
@@ -30,7 +30,7 @@ class Kept(NamedTuple):
     scores: Sequence[FilterScores]
     repeats: int = 1
     failed: str = ""
-    replies: Sequence[Mapping[str, Any]] | None = None
+    response_metadata: Sequence[Mapping[str, Any]] | None = None
     """What the model told beside each response, where it told anything: why it ended, what it thought, what it took; and
     behind those what scorers were told about the answers, word for word, each as a `verdict`. The last of a graph's has its
     `trace`: the nodes the record came through, each with the numbers of the responses it was given."""
@@ -38,14 +38,14 @@ class Kept(NamedTuple):
     """What deserves a look about it: see tasks/audit.py."""
 
 
-def row_failures(kept: Kept) -> dict[ScoreKey, str]:
+def row_failures(kept: SampleRecord) -> dict[ScoreKey, str]:
     """By row why a sample has no value there; EVERY_ROW stands for all rows of a filter, or for all of all filters."""
     if kept.failed and not kept.scores:
         return {ScoreKey(EVERY_ROW, EVERY_ROW): kept.failed}
     return {ScoreKey(row, each.filter): reason for each in kept.scores for row, reason in each.failed.items()}
 
 
-def replies(responses: Sequence[Response], own: int) -> Sequence[Mapping[str, Any]] | None:
+def response_metadata(responses: Sequence[Response], own: int) -> Sequence[Mapping[str, Any]] | None:
     """What is worth keeping beside the texts and numbers of responses; the first `own` are those to the sample's requests."""
     if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
         return None
@@ -78,7 +78,7 @@ def _reply(response: Response) -> dict[str, Any]:
     return told
 
 
-def lm_eval_records(kept: Kept, doc_id: int) -> Iterator[dict[str, Any]]:
+def lm_eval_records(kept: SampleRecord, doc_id: int) -> Iterator[dict[str, Any]]:
     """The sample as lm-eval logs it: one record per filter."""
     sample = kept.sample
     if not kept.scores:

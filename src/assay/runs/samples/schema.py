@@ -11,7 +11,7 @@ import orjson
 from assay.runs.samples.encode import ROW_NAMES, SCHEMA, arrow_type
 
 
-def joined(one: Any, other: Any, rows: Iterable[str]) -> Any:
+def union_schema(one: Any, other: Any, rows: Iterable[str]) -> Any:
     """The schema that has the columns and fields of both; `rows` are the names of scores in their order."""
     import pyarrow as pa
 
@@ -27,7 +27,7 @@ def row_names(schema: Any) -> list[str]:
     return orjson.loads(found) if found is not None else [name for name in schema.names if "," in name]
 
 
-def leaves_of(fields: Any, way: str = "") -> Iterator[str]:
+def leaf_names(fields: Any, way: str = "") -> Iterator[str]:
     """The ways to all values of a schema: names of columns and fields, without a word for lists."""
     from pyarrow import types
 
@@ -36,12 +36,12 @@ def leaves_of(fields: Any, way: str = "") -> Iterator[str]:
         while types.is_list(kind):
             kind = kind.value_type
         if types.is_struct(kind):
-            yield from leaves_of(kind, f"{way}{field.name}.")
+            yield from leaf_names(kind, f"{way}{field.name}.")
         else:
             yield way + field.name
 
 
-def conformed(arrays: Mapping[str, Any], schema: Any) -> Any:
+def cast_table(arrays: Mapping[str, Any], schema: Any) -> Any:
     """A table of that schema, which has all that the arrays have."""
     import pyarrow as pa
 
@@ -53,16 +53,16 @@ def conformed(arrays: Mapping[str, Any], schema: Any) -> Any:
     return pa.table(columns, schema=schema)
 
 
-def is_part_of(inner: Any, whole: Any) -> bool:
+def is_subtype(inner: Any, whole: Any) -> bool:
     """Whether a type is another with some of its fields, or the same."""
     from pyarrow import types
 
     if types.is_list(whole):
-        return types.is_list(inner) and is_part_of(inner.value_type, whole.value_type)
+        return types.is_list(inner) and is_subtype(inner.value_type, whole.value_type)
     if types.is_struct(whole):
         known = {field.name: field.type for field in whole}
         return types.is_struct(inner) and all(
-            field.name in known and is_part_of(field.type, known[field.name]) for field in inner
+            field.name in known and is_subtype(field.type, known[field.name]) for field in inner
         )
     return bool(inner == whole)
 
@@ -97,7 +97,7 @@ def _conformed(array: Any, wanted: Any) -> Any:
     if array.type == wanted:
         return array
     if types.is_list(wanted):
-        offsets, values, missing = list_parts(array)
+        offsets, values, missing = list_buffers(array)
         return pa.ListArray.from_arrays(offsets, _conformed(values, wanted.value_type), mask=missing)
     fields = [
         _conformed(array.field(field.name), field.type)
@@ -108,7 +108,7 @@ def _conformed(array: Any, wanted: Any) -> Any:
     return pa.StructArray.from_arrays(fields, fields=[*wanted], mask=array.is_null())
 
 
-def list_parts(array: Any) -> tuple[Any, Any, Any]:
+def list_buffers(array: Any) -> tuple[Any, Any, Any]:
     """Where the lists of an array begin in its flat values, those values, and which lists are missing (None: no one)."""
     import pyarrow.compute as pc
 

@@ -12,9 +12,9 @@ import orjson
 from assay.config.row_names import repeats_name, row_name
 from assay.config.source import digest
 from assay.records import Generate, Loglikelihood, Prompt, Request, Rolling, ScoreKey, messages_to_plain, prompt_text
-from assay.runs.atomic import put_in_place
+from assay.runs.atomic import replace_file
 from assay.runs.redaction import written_arguments
-from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, Asked, RequestRow, Row, Verdict
+from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, RequestColumns, StoredRequest, StoredSample, ScoreColumns
 from assay.runs.samples.encode import (
     DICTIONARIES,
     MESSAGE,
@@ -26,9 +26,9 @@ from assay.runs.samples.encode import (
     request_lists,
     verdict_arrays,
 )
-from assay.runs.samples.records import Kept, row_failures
-from assay.runs.samples.schema import conformed, joined
-from assay.runs.seal import KEY, UNSEALED, seal
+from assay.runs.samples.records import SampleRecord, row_failures
+from assay.runs.samples.schema import cast_table, union_schema
+from assay.runs.seal import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
 
 ROWS, HELD = 2000, 8 * 2**20
 """Rows of one group at most, and characters of text: counts, not times, so that the same samples make the same file."""
@@ -66,8 +66,8 @@ class GroupWriter:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = _opened(self.path, table.schema)
         elif table.schema != self._writer.schema:
-            self._widen(joined(self._writer.schema, table.schema, self._names))
-            table = conformed(arrays, self._writer.schema)
+            self._widen(union_schema(self._writer.schema, table.schema, self._names))
+            table = cast_table(arrays, self._writer.schema)
         self._writer.write_table(table)
 
     def _widen(self, schema: Any) -> None:
@@ -84,15 +84,15 @@ class GroupWriter:
             for number in range(source.num_row_groups):
                 group = source.read_row_group(number).combine_chunks()
                 arrays = {name: group.column(name).chunk(0) for name in group.column_names}
-                self._writer.write_table(conformed(arrays, schema))
+                self._writer.write_table(cast_table(arrays, schema))
         before.unlink()
 
     def end(self) -> None:
         """Close the file, and give it its checksum."""
         if self._writer is not None and self._writer.is_open:
-            self._writer.add_key_value_metadata({ROW_NAMES: orjson.dumps([*self._names]).decode(), KEY: UNSEALED})
+            self._writer.add_key_value_metadata({ROW_NAMES: orjson.dumps([*self._names]).decode(), CHECKSUM_KEY: NO_CHECKSUM})
             self._writer.close()
-            seal(self.path)
+            write_checksum(self.path)
 
     def abandon(self) -> None:
         if self._writer is not None and self._writer.is_open:
@@ -125,14 +125,14 @@ class SampleWriter:
         self._file = GroupWriter(self._part)
         self._known = known
         self._groups = 0
-        self._asked: list[Asked] = []
+        self._asked: list[RequestColumns] = []
         self._requests: list[Sequence[Request]] = []
         self._documents: list[int] = []
-        self._verdicts: list[Verdict] = []
+        self._verdicts: list[ScoreColumns] = []
         self._held = 0
         self._arrays: dict[str, Any] = {}
 
-    def add(self, kept: Kept) -> None:
+    def add(self, kept: SampleRecord) -> None:
         if self._known is None:
             requests = kept.sample.requests[:: kept.repeats]
             asked = _asked(kept, requests)
@@ -142,7 +142,7 @@ class SampleWriter:
         elif not self._verdicts:
             self._arrays = self._known(self._groups)
         self._documents.append(kept.sample.doc_id)
-        self._verdicts.append(verdict_of(kept))
+        self._verdicts.append(score_columns(kept))
         if self._is_full:
             self._flush()
 
@@ -160,7 +160,7 @@ class SampleWriter:
 
     def place(self) -> None:
         """Give the file its name."""
-        put_in_place(self._part, self.path)
+        replace_file(self._part, self.path)
 
     def abandon(self) -> None:
         self._file.abandon()
@@ -186,7 +186,7 @@ def _length(responses: Sequence[Sequence[Any]]) -> int:
     return sum(len(said) if isinstance(said, str) else 30 for several in responses for said in several)
 
 
-def row_arrays(rows: Sequence[Row]) -> tuple[dict[str, Any], list[str]]:
+def row_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Any], list[str]]:
     """The columns of rows, and the names of their scores."""
     scored, names = verdict_arrays([row.verdict for row in rows])
     return {**asked_arrays([row.asked for row in rows]), **scored}, names
@@ -195,7 +195,7 @@ def row_arrays(rows: Sequence[Row]) -> tuple[dict[str, Any], list[str]]:
 # ---- a sample as rows have it
 
 
-def verdict_of(kept: Kept) -> Verdict:
+def score_columns(kept: SampleRecord) -> ScoreColumns:
     """What a scoring made of a sample."""
     answers: dict[str, Sequence[Any]] = {}
     scores: dict[str, Any] = {}
@@ -210,24 +210,24 @@ def verdict_of(kept: Kept) -> Verdict:
         for metric, each in several.items() if several else ():
             repeats[repeats_name(ScoreKey(metric, name))] = each
     failures = row_failures(kept) if has_failed else NO_FAILURES
-    return Verdict(answers, {**scores, **repeats} if repeats else scores, kept.failed or None, failures, kept.audit)
+    return ScoreColumns(answers, {**scores, **repeats} if repeats else scores, kept.failed or None, failures, kept.audit)
 
 
 NO_FAILURES: Mapping[ScoreKey, str] = MappingProxyType({})
 
 
-def asked_of(kept: Kept) -> Asked:
+def request_columns(kept: SampleRecord) -> RequestColumns:
     """What was asked about a sample and answered."""
     requests = kept.sample.requests[:: kept.repeats]
     return _with_requests(_asked(kept, requests), request_rows(requests, Params()))
 
 
-def _asked(kept: Kept, requests: Sequence[Request]) -> Asked:
+def _asked(kept: SampleRecord, requests: Sequence[Request]) -> RequestColumns:
     """The same without the requests, which are looked at together; their first prompt is whole."""
     sample = kept.sample
     first = _prompt(requests[0]) if requests else ""
     prefix = sample.prefix if requests and first.startswith(sample.prefix) else ""
-    return Asked(
+    return RequestColumns(
         sample.doc_id,
         _kind(kept, requests),
         sample.dropped or None,
@@ -248,14 +248,14 @@ def _prompt(request: Request) -> str:
     return prompt if isinstance(prompt, str) else prompt_text(prompt)
 
 
-def _with_requests(asked: Asked, described: Sequence[RequestRow]) -> Asked:
+def _with_requests(asked: RequestColumns, described: Sequence[StoredRequest]) -> RequestColumns:
     """What was asked with its requests. A conversation is in the first of them, and is not written as a prompt, too."""
     if described and described[0].messages is not None:
         return asked._replace(prefix="", prompt="", requests=described)
     return asked._replace(requests=described)
 
 
-def _asked_arrays(rows: Sequence[Asked], requests: Sequence[Sequence[Request]]) -> dict[str, Any]:
+def _asked_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Request]]) -> dict[str, Any]:
     """The columns of what was asked; log-likelihoods, of which there are most, without a row for each request."""
     flat: Sequence[Any] = [request for several in requests for request in several]
     if {*map(type, flat)} != {Loglikelihood} or {type(request[0]) for request in flat} != {str}:
@@ -274,7 +274,7 @@ def _asked_arrays(rows: Sequence[Asked], requests: Sequence[Sequence[Request]]) 
     return asked_arrays(rows, likelihood_requests(map(len, requests), prompts, continuations, LOGLIKELIHOOD))
 
 
-def _kind(kept: Kept, requests: Sequence[Request]) -> str:
+def _kind(kept: SampleRecord, requests: Sequence[Request]) -> str:
     """What kind of sample it is: a graph's leaves a trace, and its requests name their nodes."""
     request = requests[0] if requests else None
     if type(request) is Loglikelihood:
@@ -294,9 +294,9 @@ class Params(dict[int, str]):
         return found
 
 
-def request_rows(requests: Sequence[Request], params: Params) -> list[RequestRow]:
+def request_rows(requests: Sequence[Request], params: Params) -> list[StoredRequest]:
     """The requests of a sample; a prompt that is that of the first is not said again."""
-    found: list[RequestRow] = []
+    found: list[StoredRequest] = []
     first: Prompt = requests[0][0] if requests else ""
     for request in requests:
         prompt = request[0]
@@ -304,11 +304,11 @@ def request_rows(requests: Sequence[Request], params: Params) -> list[RequestRow
         messages = messages_of(prompt) if own is not None or not found else None
         written = own if messages is None else None
         if isinstance(request, Generate):
-            found.append(RequestRow(GENERATE, written, messages, None, params.of(request)))
+            found.append(StoredRequest(GENERATE, written, messages, None, params.of(request)))
         elif isinstance(request, Loglikelihood):
-            found.append(RequestRow(LOGLIKELIHOOD, written, messages, request.continuation))
+            found.append(StoredRequest(LOGLIKELIHOOD, written, messages, request.continuation))
         else:
-            found.append(RequestRow(ROLLING, own))
+            found.append(StoredRequest(ROLLING, own))
     return found
 
 
