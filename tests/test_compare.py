@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from assay import simple_evaluate
-from assay.comparison.compare import Comparison, ComparedRow, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import ComparedRow, Comparison
 from assay.comparison.pairing import _by_content
 from assay.errors import AssayError
 from assay.evaluation.score import ScoreOptions, score

@@ -12,7 +12,8 @@ from statsmodels.stats.power import NormalIndPower
 
 from assay import simple_evaluate
 from assay.cli import main
-from assay.comparison.compare import ComparedRun, Comparison, ComparedRow, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import ComparedRow, ComparedRun, Comparison
 from assay.comparison.gates import parse_gate
 from assay.errors import AssayError
 from assay.models import Scripted

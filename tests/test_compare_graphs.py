@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from assay import simple_evaluate
-from assay.comparison.compare import Comparison, ComparedRow, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import ComparedRow, Comparison
 from assay.errors import AssayError
 from assay.models import Scripted
 

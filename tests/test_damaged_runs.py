@@ -20,12 +20,13 @@ from assay import ScoreOptions, score
 from assay.cli import main
 from assay.comparison.compare import compare
 from assay.errors import AssayError
-from assay.exchange.exporters import export, import_runs
-from assay.exchange.pack import pack
+from assay.exchange.archive import pack
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
 from assay.report.write import report_text
 from assay.runs.lease import is_held
 from assay.runs.run import Run as RunReader
-from assay.runs.seal import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
+from assay.runs.samples.writer import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
 from assay.viewer.app import Viewer
 from conftest import Write
 from run_world import Asked

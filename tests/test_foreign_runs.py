@@ -16,8 +16,8 @@ from assay.errors import AssayError
 from assay.evaluation import foreign
 from assay.evaluation.foreign import imported, is_known, without_paths
 from assay.evaluation.merge import merge
-from assay.exchange.exporters import import_runs
-from assay.exchange.pack import pack
+from assay.exchange.archive import pack
+from assay.exchange.importers import import_runs
 from assay.models import Scripted
 from assay.runs.signature import is_signed_by_user
 from run_world import manifest, results

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.comparison.compare import Comparison, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import Comparison
 from assay.errors import AssayError
 from compared_world import GROUP, make_run, two_runs, write_tasks
 

@@ -18,7 +18,8 @@ from assay import ScoreOptions, score
 from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.exchange.archive import write_archive
-from assay.exchange.exporters import export, import_runs
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
 from assay.exchange.inspect.log_file import member, with_attachments
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import assay
 from assay.records import Failed
-from assay.runs.scores import SCORES_FILE, ScoreCache
+from assay.runs.cache import SCORES_FILE, ScoreCache
 from assay.scoring.remembered import Memory, identity_of
 from assay.scoring.scorer import Scorer
 from assay.scoring.workers import Workers, can_fork

@@ -10,12 +10,11 @@ import pytest
 import run_world
 from assay import ScoreOptions, score, simple_evaluate
 from assay.errors import AssayError
+from assay.exchange.archive import pack, unpack
 from assay.exchange.gold_removal import TaskRemoval, sounds_like_gold, template_columns
-from assay.exchange.pack import pack
-from assay.exchange.unpack import unpack
 from assay.models import Scripted
 from assay.runs.folder import RunError
-from assay.runs.rows import StoredRequest, StoredSample
+from assay.runs.samples.records import StoredRequest, StoredSample
 from conftest import Write
 from run_world import SUMS, Asked, sample_rows
 

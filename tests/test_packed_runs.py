@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import run_world
-from assay.exchange.exporters import export, import_runs
-from assay.exchange.pack import pack
+from assay.exchange.archive import pack
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
 from assay.report.write import report_text
 from assay.runs.redaction import redacted, without_secrets
 from assay.runs.run import Run

@@ -18,10 +18,10 @@ from assay.evaluation.alter import parse_filter, parse_metric
 from assay.evaluation.score import Scored, ScoreOptions, score
 from assay.models import Scripted
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Response, Rolling, Sample, Text, Usage
+from assay.runs.folder import scorings
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord, response_metadata
 from assay.runs.samples.writer import SampleWriter
-from assay.runs.versions import scorings
 from assay.scoring.loop import grouped
 from run_world import Asked, everything, results, run, samples
 from small_runs import SEVERAL, generate, processed, says, write_task
@@ -398,7 +398,11 @@ def test_samples_are_read_back_as_they_were_written(
         responses = [Failed("no answer"), *responses[1:]]
     raw = [] if fails else grouped(sample.requests, responses, repeats)
     writer = SampleWriter(folder, "t")
-    writer.add(SampleRecord(sample, raw, (), repeats, "no answer" if fails else "", response_metadata(responses, len(responses))))
+    writer.add(
+        SampleRecord(
+            sample, raw, (), repeats, "no answer" if fails else "", response_metadata(responses, len(responses))
+        )
+    )
     writer.end()
     writer.place()
     [stored] = SampleFile(folder / "t.parquet", repeats).samples()

@@ -284,7 +284,7 @@ JOINED = re.compile(r"""partition\(","\)|split\(",", 1\)|metric\}(_stderr)?,\{|f
 MAY_JOIN = {
     "config/row_names.py": "the one place",
     "evaluation/models.py": "a model with its arguments: name,key=value",
-    "exchange/brought.py": "an example of lm-eval's layout",
+    "exchange/imported.py": "an example of lm-eval's layout",
 }
 
 

@@ -110,7 +110,9 @@ def test_infinities_and_what_is_no_number_are_numbers(tmp_path: Path) -> None:
 def test_a_conversation_is_messages_with_the_calls_of_tools(tmp_path: Path) -> None:
     request = Generate(plain_to_messages(TALK), {"temperature": 0})
     response = Text("done", "stop", "hm", Usage(3, 4, 0.5, 2, 1, 1), [CALL])
-    kept = SampleRecord(sample(0, request), [["done"]], scored({"m": 1.0}, ["done"]), replies=response_metadata([response], 1))
+    kept = SampleRecord(
+        sample(0, request), [["done"]], scored({"m": 1.0}, ["done"]), replies=response_metadata([response], 1)
+    )
     path = written(tmp_path, kept)
     [[asked]] = column(path, "requests")
     assert [each["role"] for each in asked["messages"]] == ["user", "assistant", "tool"]
@@ -146,7 +148,9 @@ def test_failures_are_told_by_row(tmp_path: Path) -> None:
 
 def test_scores_of_any_kind_come_back_in_their_order(tmp_path: Path) -> None:
     values = {"pair": [-1.5, 7], "f1": 0.25, "flag": True, "large": 2**60}
-    kept = SampleRecord(sample(0, Generate("p", {})), [["x", "y"]], scored(values, ["x"], repeats={"f1": [0.5, 0.0]}), 2)
+    kept = SampleRecord(
+        sample(0, Generate("p", {})), [["x", "y"]], scored(values, ["x"], repeats={"f1": [0.5, 0.0]}), 2
+    )
     [row] = SampleFile(written(tmp_path, kept)).rows()
     assert [*row.scores] == ["pair,none", "f1,none", "flag,none", "large,none", "f1,none,repeats"]
     assert [*row.scores.values()] == [[-1.5, 7], 0.25, True, 2**60, [0.5, 0.0]]
@@ -166,7 +170,9 @@ def test_a_later_group_may_have_more_than_the_first(tmp_path: Path) -> None:
         for n in range(2000)
     ]
     told = Text("b", "length", usage=Usage(1, 2))
-    last = SampleRecord(sample(2000, Generate("p", {})), [["b"]], scored({"f1": 0.5}, ["b"]), replies=response_metadata([told], 1))
+    last = SampleRecord(
+        sample(2000, Generate("p", {})), [["b"]], scored({"f1": 0.5}, ["b"]), replies=response_metadata([told], 1)
+    )
     path = written(tmp_path, *first, last)
     rows = [*SampleFile(path).rows()]
     assert pq.ParquetFile(path).num_row_groups == 2

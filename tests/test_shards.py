@@ -15,7 +15,7 @@ from assay.errors import AssayError
 from assay.evaluation.merge import merge
 from assay.evaluation.score import score
 from assay.models import Scripted
-from assay.runs.account import total_usage
+from assay.runs.results import total_usage
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.settings import Settings, Shard
 from run_world import ACC, EXACT_MATCH, Asked, differing, manifest, outcome, results, run

@@ -11,12 +11,12 @@ import pytest
 
 from assay.comparison.verification import (
     PRECISIONS,
+    AnswerComparison,
     Divergence,
     Failure,
-    AnswerComparison,
     LikelihoodDifferences,
-    VerificationRow,
     Verification,
+    VerificationRow,
     Where,
     judge,
     verification,

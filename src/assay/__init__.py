@@ -88,8 +88,8 @@ _HOME = {
     "merge": "assay.evaluation.merge",
     "score": "assay.evaluation.score",
     "export": "assay.exchange.exporters",
-    "import_runs": "assay.exchange.exporters",
-    "pack": "assay.exchange.pack",
+    "import_runs": "assay.exchange.importers",
+    "pack": "assay.exchange.archive",
     "Run": "assay.runs.run",
     "write_report": "assay.report.write",
     "ScoreOptions": "assay.evaluation.score",
@@ -127,9 +127,9 @@ if TYPE_CHECKING:
     from assay.evaluation.merge import merge as merge
     from assay.evaluation.score import ScoreOptions as ScoreOptions
     from assay.evaluation.score import score as score
+    from assay.exchange.archive import pack as pack
     from assay.exchange.exporters import export as export
-    from assay.exchange.exporters import import_runs as import_runs
-    from assay.exchange.pack import pack as pack
+    from assay.exchange.importers import import_runs as import_runs
     from assay.groups import Group as Group
     from assay.groups import GroupManager as GroupManager
     from assay.groups import StandardGroup as StandardGroup

@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 
 from assay.cli.output import say, say_json, tell
-from assay.comparison.compare import Comparison, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import Comparison
 from assay.report.comparison_text import (
     as_csv,
     as_mapping,

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from assay.cli.ended import say_results
-from assay.exchange.exporters import import_runs
+from assay.exchange.importers import import_runs
 from assay.runs.redaction import redacted_command
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 from assay.cli.output import counted, say, tell
-from assay.exchange.pack import pack
+from assay.exchange.archive import pack
 
 
 def define(parser: argparse.ArgumentParser) -> None:

@@ -12,9 +12,9 @@ from assay.config.row_names import sample_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import ScoreKey
 from assay.runs.folder import no_run
-from assay.runs.rows import StoredRequest, StoredSample
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000

@@ -1,22 +1,34 @@
 """Comparing runs: document by document, each run against the first."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from assay.comparison.attribution import attribute
-from assay.comparison.comparison import Attribution as Attribution
-from assay.comparison.comparison import ComparedRun as ComparedRun
-from assay.comparison.comparison import Comparison as Comparison
-from assay.comparison.comparison import Difference as Difference
-from assay.comparison.comparison import Flip as Flip
-from assay.comparison.comparison import ComparedRow as ComparedRow
-from assay.comparison.comparison import GateVerdict as GateVerdict
-from assay.comparison.flips import flips_of
-from assay.comparison.gates import GateEvidence, Gate, decide, parse_gate
-from assay.comparison.pairing import pair_tasks, refuse_other_prompts, shared_tasks
-from assay.comparison.rows import below, selected_rows, paired_rows, lone_rows, compared_members, compared_row
-from assay.comparison.run_scores import model_of
+import numpy as np
+import orjson
+
+from assay.comparison.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
+from assay.comparison.contrasts import ComparedTask
+from assay.comparison.gates import Gate, GateEvidence, decide, parse_gate
+from assay.comparison.pairing import (
+    PROMPT_OPTIONS,
+    PairedTask,
+    model_of,
+    pair_tasks,
+    refuse_other_prompts,
+    shared_tasks,
+)
+from assay.comparison.rows import (
+    PairedRow,
+    below,
+    compared_members,
+    compared_row,
+    lone_rows,
+    paired_rows,
+    selected_rows,
+)
 from assay.errors import ConfigError, Place, Problem
 from assay.runs.run import Run
 from assay.statistics.paired import holm
@@ -56,7 +68,9 @@ def compare(  # noqa: PLR0913  # each is an option of the command
     """
     asked = [parse_gate(each) for each in gates]
     _check_shares(level, power)
-    wanted = CompareOptions(tasks, metrics, asked, cluster_by, allow_different_prompts, allow_incomplete, flips, level, power)
+    wanted = CompareOptions(
+        tasks, metrics, asked, cluster_by, allow_different_prompts, allow_incomplete, flips, level, power
+    )
     read = _read([Path(run) for run in runs])
     parts = [_compare_pair(read[0], other, number, wanted) for number, other in enumerate(read[1:], 1)]
     return Comparison(
@@ -139,3 +153,191 @@ def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
 
 def _endings(runs: Sequence[Run]) -> list[str]:
     return [f"{run.path}: the run is {run.status}" for run in runs if run.status not in ("complete", "unknown")]
+
+
+COLUMNS = ("prompt", "answers", "target", "gold", "choices")
+
+
+def flips_of(tasks: Sequence[PairedTask], lines: Sequence[PairedRow], run: int, most: int) -> list[Flip]:
+    """Of each task the documents whose first number changed: those that became worse first, the largest changes first."""
+    by_name = {task.name: task for task in tasks}
+    found: list[Flip] = []
+    done: set[str] = set()
+    for line in lines:
+        if line.kind == "task" and line.name not in done and line.parts:
+            [part] = line.parts
+            if part.member.scores_a is not None:
+                done.add(line.name)
+                found += _of_line(by_name[line.name], line, part.member, run, most)
+    return found
+
+
+def _of_line(task: PairedTask, line: PairedRow, member: ComparedTask, run: int, most: int) -> list[Flip]:
+    change = member.scores_b - member.scores_a
+    worse = change if line.better is False else -change
+    order = np.lexsort((member.documents, -np.abs(change)))
+    places = [place for place in order if worse[place] > 0][:most] + [place for place in order if worse[place] < 0][
+        :most
+    ]
+    rows_a = task.places_a[member.places]
+    rows_b = task.places_b[member.places]
+    told_a = {row["place"]: row for row in task.scores_a.some([int(rows_a[p]) for p in places], COLUMNS)}
+    told_b = {row["place"]: row for row in task.scores_b.some([int(rows_b[p]) for p in places], COLUMNS)}
+    return [
+        Flip(
+            task=task.name,
+            doc_id=int(member.documents[place]),
+            metric=line.key.metric,
+            filter=line.key.filter,
+            run=run,
+            score_a=float(member.scores_a[place]),
+            score_b=float(member.scores_b[place]),
+            answer_a=answer(told_a[int(rows_a[place])], line.key.filter),
+            answer_b=answer(told_b[int(rows_b[place])], line.key.filter),
+            target=target(told_a[int(rows_a[place])]),
+            question=str(told_a[int(rows_a[place])]["prompt"]),
+            is_loss=bool(worse[place] > 0),
+            doc_id_b=int(task.scores_b.documents[rows_b[place]]),
+        )
+        for place in places
+    ]
+
+
+def answer(row: Mapping[str, Any], filter_name: str) -> str:
+    """What was answered, as the filter left it; of choices the likeliest one."""
+    several = row["answers"].get(filter_name, [])
+    choices = row["choices"]
+    likelihoods = [each[0] for each in several if isinstance(each, tuple)]
+    if choices and len(likelihoods) == len(several) >= len(choices):
+        return str(choices[max(range(len(choices)), key=likelihoods.__getitem__)])
+    return "\n".join(each if isinstance(each, str) else orjson.dumps(each).decode() for each in several)
+
+
+def target(row: Mapping[str, Any]) -> str:
+    """What would have been right; of a choice its text."""
+    found = orjson.loads(row["gold"] or row["target"])
+    choices = row["choices"]
+    if choices and isinstance(found, int) and 0 <= found < len(choices):
+        return str(choices[found])
+    return found if isinstance(found, str) else orjson.dumps(found).decode()
+
+
+OPTIONS = {
+    "data": ("limit", "sample", "samples", "start_index", "shard", "data_dir"),
+    "prompt": PROMPT_OPTIONS,
+    "sampling": ("gen_kwargs", "repeats", "random_seed", "numpy_random_seed", "torch_random_seed"),
+    "scorer": ("compat", "bootstrap_iters", "predict_only"),
+}  # fmt: skip
+"""Options of a run, by the stage that they change."""
+KEYS = {
+    "data": ("dataset_path", "dataset_name", "dataset_kwargs", "custom_dataset", "test_split", "validation_split",
+             "training_split", "process_docs"),
+    "sampling": ("generation_kwargs", "repeats"),
+    "filter": ("filter_list",),
+    "scorer": ("metric_list", "process_results", "scorer", "should_decontaminate", "doc_to_decontamination_query"),
+}  # fmt: skip
+"""Keys of a task, likewise; those that are not here make its prompts."""
+NOWHERE = ("task", "task_alias", "tag", "metadata", "unsafe_code", "cluster_by", "include", "group", "dataset_version")
+
+
+def attribute(a: Run, b: Run, tasks: Sequence[PairedTask], number: int) -> Attribution:
+    """In what the other run differs from the first. What was asked is told by the documents and prompts themselves: settings
+    that left those as they were are not mentioned."""
+    data = [task.name for task in tasks if task.by_content or len(task.places_a) < max(_sizes(task))]
+    prompts = {task.name: len(several) for task in tasks if (several := task.prompts_that_differ)}
+    found: list[Difference] = []
+    if data:
+        found.append(Difference("data", "documents", *_counts(tasks, data), data))
+        found += [*_options("data", a, b), *_keys("data", a, b, _named(tasks, data))]
+    if prompts:
+        asked = sum(len(task.places_a) for task in tasks if task.name in prompts)
+        what = f"prompts of {sum(prompts.values())} of {asked} documents"
+        found.append(Difference("prompt", what, "", "", list(prompts)))
+        found += [*_options("prompt", a, b), *_keys("prompt", a, b, _named(tasks, prompts))]
+    found += [*_options("sampling", a, b), *_keys("sampling", a, b, tasks)]
+    found += _models(a, b)
+    found += _keys("filter", a, b, tasks)
+    found += [*_options("scorer", a, b), *_keys("scorer", a, b, tasks), *_code(a, b)]
+    return Attribution(number, sorted(found, key=lambda each: STAGES.index(each.stage)))
+
+
+def _sizes(task: PairedTask) -> tuple[int, int]:
+    return len(task.scores_a.documents), len(task.scores_b.documents)
+
+
+def _named(tasks: Sequence[PairedTask], names: Iterable[str]) -> list[PairedTask]:
+    wanted = set(names)
+    return [task for task in tasks if task.name in wanted]
+
+
+def _counts(tasks: Sequence[PairedTask], names: Sequence[str]) -> tuple[str, str]:
+    sizes = [_sizes(task) for task in _named(tasks, names)]
+    return str(sum(a for a, _ in sizes)), str(sum(b for _, b in sizes))
+
+
+def _options(stage: str, a: Run, b: Run) -> Iterable[Difference]:
+    mine, others = _spec(a), _spec(b)
+    for name in OPTIONS[stage]:
+        if mine.get(name) != others.get(name):
+            yield Difference(stage, name, _short(mine.get(name)), _short(others.get(name)))
+
+
+def _spec(run: Run) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = run.answers_manifest.get("spec", {})
+    return found
+
+
+def _keys(stage: str, a: Run, b: Run, tasks: Sequence[PairedTask]) -> list[Difference]:
+    """The keys of this stage that tasks say otherwise; the same change in many tasks is told once."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for task in tasks:
+        mine, others = a.config(task.name), b.config(task.name_b)
+        for key in {**mine, **others}:
+            if _stage(key) == stage and mine.get(key) != others.get(key):
+                change = key, _short(mine.get(key)), _short(others.get(key))
+                found.setdefault(change, []).append(task.name)
+    return [Difference(stage, *change, names) for change, names in found.items()]
+
+
+def _stage(key: str) -> str | None:
+    if key in NOWHERE:
+        return None
+    return next((stage for stage, keys in KEYS.items() if key in keys), "prompt")
+
+
+def _models(a: Run, b: Run) -> Iterable[Difference]:
+    mine, others = _spec(a).get("model"), _spec(b).get("model")
+    if mine != others:
+        yield Difference("model", "model", _model(a, mine), _model(b, others))
+    roles = _spec(a).get("roles") or {}, _spec(b).get("roles") or {}
+    for role in sorted({*roles[0], *roles[1]}):
+        if roles[0].get(role) != roles[1].get(role):
+            yield Difference(
+                "scorer", f"model in the role {role}", _short(roles[0].get(role)), _short(roles[1].get(role))
+            )
+
+
+def _model(run: Run, identity: object) -> str:
+    return f"{model_of(run)} [{str(identity)[-12:]}]"
+
+
+def _code(a: Run, b: Run) -> Iterable[Difference]:
+    """Code that may score otherwise: helper files, and the versions of what computes."""
+    mine, others = a.answers_manifest.get("helper_files", {}), b.answers_manifest.get("helper_files", {})
+    changed = sorted(file for file in {*mine, *others} if mine.get(file) != others.get(file))
+    if changed and sorted(mine.values()) != sorted(others.values()):
+        yield Difference("scorer", "helper code", _short(changed[:3]), "")
+    versions = (_packages(a), _packages(b))
+    for name in ("assay", "sacrebleu"):
+        if versions[0].get(name) != versions[1].get(name):
+            yield Difference("scorer", f"version of {name}", str(versions[0].get(name)), str(versions[1].get(name)))
+
+
+def _packages(run: Run) -> Mapping[str, str]:
+    found: Mapping[str, str] = run.manifest.get("environment", {}).get("packages", {})
+    return found
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else "–" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from assay.comparison.pairing import PairedTask
-from assay.comparison.run_scores import values as values_of
+from assay.comparison.pairing import values as values_of
 from assay.errors import ConfigError
 from assay.groups.spread import draw_numbers, variance
 from assay.records import Draws, ScoreKey

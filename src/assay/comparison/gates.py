@@ -1,16 +1,17 @@
 """Gates: what a difference must be for a change to be let through."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
-from assay.comparison.comparison import Decision, Unit, GateVerdict
+from assay.comparison.comparison import Decision, GateVerdict, Unit
+from assay.comparison.contrasts import Part
 from assay.comparison.pairing import PairedTask
-from assay.comparison.rows import PairedRow
-from assay.comparison.unscored import moved, why_open
+from assay.comparison.rows import PairedRow, below
 from assay.config.row_names import row_name
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
 from assay.runs.run import Run
 from assay.statistics.paired import Contrast, interval
@@ -164,7 +165,9 @@ def _decided(gate: Gate, ends: tuple[float, float]) -> tuple[Decision, float]:
     return ("inconclusive", safe) if gate.lets(open_end) else ("fail", open_end)
 
 
-def _measured(gate: Gate, line: PairedRow, evidence: GateEvidence) -> tuple[float, tuple[float, float] | None, str] | str:
+def _measured(
+    gate: Gate, line: PairedRow, evidence: GateEvidence
+) -> tuple[float, tuple[float, float] | None, str] | str:
     """The difference in the gate's units with its one-sided bounds; or why it cannot be decided."""
     if line.a is None or line.b is None:
         return line.reason or "there is no number"
@@ -190,3 +193,52 @@ def _measured(gate: Gate, line: PairedRow, evidence: GateEvidence) -> tuple[floa
     shift = gate.threshold
     bounds = (ends[0] / line.a + shift, ends[1] / line.a + shift) if ends is not None else None
     return made.difference / line.a + shift, bounds, reason
+
+
+ENDED = ("complete", "incomplete", "unknown")
+"""How a run may have ended that was asked all there was to ask; of one from elsewhere that may not be known."""
+MOST = 0.01
+"""The share of documents that may be lacking where nothing bounds what they could have scored."""
+ALLOW = "--allow_incomplete decides all the same"
+
+
+def why_open(line: PairedRow, runs: Sequence[Run]) -> str:
+    """Why a gate cannot be decided on this line, whatever its documents say; nothing where it can."""
+    for run in runs:
+        if run.status not in ENDED:
+            return f"the run {run.path.name} is {run.status}; {ALLOW}"
+        if line.kind == "group":
+            not_run = run.extras.get("groups", {}).get(line.name, {}).get("not_run", ())
+            broken = run.extras.get("broken", {}).keys() & below(run, line.name, {line.name}) | {*not_run}
+            if broken:
+                return f"not run in {run.path.name}: {some(sorted(broken))}; {ALLOW}"
+    for member in (part.member for part in line.parts):
+        lacking = max(_not_asked(run, member.task) for run in runs)
+        if lacking:
+            return f"{member.task}: {lacking} documents were not asked; {ALLOW}"
+        if not member.is_rate and member.missed > MOST * (member.n + member.missed):
+            what = f"{member.task}: {member.missed} of {member.n + member.missed} documents are not scored in both runs"
+            return f"{what}; {ALLOW}"
+    return ""
+
+
+def _not_asked(run: Run, task: str) -> int:
+    own: Mapping[str, Any] = run.extras.get("tasks", {}).get(task, {})
+    return int(own.get("not_asked", 0))
+
+
+def moved(parts: Sequence[Part], scale: float = 1.0) -> tuple[float, float]:
+    """How far `b - scale · a` could be moved down and up by the documents that not both runs scored: of rates, if what is not
+    known were all wrong, or all right."""
+    low = high = 0.0
+    for member, slope_a, slope_b in parts:
+        if member.is_rate and member.missed:
+            whole = member.n + member.missed
+            for slope, own, sum_known, known in (
+                (slope_b, member.b, member.missed_b, member.only_b),
+                (-scale * slope_a, member.a, member.missed_a, member.only_a),
+            ):
+                if_wrong = slope * (sum_known - member.missed * own) / whole
+                if_right = if_wrong + slope * (member.missed - known) / whole
+                low, high = low + min(if_wrong, if_right), high + max(if_wrong, if_right)
+    return low, high

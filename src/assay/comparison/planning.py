@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from assay.comparison.contrasts import Part
-from assay.comparison.pairing import PairedTask, pair_tasks
-from assay.comparison.rows import PairedRow, paired_rows, compared_members
-from assay.comparison.run_scores import TaskScores, values
+from assay.comparison.pairing import PairedTask, TaskScores, pair_tasks, values
+from assay.comparison.rows import PairedRow, compared_members, paired_rows
 from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group

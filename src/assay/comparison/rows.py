@@ -10,13 +10,12 @@ import numpy as np
 
 from assay.comparison.comparison import ComparedRow
 from assay.comparison.contrasts import ComparedTask, Part, contrast, member_of
-from assay.comparison.pairing import PairedTask, shared_tasks
-from assay.comparison.run_scores import values
+from assay.comparison.pairing import PairedTask, shared_tasks, values
 from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
+from assay.runs.results import names_with_depth
 from assay.runs.run import Run
-from assay.runs.tree import names_with_depth
 from assay.statistics.paired import Contrast, Significance, detectable, interval, significance
 
 Runs = tuple[Run, Run]
@@ -208,7 +207,9 @@ def _reason(run: Run, name: str, key: ScoreKey) -> str:
     return run.rows(name)[key].reason if key in run.rows(name) else ""
 
 
-def selected_rows(several: Sequence[PairedRow], run: Run, tasks: Sequence[str], metrics: Sequence[str]) -> list[PairedRow]:
+def selected_rows(
+    several: Sequence[PairedRow], run: Run, tasks: Sequence[str], metrics: Sequence[str]
+) -> list[PairedRow]:
     """The lines that are meant: of tasks and groups by name or glob, with all below them; of metrics by name."""
     found = several
     if tasks:

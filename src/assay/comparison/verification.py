@@ -166,7 +166,9 @@ def _compare(asked: Asked, found: AnswerComparison, count: Callable[[str], int] 
             found.divergences += _parted(where, a.text, b.text, count) if kind == "generate" else ()
         elif isinstance(a, Likelihood) and isinstance(b, Likelihood):
             same_greedy = a.greedy == b.greedy
-            found.likelihoods.append(LikelihoodDifferences(where, a.value, b.value, _tokens(request, count), same_greedy))
+            found.likelihoods.append(
+                LikelihoodDifferences(where, a.value, b.value, _tokens(request, count), same_greedy)
+            )
             found.greedy_changed += not same_greedy
     _choose(asked, found)
 

@@ -17,7 +17,7 @@ from assay.registry import is_plugin_file
 from assay.runs.folder import RunError
 from assay.runs.lm_eval_logs import SampleLog, logged_files, logged_samples, results_beside
 from assay.runs.run import Run
-from assay.runs.samples.reader import SampleFile, AnsweredSample
+from assay.runs.samples.reader import AnsweredSample, SampleFile
 from assay.runs.signature import is_signed_by_user
 from assay.scoring.results import ROLLING
 from assay.tasks import TaskManager

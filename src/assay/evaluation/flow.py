@@ -48,8 +48,8 @@ from assay.registry import USED, load_plugins
 from assay.runs.cache import Cache, Cached
 from assay.runs.folder import RunFolder, Writer, open_run
 from assay.runs.journal import Journal
-from assay.runs.placing import output_folder
 from assay.runs.results import failure_lines
+from assay.runs.run import output_folder
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.samples.prompt import Chat
 from assay.scoring.scorer import Scorer, models_of

@@ -19,9 +19,9 @@ from assay.evaluation.outcome import outcome
 from assay.evaluation.record import again, helper_digests
 from assay.evaluation.score import changed_keys, feed, ready
 from assay.registry import load_plugins
-from assay.runs.account import total_usage
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
+from assay.runs.results import total_usage
 from assay.runs.samples.reader import AnsweredSample
 from assay.runs.samples.records import SampleRecord
 from assay.runs.signature import SIGNATURE, with_signature

@@ -21,7 +21,7 @@ from assay.evaluation.graphs import graph_files
 from assay.evaluation.outcome import outcome
 from assay.evaluation.record import again
 from assay.registry import load_plugins
-from assay.runs.folder import MANIFEST, RESULTS, environment, write_json
+from assay.runs.folder import MANIFEST, RESULTS, environment, new_scoring, publish_scoring, write_json
 from assay.runs.redaction import redacted
 from assay.runs.results import plain
 from assay.runs.run import holds_run
@@ -29,7 +29,6 @@ from assay.runs.samples.reader import AnsweredSample
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import FORMAT
-from assay.runs.versions import new_scoring, publish_scoring
 from assay.tasks import Task
 from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import ready_groups, refuse_unsafe

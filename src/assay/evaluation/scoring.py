@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from assay.runs.scores import ScoreCache
+from assay.runs.cache import ScoreCache
 from assay.scoring.remembered import Memory
 from assay.scoring.scorer import Scorer
 from assay.scoring.workers import Workers

@@ -1,25 +1,219 @@
 """Which file is whose: exports by the name of their format, imports by what lies there."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, get_args
 
-from assay.errors import ConfigError, Place, Problem
-from assay.exchange.brought import ImportedRun
-from assay.exchange.finished import finished_run, read_json
-from assay.exchange.from_lm_eval import from_lm_eval
-from assay.exchange.imported import ImportTarget, write_imported_run
-from assay.exchange.importers import from_run
+import orjson
+
+from assay.errors import ConfigError, Place, Problem, installing
 from assay.exchange.inspect.exporter import export_inspect
-from assay.exchange.inspect.importer import from_inspect
 from assay.exchange.lm_eval import export_lm_eval
-from assay.exchange.to_parquet import export_parquet
-from assay.exchange.trackers import export_mlflow, export_wandb
-from assay.exchange.unpack import unpack
+from assay.records import arguments
 from assay.registry import Table, must_be_callable, read_signature, refused
-from assay.runs.folder import RunError
-from assay.runs.run import holds_run
+from assay.runs.atomic import replace_file
+from assay.runs.folder import MANIFEST, RESULTS
+from assay.runs.redaction import redacted
+from assay.runs.run import Run, finished_run
+from assay.runs.samples.records import SampleRecord
+
+
+def export_mlflow(run: Run, target: str | None, name: str | None = None) -> str:
+    """Log a run to MLflow; `target` is the address of its server, or a folder; `name` the experiment. What comes back is where."""
+    try:
+        import mlflow
+    except ImportError:
+        raise _missing("mlflow") from None
+    name, files = name or PROJECT, None
+    if target is not None and "://" not in target:
+        folder = Path(target).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        target, files = f"sqlite:///{folder / 'mlflow.db'}", (folder / "artifacts").as_uri()
+    if target is not None:
+        mlflow.set_tracking_uri(target)
+    if files is not None and mlflow.get_experiment_by_name(name) is None:
+        mlflow.create_experiment(name, artifact_location=files)
+    experiment = mlflow.set_experiment(name)
+    with mlflow.start_run(run_name=run.path.resolve().name, tags=_tags(run)) as made:
+        mlflow.log_params({key: _short(value) for key, value in tracked_settings(run.results).items()})
+        mlflow.log_metrics(dict(tracked_metrics(run)))
+        for file, content in ((RESULTS, run.results), (MANIFEST, run.manifest)):
+            mlflow.log_text(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode(), file)
+        return f"{mlflow.get_tracking_uri()} experiment {experiment.experiment_id} run {made.info.run_id}"
+
+
+def export_wandb(run: Run, target: str | None, name: str | None = None) -> str:
+    """Log a run to Weights & Biases; `target` is the folder for its files, `name` the project. What comes back is where."""
+    try:
+        import wandb
+    except ImportError:
+        raise _missing("wandb") from None
+    if target is not None:
+        Path(target).mkdir(parents=True, exist_ok=True)
+    made = wandb.init(
+        project=name or PROJECT,
+        name=run.path.resolve().name,
+        dir=target,
+        config=tracked_settings(run.results),
+        tags=list(_tags(run).values()),
+    )
+    columns = ["model", "name", "kind", "metric", "filter", "value", "stderr", "low", "high", "n"]
+    made.log({"numbers": wandb.Table(columns=columns, data=[list(row) for row in result_values(run)])})
+    made.summary.update(dict(tracked_metrics(run)))
+    where = str(made.dir)
+    made.finish()
+    return where
+
+
+def tracked_metrics(run: Run) -> Iterator[tuple[str, float]]:
+    """The numbers by name, `task/metric/filter`, each with its standard error and ends of its interval where it has them."""
+    for _, name, _, metric, filter_name, value, stderr, low, high, n in result_values(run):
+        whole = "/".join(_tracker_name(part) for part in (name, metric, filter_name))
+        known = {"": value, "_stderr": stderr, "_low": low, "_high": high, "_n": n}
+        yield from ((whole + ending, float(each)) for ending, each in known.items() if each is not None)
+
+
+def tracked_settings(results: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run was asked for, flat: `model_args.pretrained`, `limit` …"""
+    config = {key: value for key, value in redacted(results.get("config", {})).items() if value not in (None, [], {})}
+    nested = config.pop("model_args", None) or {}
+    told = nested.items() if isinstance(nested, Mapping) else [("text", nested)]
+    return {**config, **{f"model_args.{key}": value for key, value in told}}
+
+
+def _tags(run: Run) -> dict[str, str]:
+    version = str(run.results.get("assay_version") or run.results.get("lm_eval_version") or "")
+    return {"model": run.model_name, "status": str(run.results.get("assay", {}).get("status", "")), "version": version}
+
+
+def _tracker_name(name: str) -> str:
+    """A name that every tracker takes."""
+    return re.sub(r"[^\w.\- ]", "_", name)
+
+
+def _short(value: Any) -> str:
+    return str(value)[:500]
+
+
+def _missing(package: str) -> ConfigError:
+    return ConfigError([Problem(Place(f"--to {package}"), f"{package} is not installed", installing(package))])
+
+
+TEXT, NUMBER, COUNT = "string", "float64", "int64"
+SAMPLE_COLUMNS = {
+    "model": TEXT, "task": TEXT, "doc_id": COUNT, "prompt": TEXT, "target": TEXT, "responses": TEXT, "answers": TEXT,
+    "failed": TEXT, "audit": TEXT, "doc": TEXT,
+}  # fmt: skip
+SCORE_COLUMNS = {
+    "model": TEXT,
+    "task": TEXT,
+    "doc_id": COUNT,
+    "metric": TEXT,
+    "filter": TEXT,
+    "repeat": COUNT,
+    "value": NUMBER,
+}
+RESULT_COLUMNS = {
+    "model": TEXT, "name": TEXT, "kind": TEXT, "metric": TEXT, "filter": TEXT, "value": NUMBER, "stderr": NUMBER,
+    "low": NUMBER, "high": NUMBER, "n": COUNT,
+}  # fmt: skip
+ROWS = 5000
+"""Rows that are held before they are written."""
+
+
+def export_parquet(run: Run, target: Path) -> list[Path]:
+    """Write samples.parquet, scores.parquet (a row for each document, filter, metric and repeat) and numbers.parquet."""
+    target.mkdir(parents=True, exist_ok=True)
+    samples = (_sample_values(run, task, kept) for task, kept in _sample_records(run))
+    scores = (row for task, kept in _sample_records(run) for row in _score_values(run, task, kept))
+    tables = (
+        ("samples", SAMPLE_COLUMNS, samples),
+        ("scores", SCORE_COLUMNS, scores),
+        ("numbers", RESULT_COLUMNS, result_values(run)),
+    )
+    return [_write(target / f"{name}.parquet", columns, rows) for name, columns, rows in tables]
+
+
+def result_values(run: Run) -> Iterator[tuple[Any, ...]]:
+    """Every number of a run: model, name, task or group, metric, filter, value, standard error, interval, documents."""
+    model = run.model_name
+    for kind, names in (("task", run.scored_tasks), ("group", run.groups)):
+        for name in names:
+            for row in run.rows(name).values():
+                yield (model, name, kind, row.metric, row.filter, row.value, row.stderr, row.low, row.high, row.n)
+
+
+def _sample_records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
+    return ((task, kept) for task, samples in run.sample_files().items() for kept in samples.kept())
+
+
+def _sample_values(run: Run, task: str, kept: SampleRecord) -> tuple[Any, ...]:
+    sample = kept.sample
+    prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
+    answers = {each.filter: each.answers for each in kept.scores}
+    values = (_json_text(sample.target), _json_text(kept.responses), _json_text(answers))
+    return (
+        run.model_name,
+        task,
+        sample.doc_id,
+        prompt,
+        *values,
+        kept.failed or None,
+        ",".join(kept.audit) or None,
+        _json_text(sample.doc),
+    )
+
+
+def _score_values(run: Run, task: str, kept: SampleRecord) -> Iterator[tuple[Any, ...]]:
+    for each in kept.scores:
+        for metric, value in each.values.items():
+            about = (run.model_name, task, kept.sample.doc_id, metric, each.filter)
+            if isinstance(value, int | float):
+                yield (*about, None, float(value))
+            several = each.repeats.get(metric, ())
+            yield from (
+                (*about, repeat, float(own)) for repeat, own in enumerate(several) if isinstance(own, int | float)
+            )
+
+
+def _write(path: Path, columns: Mapping[str, str], rows: Iterator[Sequence[Any]]) -> Path:
+    """Write rows as they come, a few thousand at a time, into a file that gets its name when it is whole."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in columns.items()])
+    part = path.with_suffix(".parquet.part")
+    with parquet.ParquetWriter(part, schema, compression="zstd") as writer:
+        for batch in _batches(rows):
+            arrays = [
+                pa.array(column, field.type) for column, field in zip(zip(*batch, strict=True), schema, strict=True)
+            ]
+            writer.write_table(pa.table(arrays, schema=schema))
+    replace_file(part, path)
+    return path
+
+
+def _batches(rows: Iterator[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
+    held: list[Sequence[Any]] = []
+    for row in rows:
+        held.append(row)
+        if len(held) == ROWS:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _json_text(value: Any) -> str:
+    return orjson.dumps(value, default=_plain_value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _plain_value(value: Any) -> Any:
+    make: Callable[[Any], Any] = list if isinstance(value, tuple) else dict if isinstance(value, Mapping) else str
+    return make(value)
+
 
 EXPORTERS: Table[Callable[..., Any], Any] = Table(
     "exporter",
@@ -60,71 +254,4 @@ def _goes_anywhere(exporter: Callable[..., Any]) -> bool:
     return len(parameters) > 1 and type(None) in get_args(parameters[1].annotation)
 
 
-def import_runs(
-    paths: Sequence[str | Path],
-    output: str | Path,
-    *,
-    groups: Sequence[str | Path] = (),
-    force: bool = False,
-    facts: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Bring results and logs of others, and runs of our own, into one folder; the result is the content of its results.json.
-
-    `groups` are YAML files of groups whose members are the tasks that were brought in.
-    """
-    packed = [Path(path) for path in paths if str(path).lower().endswith(".zip")]
-    if packed:
-        if len(paths) > 1 or groups:
-            fix = f"first unpack it: `assay import {packed[0]} -o FOLDER`"
-            raise ConfigError([Problem(Place(str(packed[0])), "an archive is unpacked alone", fix)])
-        return unpack(packed[0], Path(output))
-    into = ImportTarget(Path(output), [Path(each) for each in groups], force, facts or {})
-    try:
-        return write_imported_run(read_sources([Path(path) for path in paths]), into)
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # files of others may say anything
-        what = f"is not laid out as its program lays it out: {type(error).__name__}: {error}"
-        raise RunError(
-            [Problem(Place(", ".join(map(str, paths))), what, "give the files as they were written")]
-        ) from error
-
-
-def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
-    """What lies in some files and folders."""
-    runs: list[ImportedRun] = []
-    theirs: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise ConfigError(
-                [Problem(Place(str(path)), "there is no such file or folder", "name what is to be imported")]
-            )
-        logs = sorted(path.glob("*.eval")) if path.is_dir() else []
-        if holds_run(path):
-            runs.append(from_run(path))
-        elif logs:
-            runs += map(from_inspect, logs)
-        elif path.suffix == ".eval" or (path.suffix == ".json" and isinstance(read_json(path).get("eval"), dict)):
-            runs.append(from_inspect(path))
-        else:
-            theirs += [path] if not path.is_dir() or any(path.glob("samples_*.jsonl")) else _below(path)
-    return [*runs, *([from_lm_eval(theirs)] if theirs else [])]
-
-
-def _below(folder: Path) -> list[Path]:
-    """The folders of models below a folder that lm-eval was given: of one model only, lest two be taken for one."""
-    found = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
-    if len(found) != 1:
-        what = (
-            "several models lie below it"
-            if found
-            else "there is nothing to import: no run, no .eval, no samples_*.jsonl"
-        )
-        raise ConfigError(
-            [
-                Problem(
-                    Place(str(folder)),
-                    what,
-                    f"name one of: {', '.join(map(str, found[:5]))}" if found else "name another",
-                )
-            ]
-        )
-    return found
+PROJECT = "assay"

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 
 from assay.errors import some
-from assay.runs.rows import ROLLING, StoredRequest, StoredSample
 from assay.runs.run import Run
 from assay.runs.samples.decode import rows_of
+from assay.runs.samples.records import ROLLING, StoredRequest, StoredSample
 from assay.runs.samples.writer import GroupWriter, row_arrays
 
 REMOVED = "[removed]"

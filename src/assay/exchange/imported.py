@@ -5,20 +5,26 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import orjson
 
 from assay.config.arguments import parse_arguments
+from assay.config.group import GroupConfig
+from assay.config.loader import load
+from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.config.source import digest
+from assay.config.task import TaskConfig
 from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.evaluation.outcome import group_result
 from assay.evaluation.record import RUN_KEYS
-from assay.exchange.brought import ImportedRun, ImportedGroup, ImportedTask, ReportedValue
-from assay.exchange.joined import groups_over_imports
-from assay.records import Draws, Estimate, ScoreKey
+from assay.groups.group import Group
+from assay.groups.manager import GroupManager
+from assay.groups.results import bottom_up, group_numbers
+from assay.records import Draws, Estimate, Function, ScoreKey
 from assay.runs.folder import RunFolder, environment, open_run
 from assay.runs.redaction import redacted
 from assay.runs.results import GroupResult, TaskResult, assay_section, lm_eval_results
@@ -28,9 +34,107 @@ from assay.runs.validation import wrong_results
 from assay.statistics.aggregations import BOUNDS
 from assay.statistics.board import Board
 from assay.statistics.intervals import interval
+from assay.tasks.aggregates import doubled, lacking
 from assay.tasks.audit import Audit, kinds_of
+from assay.tasks.preflight import ready_group
+from assay.tasks.task import Task
 
 MAX_FAILED = 0.01
+
+
+class ReportedValue(NamedTuple):
+    """A number as it was told, with its standard error and the number of its documents where those were told, too."""
+
+    value: float
+    stderr: float | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedTask:
+    """One task: `samples` gives its samples in their order, as often as it is called; `told` the numbers of its results."""
+
+    name: str
+    samples: Callable[[], Iterator[SampleRecord]]
+    told: Mapping[ScoreKey, ReportedValue] = field(default_factory=dict)
+    alias: str = ""
+    repeats: int = 1
+    original: int | None = None
+    expected: int = 0
+    """How many documents were to be asked about, where more are told than there are samples."""
+    ended: str = ""
+    """Why the run of it came to no good end, where that is told."""
+    num_fewshot: int = 0
+    version: object = "N/A"
+    source: str = ""
+    """A name for its data: documents of one source and number are the same document."""
+    higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    multiple_targets: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedGroup:
+    """A group whose numbers were told."""
+
+    name: str
+    members: Sequence[str]
+    told: Mapping[ScoreKey, ReportedValue]
+    alias: str = ""
+    version: str = "N/A"
+    size: int = 0
+    higher_is_better: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedRun:
+    """A run from elsewhere: its tasks and groups, what is told about it under lm-eval's names, and the files it came in."""
+
+    format: str
+    tasks: Sequence[ImportedTask]
+    groups: Sequence[ImportedGroup] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[Path] = ()
+
+
+def reported_values(row: Mapping[str, Any]) -> dict[ScoreKey, ReportedValue]:
+    """The numbers of a row of lm-eval's results: `{"acc,none": 0.5, "acc_stderr,none": 0.1}`.
+
+    >>> told_rows({"alias": "a", "acc,none": 0.5, "acc_stderr,none": "N/A"})
+    {ScoreKey(metric='acc', filter='none'): Told(value=0.5, stderr=None, n=None)}
+    """
+    found = {}
+    counts = row.get("sample_count")
+    counts = counts if isinstance(counts, Mapping) else {}
+    for key, value in rows_of(row):
+        if is_number(value):
+            error = row.get(stderr_name(key))
+            stderr, n = float(error) if is_number(error) else None, counts.get(row_name(key))
+            found[key] = ReportedValue(float(value), stderr, n if isinstance(n, int) else None)
+    return found
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def members_first(members: Mapping[str, Sequence[str]]) -> list[str]:
+    """The groups among `members`, each after those it contains.
+
+    >>> members_first({"all": ["some", "task_a"], "some": ["task_b"]})
+    ['some', 'all']
+    """
+    ordered: dict[str, None] = {}
+
+    def visit(name: str, above: tuple[str, ...] = ()) -> None:
+        for member in members.get(name, ()):
+            if member in members and member not in (*ordered, *above, name):
+                visit(member, (*above, name))
+        ordered.setdefault(name)
+
+    for name in members:
+        visit(name)
+    return list(ordered)
 
 
 class ImportTarget(NamedTuple):
@@ -294,3 +398,66 @@ def _run_facts(runs: Sequence[ImportedRun]) -> dict[str, Any]:
     first, now = runs[0].facts, time.time()
     told = {key: first[key] for key in RUN_KEYS if key in first}
     return {"config": first.get("config", {}), "date": now, **told, "model_name": _model(runs)["name"]}
+
+
+def groups_over_imports(
+    files: Sequence[Path], tasks: Mapping[str, TaskResult], told: Sequence[GroupResult] = ()
+) -> list[GroupResult]:
+    """The groups of YAML files, with the numbers that their members give them; those in others come first.
+
+    Members are tasks, or groups that were `told`, whose own numbers stay as they are.
+    """
+    if not files:
+        return []
+    manager: GroupManager[Task] = GroupManager()
+    known = {each.name: GroupConfig(group=each.name, task=tuple(each.members)) for each in told}
+    for result in tasks.values():
+        manager.register_task(Task(TaskConfig(task=result.name, task_alias=result.alias), name=result.name))
+    manager.build_hierarchy({**known, **dict(_read_group_file(file, known) for file in files)})
+    ordered = [group for group in bottom_up(manager.groups.values()) if group.name not in known]
+    rows = {name: frozenset(result.rows) for name, result in tasks.items()}
+    problems: list[Problem] = []
+    for group in ordered:
+        ready_group(group, _refuse_function)
+        group.directions = _directions(group, tasks)
+        problems += [*lacking(group, rows), *doubled(group)]
+    if problems:
+        raise ConfigError(problems)
+    numbers = group_numbers(ordered, tasks, like_lm_eval=False)
+    return [group_result(group, tasks, numbers[group.name]) for group in ordered]
+
+
+def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, Mapping[str, object]]:
+    """The name of the group in a file, and what it says."""
+    try:
+        value, problems = load(file.read_bytes(), str(file), lenient=False)
+    except OSError as error:
+        raise ConfigError(
+            [Problem(Place(str(file)), f"cannot be read: {error.strerror}", "name a YAML file")]
+        ) from None
+    if problems:
+        raise ConfigError(problems)
+    if not isinstance(value, dict) or not isinstance(value.get("group"), str):
+        raise ConfigError([Problem(Place(str(file)), "is no group", "give a file with `group:` and `task:`")])
+    name = value["group"]
+    if name in known:
+        what = f"the runs have a group {name!r} already"
+        raise ConfigError([Problem(Place(str(file)), what, "give it another name")])
+    return name, {key: each for key, each in value.items() if key != "group"}
+
+
+def _refuse_function(function: Function) -> Any:
+    what, fix = (
+        f"{function} cannot be used here",
+        "take an aggregation that has a name, or `assay score RUN --with FILE`",
+    )
+    raise ConfigError([Problem(function.place, what, fix)])
+
+
+def _directions(group: Group[Any], tasks: Mapping[str, TaskResult]) -> dict[str, bool | None]:
+    """By metric whether more is better, where the members agree."""
+    found: dict[str, bool | None] = {}
+    for task in group.get_all_tasks():
+        for metric, better in tasks[task.name].higher_is_better.items():
+            found[metric] = better if found.get(metric, better) == better else None
+    return found

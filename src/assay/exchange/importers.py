@@ -1,23 +1,106 @@
 """A run of our own, or a scoring of one, as something to be brought together with others."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from assay.exchange.brought import ImportedRun, ImportedGroup, ImportedTask, ReportedValue, bottom_up
-from assay.exchange.finished import finished_run, sample_files
+from assay.errors import ConfigError, Place, Problem
+from assay.exchange.archive import read_json, unpack
+from assay.exchange.imported import (
+    ImportedGroup,
+    ImportedRun,
+    ImportedTask,
+    ImportTarget,
+    ReportedValue,
+    members_first,
+    write_imported_run,
+)
+from assay.exchange.inspect.importer import from_inspect
+from assay.exchange.lm_eval import from_lm_eval
 from assay.records import ScoreKey
-from assay.runs.run import ResultRow, Run
+from assay.runs.folder import RunError
+from assay.runs.run import ResultRow, Run, finished_run, holds_run
 from assay.runs.samples.reader import SampleFile
+
+
+def import_runs(
+    paths: Sequence[str | Path],
+    output: str | Path,
+    *,
+    groups: Sequence[str | Path] = (),
+    force: bool = False,
+    facts: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Bring results and logs of others, and runs of our own, into one folder; the result is the content of its results.json.
+
+    `groups` are YAML files of groups whose members are the tasks that were brought in.
+    """
+    packed = [Path(path) for path in paths if str(path).lower().endswith(".zip")]
+    if packed:
+        if len(paths) > 1 or groups:
+            fix = f"first unpack it: `assay import {packed[0]} -o FOLDER`"
+            raise ConfigError([Problem(Place(str(packed[0])), "an archive is unpacked alone", fix)])
+        return unpack(packed[0], Path(output))
+    into = ImportTarget(Path(output), [Path(each) for each in groups], force, facts or {})
+    try:
+        return write_imported_run(read_sources([Path(path) for path in paths]), into)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # files of others may say anything
+        what = f"is not laid out as its program lays it out: {type(error).__name__}: {error}"
+        raise RunError(
+            [Problem(Place(", ".join(map(str, paths))), what, "give the files as they were written")]
+        ) from error
+
+
+def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
+    """What lies in some files and folders."""
+    runs: list[ImportedRun] = []
+    theirs: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise ConfigError(
+                [Problem(Place(str(path)), "there is no such file or folder", "name what is to be imported")]
+            )
+        logs = sorted(path.glob("*.eval")) if path.is_dir() else []
+        if holds_run(path):
+            runs.append(from_run(path))
+        elif logs:
+            runs += map(from_inspect, logs)
+        elif path.suffix == ".eval" or (path.suffix == ".json" and isinstance(read_json(path).get("eval"), dict)):
+            runs.append(from_inspect(path))
+        else:
+            theirs += [path] if not path.is_dir() or any(path.glob("samples_*.jsonl")) else _below(path)
+    return [*runs, *([from_lm_eval(theirs)] if theirs else [])]
+
+
+def _below(folder: Path) -> list[Path]:
+    """The folders of models below a folder that lm-eval was given: of one model only, lest two be taken for one."""
+    found = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
+    if len(found) != 1:
+        what = (
+            "several models lie below it"
+            if found
+            else "there is nothing to import: no run, no .eval, no samples_*.jsonl"
+        )
+        raise ConfigError(
+            [
+                Problem(
+                    Place(str(folder)),
+                    what,
+                    f"name one of: {', '.join(map(str, found[:5]))}" if found else "name another",
+                )
+            ]
+        )
+    return found
 
 
 def from_run(folder: Path) -> ImportedRun:
     """The tasks and groups of a run as it told them."""
     run = finished_run(folder)
-    files = sample_files(run)
+    files = run.sample_files()
     return ImportedRun(
         format="assay",
         tasks=[_task(run, name, file) for name, file in files.items()],
-        groups=[_group(run, name) for name in bottom_up(run.members)],
+        groups=[_group(run, name) for name in members_first(run.members)],
         facts=run.results,
         files=[file.path for file in files.values()],
     )
@@ -43,7 +126,9 @@ def _task(run: Run, name: str, file: SampleFile) -> ImportedTask:
 
 
 def _told(rows: Mapping[ScoreKey, ResultRow]) -> dict[ScoreKey, ReportedValue]:
-    return {key: ReportedValue(row.value, row.stderr, row.n or None) for key, row in rows.items() if row.value is not None}
+    return {
+        key: ReportedValue(row.value, row.stderr, row.n or None) for key, row in rows.items() if row.value is not None
+    }
 
 
 def _group(run: Run, name: str) -> ImportedGroup:

@@ -6,7 +6,7 @@ from typing import Any
 from assay.config.row_names import row_name, stderr_name
 from assay.records import ScoreKey
 from assay.report.table import markdown, metrics_of, number
-from assay.runs.tree import names_with_depth
+from assay.runs.results import names_with_depth
 
 Results = Mapping[str, Any]
 NOTHING = "–"

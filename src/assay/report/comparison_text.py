@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from assay.comparison.comparison import Attribution, Comparison, Flip, ComparedRow, GateVerdict
+from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.errors import some
 from assay.report.table import markdown
 from assay.report.texts import in_cell

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.comparison.compare import compare
+from assay.comparison.compare import answer, compare, target
 from assay.comparison.comparison import Comparison
-from assay.comparison.flips import answer, target
 from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, Line, RunReading
 from assay.report.slices import Values, sliced
 from assay.runs.folder import no_run
-from assay.runs.rows import StoredSample
 from assay.runs.run import RUNNING, ResultRow, Run
+from assay.runs.samples.records import StoredSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,9 @@ class _Lowest:
                 heapq.heappop(self._held)
 
     def found(self) -> list[Shown]:
-        ordered: Iterable[tuple[float, int, int, StoredSample]] = sorted(self._held, key=lambda each: each[:3], reverse=True)
+        ordered: Iterable[tuple[float, int, int, StoredSample]] = sorted(
+            self._held, key=lambda each: each[:3], reverse=True
+        )
         return [_shown(self._line.name, row, self._number) for *_, row in ordered]
 
 

@@ -1,6 +1,6 @@
 """Differences between runs that fit on one scale, as a plot shows them."""
 
-from assay.comparison.comparison import Comparison, ComparedRow
+from assay.comparison.comparison import ComparedRow, Comparison
 from assay.report.plots import Interval
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from assay.comparison.comparison import Comparison, ComparedRow
+from assay.comparison.comparison import ComparedRow, Comparison
 from assay.report.document import Document, RunPart, Shown
 from assay.report.reading import Line
 from assay.report.texts import cut, decimal, ends, fenced, in_cell, in_markdown

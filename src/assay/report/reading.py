@@ -11,13 +11,11 @@ from typing import Any
 
 from assay.errors import Problem
 from assay.report.table import SETTINGS
-from assay.runs.folder import RunError
-from assay.runs.links import LINK_OUTSIDE
+from assay.runs.folder import LINK_OUTSIDE, RunError
 from assay.runs.redaction import redacted
-from assay.runs.results import coverage, failure_lines
+from assay.runs.results import coverage, failure_lines, result_paths
 from assay.runs.run import RUNNING, ResultRow, Run, mapping, number
 from assay.runs.samples.reader import StoredSample
-from assay.runs.tree import result_paths
 from assay.tasks.audit import KINDS
 
 UNREADABLE = "unreadable"

@@ -9,7 +9,7 @@ import orjson
 from assay.config.row_names import row_name
 from assay.records import Estimate, ScoreKey
 from assay.report.plots import Interval
-from assay.runs.rows import StoredSample
+from assay.runs.samples.records import StoredSample
 from assay.statistics.aggregations import mean
 from assay.statistics.estimates import sample_deviation
 from assay.statistics.intervals import interval

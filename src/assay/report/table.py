@@ -5,8 +5,7 @@ from typing import Any
 
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.records import ScoreKey
-from assay.runs.results import coverage, failure_lines
-from assay.runs.tree import names_with_depth
+from assay.runs.results import coverage, failure_lines, names_with_depth
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
 NAMES = ("name", "alias", "sample_len", "sample_count")

@@ -5,11 +5,14 @@ import json
 import logging
 import os
 import platform
+import re
 import shutil
+import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,13 +23,18 @@ import orjson
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.runs import journal, lease
-from assay.runs.atomic import replace_file
+from assay.runs.atomic import replace_file, replace_folder
+from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import Journal, JournalError, read_header
+from assay.runs.lease import NAME as LOCK
 from assay.runs.lease import Lease
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import SampleWriter, file_name
 from assay.runs.validation import FORMAT, newer_format, wrong_manifest, wrong_results
 
+JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
+SCORED = "scored"
+LINK_OUTSIDE = "is a link that leads out of the folder of the run, and links are not followed"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
 
@@ -383,3 +391,84 @@ def is_writable(path: Path) -> bool:
     """Whether a folder can be made or written there."""
     existing = next((each for each in (path, *path.parents) if each.exists()), None)
     return existing is not None and os.access(existing, os.W_OK)
+
+
+def is_outside(folder: Path, file: Path) -> bool:
+    """Whether a file below a folder lies elsewhere: it, or a folder above it, is a link."""
+    return not file.resolve().is_relative_to(folder.resolve())
+
+
+def links_outside(folder: Path) -> list[str]:
+    """What of a run lies elsewhere: its own files, its samples. Only links are looked at closely: there may be many files."""
+    return [name for name in _links(folder) if is_outside(folder, folder / name)]
+
+
+def _links(folder: Path) -> Iterator[str]:
+    yield from (name for name in (MANIFEST, RESULTS, LOCK, SAMPLES, *JOURNALS) if (folder / name).is_symlink())
+    try:
+        entries = list(os.scandir(folder / SAMPLES))
+    except OSError:
+        return
+    yield from (f"{SAMPLES}/{entry.name}" for entry in entries if entry.is_symlink())
+
+
+def refuse_links_outside(folder: Path) -> None:
+    """See to it that a run is read from its own folder only."""
+    found = links_outside(folder)
+    if found:
+        raise RunError([Problem(Place(str(folder / found[0])), LINK_OUTSIDE, "put the file itself there")])
+
+
+def scorings(folder: Path) -> list[Path]:
+    """The scorings of a run, the latest last."""
+    found = (folder / SCORED).glob("[0-9]*") if (folder / SCORED).is_dir() else ()
+    return sorted((path for path in found if path.name.isdecimal()), key=lambda path: int(path.name))
+
+
+@contextmanager
+def new_scoring(folder: Path) -> Iterator[Path]:
+    """A folder to write a scoring into. When all went well `publish_scoring` gives it its number; else nothing is left of it."""
+    (folder / SCORED).mkdir(parents=True, exist_ok=True)
+    with staging_folder(folder / SCORED) as part:
+        yield part
+
+
+@contextmanager
+def staging_folder(folder: Path) -> Iterator[Path]:
+    """A new folder in another one, called after this process; it is taken away in the end if it was not given another name.
+
+    What processes of this machine left that were killed is taken away, too.
+    """
+    host = re.sub(r"[^\w.]", "_", socket.gethostname())
+    for left in folder.glob(f".part-{host}-*"):
+        owner = left.name.removeprefix(f".part-{host}-").partition("-")[0]
+        if owner.isdecimal() and not _lives(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    part = Path(tempfile.mkdtemp(prefix=f".part-{host}-{os.getpid()}-", dir=folder))
+    try:
+        yield part
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def publish_scoring(part: Path) -> Path:
+    """Give a scoring the next free number, however many are written at once."""
+    part.chmod(0o755)
+    while True:
+        there = scorings(part.parent.parent)
+        wanted = part.with_name(f"{int(there[-1].name) + 1 if there else 1:03}")
+        try:
+            return replace_folder(part, wanted)
+        except OSError:
+            if not wanted.exists():
+                raise

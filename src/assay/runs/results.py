@@ -1,7 +1,7 @@
 """Results in lm-eval's layout: what its consumers read, under the names they know."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -321,3 +321,42 @@ def failure_lines(account: Mapping[str, Any]) -> list[str]:
             told = "; ".join(f"{what}: {some(names)}" for what, names in named.items() if names)
             lines.append(f"incomplete: {group}: {coverage(own)} ({told})")
     return lines + [f"not run: {task}: {reason}" for task, reason in account.get("broken", {}).items()]
+
+
+def total_usage(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The accounts of parts as one: counts and costs are added. Of the seconds the longest stand: percentiles do not add up."""
+    made: dict[str, Any] = {}
+    for account in accounts:
+        for key, value in account.items():
+            if key == "seconds":
+                known = made.get(key, {})
+                made[key] = {name: max(known.get(name, 0.0), seconds) for name, seconds in value.items()}
+            elif isinstance(value, Mapping):
+                made[key] = total_usage([made.get(key, {}), value])
+            else:
+                made[key] = made.get(key, 0) + value
+    return made
+
+
+Results = Mapping[str, Any]
+
+
+def names_with_depth(results: Results) -> Iterator[tuple[str, int]]:
+    """Every line of the tree with its depth, in the order of `result_paths`."""
+    return ((path[-1], len(path) - 1) for path in result_paths(results))
+
+
+def result_paths(results: Results) -> Iterator[tuple[str, ...]]:
+    """The path to every line: groups that are in no other first, by name, each with its members below it; then the rest."""
+    members: Mapping[str, Sequence[str]] = results.get("group_subtasks") or {}
+    inside = {name for names in members.values() for name in names}
+
+    def below(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        yield path
+        for member in sorted(members.get(path[-1], ())):
+            if member not in path:
+                yield from below((*path, member))
+
+    for name in sorted(name for name in members if name not in inside):
+        yield from below((name,))
+    yield from ((name,) for name in sorted(results["results"]) if name not in members and name not in inside)

@@ -5,7 +5,10 @@ scorings of a run (`RUN/scored/001`) and runs that have not finished have the sa
 """
 
 import os
+import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +19,28 @@ from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.errors import Place, Problem
 from assay.records import ScoreKey
 from assay.runs import journal
-from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, NoRun, RunError, manifest_from_journal, no_run, read_file
+from assay.runs.folder import (
+    JOURNALS,
+    MANIFEST,
+    RESULTS,
+    SAMPLES,
+    NoRun,
+    RunError,
+    as_written,
+    manifest_from_journal,
+    no_run,
+    read_file,
+    refuse_links_outside,
+)
+from assay.runs.folder import SCORED as SCORINGS
 from assay.runs.journal import JournaledResponse
 from assay.runs.lease import is_held, progress
-from assay.runs.links import JOURNALS, refuse_links_outside
 from assay.runs.redaction import without_secrets
 from assay.runs.samples.reader import SampleFile, sample_file
-from assay.runs.versions import SCORED as SCORINGS
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 RUNNING, STOPPED, COMPLETE = "running", "stopped", "complete"
 DEEPEST = 6
@@ -201,6 +216,13 @@ class Run:
         """By metric, of a task or group."""
         return mapping(mapping(self.results.get("higher_is_better")).get(name))
 
+    @property
+    def model_name(self) -> str:
+        """The name of the model: its backend, and its name there."""
+        names = dict.fromkeys((self.results.get("model_source"), self.results.get("model_name")))
+        parts = [str(name) for name in names if name]
+        return "/".join(parts) or str(self.results.get("config", {}).get("model"))
+
     # ---- rows
 
     def rows(self, name: str) -> dict[ScoreKey, ResultRow]:
@@ -276,6 +298,11 @@ class Run:
         path = self.sample_path(task)
         return SampleFile(path, self.repeats(task)) if path is not None else None
 
+    def sample_files(self) -> dict[str, SampleFile]:
+        """Return the sample files by task, in the order of the results."""
+        files = {task: self.sample_file(task) for task in self.scored_tasks}
+        return {task: file for task, file in files.items() if file is not None}
+
     def samples(self, task: str, columns: Sequence[str] | None = None) -> "Iterator[pa.RecordBatch]":
         """The samples of a task as Arrow (docs/samples.md), one row group in memory at a time."""
         file = self.sample_file(task)
@@ -288,6 +315,11 @@ class Run:
     def responses(self) -> Iterator[JournaledResponse]:
         """Every response in the journal, failures included; damaged lines are left out."""
         return journal.responses(self.path / journal.NAME)
+
+
+def finished_run(folder: str | Path) -> Run:
+    """Open a finished run, or a scoring of one, without its secrets; a RunError where it has not finished."""
+    return Run.open(folder).finished().redacted()
 
 
 def holds_run(folder: Path) -> bool:
@@ -348,3 +380,42 @@ def _pair(written: Sequence[Any] | None) -> tuple[float | None, float | None]:
 
 def _influences(written: Sequence[Sequence[Any]] | None) -> Mapping[tuple[str, ScoreKey], float] | None:
     return {(task, row_key(row)): float(slope) for task, row, slope in written} if written else None
+
+
+RUNS_DIR = "runs"
+
+
+def output_folder(runs_dir: Path, spec: Mapping[str, Any], model: str, tasks: Sequence[str]) -> Path:
+    """The folder of the latest unfinished run with this spec that nobody works in, else a new one."""
+    wanted = as_written(spec)
+    unfinished = [
+        (manifest.get("created") or 0.0, path)
+        for path, manifest in _manifests(runs_dir)
+        if manifest.get("spec") == wanted and manifest.get("status") != COMPLETE and not is_held(path)
+    ]
+    return max(unfinished)[1] if unfinished else new_folder(runs_dir, model, tasks)
+
+
+def new_folder(runs_dir: Path, model: str, tasks: Sequence[str]) -> Path:
+    """A folder that is not there yet, named after the day, the model and the tasks.
+
+    >>> new_folder(Path("runs"), "org/llama 3", ["mmlu", "gsm8k"]).name[11:]
+    'llama_3-mmlu-and-1-more'
+    """
+    more = f"-and-{len(tasks) - 1}-more" if len(tasks) > 1 else ""
+    parts = [time.strftime("%Y-%m-%d"), _plain(Path(model).name), _plain(tasks[0] if tasks else "") + more]
+    name = "-".join(part for part in parts if part)
+    names = (name, *(f"{name}-{number}" for number in range(2, 1_000_000)))
+    return next(path for each in names if not (path := runs_dir / each).exists())
+
+
+def _manifests(runs_dir: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """The runs directly below a folder that can be read, each with its manifest."""
+    for path in runs_in(runs_dir):
+        with suppress(RunError):
+            yield path, Run.open(path).manifest
+
+
+def _plain(text: str) -> str:
+    """Text that is safe in the name of a folder, and not too long."""
+    return re.sub(r"[^\w.@#+-]+", "_", text).strip("._-")[:40]

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from assay.runs.folder import RunError
-from assay.runs.rows import StoredSample
 from assay.runs.run import Run
+from assay.runs.samples.records import StoredSample
 from assay.runs.samples.writer import file_name
 from assay.samples.rows import DataError
 

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from assay.comparison.compare import Comparison, Flip, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import Comparison, Flip
 from assay.errors import AssayError
-from assay.runs.links import refuse_links_outside
-from assay.runs.versions import SCORED as SCORED
+from assay.runs.folder import SCORED as SCORED
+from assay.runs.folder import refuse_links_outside
 from assay.viewer.library import stamp_of
 
 OF_EACH, OF_ONE = 5, 30

@@ -10,7 +10,7 @@ from assay.config.row_names import is_row_name
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import Head, Line, RunReading, worst_tasks
 from assay.runs.redaction import redacted_text
-from assay.runs.rows import StoredSample
+from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
 from assay.viewer.asking import OPERATORS, SHOWS, Wish, address, read_wish
 from assay.viewer.distributions import PARTS, calibrated, score_bins, slices_by, value_count

@@ -11,7 +11,7 @@ import orjson
 
 from assay.config.row_names import row_key, row_name
 from assay.runs.redaction import redacted, redacted_text
-from assay.runs.rows import StoredRequest, StoredSample
+from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.viewer.differing import Piece, aligned
 from assay.viewer.sample_scores import UnitResult, own_number, unit_results
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from assay.config.source import digest
-from assay.runs.rows import StoredSample
 from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import StoredSample
 from assay.viewer.asking import PAGE, Condition, Wish
 from assay.viewer.sample_page import loads
 

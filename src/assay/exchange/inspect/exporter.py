@@ -12,19 +12,25 @@ import orjson
 import assay
 from assay.config.source import digest
 from assay.exchange.archive import write_archive
-from assay.exchange.finished import model_name, sample_files
-from assay.exchange.inspect_own import KEPT, written
-from assay.exchange.inspect_sample import epochs, scorer, summary
+from assay.records import FilterScores, Loglikelihood
 from assay.runs.run import ResultRow, Run
 from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import SampleRecord, StoredSample, arguments
 from assay.runs.samples.writer import file_name
+
+ASSAY_KEY = "assay"
+"""Where a log keeps what is ours: in its metadata that of the task, in the store of a sample's first epoch the sample."""
+
+
+FLOAT = "$float"
+"""The key of a number that JSON has no word for."""
 
 
 def export_inspect(run: Run, target: Path) -> list[Path]:
     """Write DATE_TASK_ID.eval for each task of a run; the names are those that Inspect gives."""
     target.mkdir(parents=True, exist_ok=True)
     files = []
-    for task, samples in sample_files(run).items():
+    for task, samples in run.sample_files().items():
         spec = _spec(run, task)
         date = spec["created"].replace(":", "-").replace("+", "-")
         name = file_name(task).replace("_", "-")  # Inspect takes names apart at this sign
@@ -53,7 +59,7 @@ def _members(
         reductions.add(kept.sample.doc_id, kept.scores)
         total, failed = total + repeats, failed + (repeats if kept.failed else 0)
         for number, sample in enumerate(epochs(kept, spec)):
-            sample = {**sample, "store": {KEPT: written(row)}} if number == 0 else sample
+            sample = {**sample, "store": {ASSAY_KEY: marked_sample(row)}} if number == 0 else sample
             summaries.write((b"," if summaries.tell() > 1 else b"") + _json(summary(sample)))
             yield f"samples/{sample['id']}_epoch_{sample['epoch']}.json", _json(sample)
     summaries.write(b"]")
@@ -95,7 +101,7 @@ class EpochReductions:
         for each in scores:
             for metric, value in each.values.items():
                 if _is_value(value):
-                    self._samples.setdefault(scorer(metric, each.filter), []).append(
+                    self._samples.setdefault(scorer_name(metric, each.filter), []).append(
                         {"value": value, "sample_id": doc_id}
                     )
 
@@ -121,14 +127,14 @@ def _spec(run: Run, task: str) -> dict[str, Any]:
         "task_display_name": run.alias(task),
         "dataset": {"name": str(results.get("configs", {}).get(task, {}).get("dataset_path") or task), "samples": about.get("size"),
                     "shuffled": False},
-        "model": model_name(run),
+        "model": run.model_name,
         "model_args": dict(config.get("model_args") or {}),
         "config": {"limit": int(limit) if isinstance(limit, int | float) and limit >= 1 else None, "epochs": run.repeats(task),
                    **({"epochs_reducer": ["mean"]} if run.repeats(task) > 1 else {})},
         **({"revision": {"type": "git", "origin": "", "commit": git["commit"], "dirty": git.get("dirty")}} if git else {}),
         "packages": {"assay": assay.__version__},
-        "metadata": {KEPT: _ours(run, task)},
-        "scorers": [{"name": scorer(*key)} for key in run.rows(task)],
+        "metadata": {ASSAY_KEY: _ours(run, task)},
+        "scorers": [{"name": scorer_name(*key)} for key in run.rows(task)],
     }  # fmt: skip
 
 
@@ -155,7 +161,7 @@ def _scores(run: Run, task: str, repeats: int) -> Iterator[dict[str, Any]]:
     """The numbers of a task: each row a score, with its value under the metric's name and its standard error."""
     documents = run.summary(task).get("documents", 0)
     for key, row in run.rows(task).items():
-        name = scorer(*key)
+        name = scorer_name(*key)
         found = {key.metric: row.value, "stderr": row.stderr}
         yield {
             "name": name,
@@ -190,3 +196,163 @@ def _is_value(value: object) -> bool:
 
 def _json(value: object) -> bytes:
     return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+
+
+THIN = 1000
+"""Characters of a text in a summary."""
+
+
+def epochs(kept: SampleRecord, spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The sample, once for each time it was asked about."""
+    sample = kept.sample
+    prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
+    table = _table(kept)
+    for epoch in range(kept.repeats):
+        said = _said_text(kept, epoch, table)
+        made: dict[str, Any] = {
+            "id": sample.doc_id,
+            "epoch": epoch + 1,
+            "input": prompt,
+            **({"choices": list(map(str, sample.choices))} if sample.choices is not None else {}),
+            "target": _target(kept),
+            "messages": [{"role": "user", "content": prompt}] + ([] if said is None else [_assistant(said, spec)]),
+            "output": _output(kept, said, epoch, spec),
+            "scores": scores_of(kept, epoch),
+            "metadata": dict(sample.doc),
+            "events": [_info({"log-likelihoods": table}, spec)] if table else [],
+            "uuid": digest(f"{spec['eval_id']} {sample.doc_id} {epoch}".encode())[:22],
+        }
+        if kept.failed:
+            made["error"] = {"message": kept.failed, "traceback": "", "traceback_ansi": ""}
+        yield made
+
+
+def summary(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """What the list of samples shows of one."""
+    own = {key: sample[key] for key in ("id", "epoch", "choices", "uuid", "scores") if key in sample}
+    return {
+        **own,
+        "input": sample["input"][:THIN],
+        "target": sample["target"],
+        "metadata": {
+            key: value
+            for key, value in sample["metadata"].items()
+            if isinstance(value, int | float | None) or len(str(value)) < THIN
+        },
+        **({"error": sample["error"]["message"]} if "error" in sample else {}),
+        "completed": True,
+        "message_count": len(sample["messages"]),
+    }
+
+
+def scorer_name(metric: str, filter_name: str) -> str:
+    """What a row is called there: the metric, with the filter where it is not the one that every task has."""
+    return metric if filter_name == "none" else f"{metric} ({filter_name})"
+
+
+def letter(index: int) -> str:
+    """What Inspect calls a choice."""
+    return chr(ord("A") + index) if index < 26 else str(index - 25)
+
+
+def _target(kept: SampleRecord) -> str | list[str]:
+    gold, choices = kept.sample.gold, kept.sample.choices
+    if choices is not None and isinstance(gold, int) and 0 <= gold < len(choices):
+        return letter(gold)
+    target = kept.sample.target
+    return [_text(each) for each in target] if isinstance(target, list | tuple) else _text(target)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+
+
+def _table(kept: SampleRecord) -> list[dict[str, Any]]:
+    """The log-likelihood of every continuation, where those were asked for."""
+    requests = kept.sample.requests[:: kept.repeats]
+    if not requests or len(requests) != len(kept.responses) or not isinstance(requests[0], Loglikelihood):
+        return []
+    return [
+        {"continuation": request.continuation, "loglikelihood": _finite(several[0][0]), "greedy": several[0][1]}
+        for request, several in zip(requests, kept.responses, strict=True)
+        if isinstance(request, Loglikelihood)
+    ]
+
+
+def _said_text(kept: SampleRecord, epoch: int, table: Sequence[Mapping[str, Any]]) -> str | None:
+    """What the model said: its text, or the continuation that it found the likeliest."""
+    if table:
+        return str(
+            max(table, key=lambda each: -math.inf if each["loglikelihood"] is None else each["loglikelihood"])[
+                "continuation"
+            ]
+        )
+    texts = [str(each) for several in kept.responses for each in several[epoch : epoch + 1]]
+    return "\n".join(texts) if texts else None
+
+
+def _assistant(said: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": said, "source": "generate", "model": spec["model"]}
+
+
+def _output(kept: SampleRecord, said: str | None, epoch: int, spec: Mapping[str, Any]) -> dict[str, Any]:
+    if said is None:
+        return {"model": spec["model"], "choices": [], "completion": ""}
+    reply = kept.replies[epoch] if kept.replies is not None and epoch < len(kept.replies) else {}
+    reason = {"length": "max_tokens", "content_filter": "content_filter"}.get(str(reply.get("finish")), "stop")
+    usage = reply.get("usage")
+    spent = (
+        {"input_tokens": usage[0], "output_tokens": usage[1], "total_tokens": usage[0] + usage[1]} if usage else None
+    )
+    return {
+        "model": spec["model"],
+        "choices": [{"message": _assistant(said, spec), "stop_reason": reason}],
+        "completion": said,
+        **({"usage": spent, "time": usage[2]} if usage else {}),
+    }
+
+
+def scores_of(kept: SampleRecord, epoch: int) -> dict[str, Any]:
+    """Every value of every filter, with the answer that the filter left; what only all repeats have together is in each."""
+    found = {}
+    for each in kept.scores:
+        for metric, whole in each.values.items():
+            several = each.repeats.get(metric)
+            value = several[epoch] if several is not None and epoch < len(several) else whole
+            if value is not None:
+                found[scorer_name(metric, each.filter)] = {
+                    "value": value if isinstance(value, int | float | str) else _text(value),
+                    "answer": _answer(each, epoch),
+                    "metadata": {"metric": metric, "filter": each.filter},
+                }
+    return found
+
+
+def _answer(scores: FilterScores, epoch: int) -> str | None:
+    answers: Any = scores.answers
+    if len(answers) == 1 and isinstance(answers[0], list | tuple) and all(isinstance(each, str) for each in answers[0]):
+        answers = answers[0][epoch : epoch + 1]
+    return answers[0] if len(answers) == 1 and isinstance(answers[0], str) else None
+
+
+def _info(value: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"event": "info", "timestamp": spec["created"], "working_start": 0.0, "source": "assay", "data": value}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def marked_sample(row: StoredSample) -> dict[str, Any]:
+    """A row as our logs keep it."""
+    failures = [[*key, reason] for key, reason in row.failures.items()]
+    found: dict[str, Any] = orjson.loads(orjson.dumps(_marked({**row._asdict(), "failures": failures})))
+    return found
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {FLOAT: str(value)}
+    if isinstance(value, Mapping):
+        return {key: _marked(each) for key, each in value.items()}
+    return [_marked(each) for each in value] if isinstance(value, list | tuple) else value

@@ -7,12 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.exchange.brought import ImportedRun, ImportedTask, ReportedValue, is_number
+import orjson
+
+from assay.exchange.imported import ImportedRun, ImportedTask, ReportedValue, is_number
+from assay.exchange.inspect.exporter import ASSAY_KEY, FLOAT, scorer_name, scores_of
 from assay.exchange.inspect.log_file import InspectLog, read_log
-from assay.exchange.inspect_own import own_task
 from assay.records import FilterScores, Generate, Request, Sample, ScoreKey
 from assay.runs.redaction import redacted, redacted_text
-from assay.runs.samples.records import SampleRecord
+from assay.runs.samples import format_1
+from assay.runs.samples.reader import sample_record
+from assay.runs.samples.records import SampleRecord, StoredRequest, StoredSample
 
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """What Inspect's scorers say of an answer: correct, partly, incorrect, none given."""
@@ -91,11 +95,11 @@ def _names(log: InspectLog) -> dict[tuple[str, str | None], ScoreKey]:
     """What the rows are called: by the metric that averages them where results tell one, else by the value's key."""
     found: dict[tuple[str, str | None], ScoreKey] = {}
     for score in (log.header.get("results") or {}).get("scores") or ():
-        scorer, name = str(score["scorer"]), str(score["name"])
-        if name != scorer and (scorer, None) not in found:
-            found.setdefault((scorer, name), ScoreKey(name, scorer))
+        scorer_name, name = str(score["scorer"]), str(score["name"])
+        if name != scorer_name and (scorer_name, None) not in found:
+            found.setdefault((scorer_name, name), ScoreKey(name, scorer_name))
         else:
-            found.setdefault((scorer, None), ScoreKey(_average(score) or scorer, scorer))
+            found.setdefault((scorer_name, None), ScoreKey(_average(score) or scorer_name, scorer_name))
     return found
 
 
@@ -107,8 +111,8 @@ def _told(log: InspectLog, names: Names) -> dict[ScoreKey, ReportedValue]:
     """The numbers of the results; a metric beside the average stands under its own name."""
     found: dict[ScoreKey, ReportedValue] = {}
     for score in (log.header.get("results") or {}).get("scores") or ():
-        scorer, name = str(score["scorer"]), str(score["name"])
-        row = names.get((scorer, name)) or names[(scorer, None)]
+        scorer_name, name = str(score["scorer"]), str(score["name"])
+        row = names.get((scorer_name, name)) or names[(scorer_name, None)]
         metrics = {str(key): each.get("value") for key, each in (score.get("metrics") or {}).items()}
         error = metrics.pop("stderr", None)
         average = _average(score)
@@ -117,7 +121,7 @@ def _told(log: InspectLog, names: Names) -> dict[ScoreKey, ReportedValue]:
                 own = (
                     row
                     if key == average
-                    else ScoreKey(key if row.metric in (average, scorer) else f"{row.metric}_{key}", row.filter)
+                    else ScoreKey(key if row.metric in (average, scorer_name) else f"{row.metric}_{key}", row.filter)
                 )
                 own = own if own not in found else ScoreKey(f"{own.metric}_{score.get('reducer') or name}", own.filter)
                 found[own] = ReportedValue(float(value), float(error) if key == average and is_number(error) else None)
@@ -157,7 +161,9 @@ def _reduced(log: InspectLog) -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-def _kept(doc_id: int, epochs: Sequence[Mapping[str, Any]], names: Names, repeats: int, reduced: Reduced) -> SampleRecord:
+def _kept(
+    doc_id: int, epochs: Sequence[Mapping[str, Any]], names: Names, repeats: int, reduced: Reduced
+) -> SampleRecord:
     first = epochs[0]
     target, choices = first.get("target"), first.get("choices")
     asked = {"id": first.get("id"), "input": as_text(first.get("input")), "target": target}
@@ -170,7 +176,9 @@ def _kept(doc_id: int, epochs: Sequence[Mapping[str, Any]], names: Names, repeat
     if failed:
         return SampleRecord(sample, (), (), repeats, failed, [{"failed": failed}])
     responses = [[str((each.get("output") or {}).get("completion") or "") for each in epochs]]
-    return SampleRecord(sample, responses, _scores(epochs, names, reduced), repeats, replies=[_reply(each) for each in epochs])
+    return SampleRecord(
+        sample, responses, _scores(epochs, names, reduced), repeats, replies=[_reply(each) for each in epochs]
+    )
 
 
 def _gold(target: Any, choices: Sequence[str] | None) -> Any:
@@ -284,3 +292,86 @@ def _moment(text: Any) -> float | None:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
         return None
+
+
+def unmarked_sample(kept: Mapping[str, Any]) -> StoredSample:
+    """The row that a log keeps. Logs of version 0.1 keep rows of format 1."""
+    if "kind" not in kept:
+        return format_1.row_of(kept)
+    told = _unmarked(kept)
+    own = {
+        "requests": [StoredRequest(*each) for each in told["requests"]],
+        "responses": [[_likelihood_pair(each) for each in several] for several in told["responses"]],
+        "answers": {name: [_likelihood_pair(each) for each in several] for name, several in told["answers"].items()},
+        "failures": {ScoreKey(metric, name): reason for metric, name, reason in told["failures"]},
+    }
+    return StoredSample(**{**told, **own})
+
+
+def _likelihood_pair(value: Any) -> Any:
+    """A pair of log-likelihood and greediness, which JSON makes a list of; anything else as it is."""
+    is_pair = isinstance(value, list) and len(value) == 2 and isinstance(value[0], float) and isinstance(value[1], bool)
+    return tuple(value) if is_pair else value
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return float(value[FLOAT]) if [*value] == [FLOAT] else {key: _unmarked(each) for key, each in value.items()}
+    return [_unmarked(each) for each in value] if isinstance(value, list) else value
+
+
+def own_task(log: InspectLog, repeats: int, expected: int) -> ImportedTask | None:
+    """The task of a log of ours as it was; None where it is none, or where somebody scored it again or changed its scores."""
+    ours = (log.header["eval"].get("metadata") or {}).get(ASSAY_KEY)
+    if not isinstance(ours, Mapping):
+        return None
+    told = {ScoreKey(*key): ReportedValue(*numbers) for key, numbers in ours["rows"]}
+    if _header_values(log.header) != _written_values(told):
+        return None
+    if not all(_is_unchanged(epochs, repeats) for epochs in log.samples()):
+        return None
+
+    def samples() -> Iterator[SampleRecord]:
+        for epochs in log.samples():
+            yield _original_sample(epochs, repeats)
+
+    return ImportedTask(samples=samples, told=told, repeats=repeats, expected=expected, **ours["task"])
+
+
+def _original_sample(epochs: Sequence[Mapping[str, Any]], repeats: int) -> SampleRecord:
+    return sample_record(unmarked_sample((epochs[0].get("store") or {})[ASSAY_KEY]), repeats)
+
+
+ScorerValues = dict[str, dict[str, float]]
+"""By scorer the values of its metrics."""
+
+
+def _header_values(header: Mapping[str, Any]) -> ScorerValues:
+    """What the results of a log say now."""
+    found = {}
+    for score in (header.get("results") or {}).get("scores") or ():
+        values = {str(key): each.get("value") for key, each in (score.get("metrics") or {}).items()}
+        if values:
+            found[str(score["name"])] = values
+    return found
+
+
+def _written_values(told: Mapping[ScoreKey, ReportedValue]) -> ScorerValues:
+    """What we wrote into the results of the log."""
+    return {
+        scorer_name(*key): {key.metric: each.value, **({"stderr": each.stderr} if is_number(each.stderr) else {})}
+        for key, each in told.items()
+    }
+
+
+def _is_unchanged(epochs: Sequence[Mapping[str, Any]], repeats: int) -> bool:
+    """Whether each epoch of a sample has the scores that we gave it."""
+    if not epochs or ASSAY_KEY not in (epochs[0].get("store") or {}):
+        return False
+    kept = _original_sample(epochs, repeats)
+    now = [_score_values(each.get("scores") or {}) for each in epochs]
+    return now == [_score_values(orjson.loads(orjson.dumps(scores_of(kept, number)))) for number in range(repeats)]
+
+
+def _score_values(scores: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(name): each.get("value") for name, each in scores.items()}

@@ -8,9 +8,9 @@ import orjson
 
 from assay.config.row_names import REPEATS, row_name
 from assay.records import ScoreKey, Usage
-from assay.runs.rows import StoredRequest, StoredSample
-from assay.runs.samples.encode import SCHEMA, arrow_type, call_of
-from assay.runs.samples.schema import is_subtype, list_buffers, row_names
+from assay.runs.samples.encode import call_of
+from assay.runs.samples.records import StoredRequest, StoredSample
+from assay.runs.samples.schema import SCHEMA, arrow_type, is_subtype, list_buffers, row_names
 from assay.runs.samples.writer import conversation_text, ordered
 
 NEEDS: dict[str, tuple[str, ...]] = {

@@ -7,7 +7,6 @@ names them all.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import accumulate
 from typing import Any
 
@@ -15,71 +14,23 @@ import orjson
 
 from assay.config.row_names import REPEATS, row_key
 from assay.records import Usage
-from assay.runs.rows import RequestColumns, StoredRequest, ScoreColumns
+from assay.runs.samples.records import RequestColumns, ScoreColumns, StoredRequest
+from assay.runs.samples.schema import (
+    ALWAYS,
+    ANSWER,
+    FILTERED,
+    MESSAGE,
+    REQUEST,
+    RESPONSE,
+    SCORE,
+    TOOL_CALL,
+    USAGE,
+    Array,
+    Type,
+    arrow_type,
+    type_of,
+)
 from assay.writable import written
-
-INT, FLOAT, TRUTH, TEXT = "int64", "float64", "bool_", "string"
-Type = str | list[Any] | dict[str, Any]
-"""A type as SCHEMA has it: the name of a plain one, a list with the type of its items, or the fields of a struct."""
-TOOL_CALL: dict[str, Type] = {"id": TEXT, "name": TEXT, "arguments": TEXT, "json": TEXT}
-"""A call of a tool. `json` is the whole call where it says more than the others, or otherwise."""
-MESSAGE: dict[str, Type] = {
-    "role": TEXT, "content": TEXT, "name": TEXT, "tool_call_id": TEXT, "tool_calls": [TOOL_CALL],
-    "media": [{"type": TEXT, "hash": TEXT}],
-}  # fmt: skip
-"""A message of a conversation. `media` is reserved: images and sounds by the hash of their bytes, kept in `media/`."""
-USAGE: dict[str, Type] = {name: FLOAT if name == "seconds" else INT for name in Usage._fields}
-RESPONSE: dict[str, Type] = {
-    "text": TEXT, "value": FLOAT, "greedy": TRUTH, "failed": TEXT, "finish": TEXT, "reasoning": TEXT, "usage": USAGE,
-    "tool_calls": [TOOL_CALL],
-}  # fmt: skip
-ANSWER: dict[str, Type] = {"text": TEXT, "value": FLOAT, "greedy": TRUTH, "json": TEXT}
-"""What a filter left: a text, a log-likelihood with or without its greediness, or anything else as JSON."""
-REQUEST: dict[str, Type] = {"kind": TEXT, "prompt": TEXT, "messages": [MESSAGE], "continuation": TEXT, "params": TEXT}
-FILTERED: dict[str, Type] = {"filter": TEXT, "values": [ANSWER]}
-SCORE: dict[str, Type] = {"metric": TEXT, "filter": TEXT, "repeat": INT, "value": FLOAT, "json": TEXT}
-SCHEMA: dict[str, Type] = {
-    "doc_id": INT, "kind": TEXT, "dropped": INT, "doc": TEXT, "target": TEXT, "gold": TEXT, "choices": [TEXT], "prefix": TEXT,
-    "prompt": TEXT,
-    "requests": [REQUEST], "responses": [[RESPONSE]], "verdicts": [RESPONSE], "trace": [{"node": TEXT, "responses": [INT]}],
-    "noticed": [{"what": TEXT, "count": INT}],
-    "answers": [FILTERED], "failed": TEXT,
-    "failures": [{"metric": TEXT, "filter": TEXT, "reason": TEXT}], "audit": [TEXT], "other_scores": [SCORE],
-}  # fmt: skip
-"""The columns of format 2; beside them a float64 for every row of scores, named as in results.json: `metric,filter`."""
-ALWAYS = frozenset((
-    "doc_id", "kind", "doc", "target", "gold", "choices", "prefix", "prompt", "requests", "responses", "answers", "failed", "audit",
-))  # fmt: skip
-"""Columns that every file has, also where they are empty."""
-DICTIONARIES = ("kind", "prefix")
-"""Columns that are read with every text once: pieces of prompts that many share are long."""
-REPEATED = [
-    "kind", "prefix", "target", "gold", "choices.list.element", "requests.list.element.kind", "requests.list.element.params",
-    "requests.list.element.continuation", "requests.list.element.messages.list.element.role",
-    "requests.list.element.messages.list.element.content", "answers.list.element.filter", "failed", "audit.list.element",
-    "responses.list.element.list.element.finish", "other_scores.list.element.metric", "other_scores.list.element.filter",
-]  # fmt: skip
-"""Leaves that may say the same in many rows."""
-ROW_NAMES = "assay.rows"
-"""Where the metadata has the names of all rows of scores, in their order: a JSON list."""
-Array = Any
-"""An array of pyarrow's, which has no types."""
-
-
-@cache
-def arrow_type(name: str) -> Any:
-    """The type of a column as pyarrow has it."""
-    return _arrow_type(SCHEMA[name])
-
-
-def _arrow_type(described: Type) -> Any:
-    import pyarrow as pa
-
-    if isinstance(described, list):
-        return pa.list_(_arrow_type(described[0]))
-    if isinstance(described, dict):
-        return pa.struct([(name, _arrow_type(inner)) for name, inner in described.items()])
-    return getattr(pa, described)()
 
 
 def asked_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:
@@ -87,7 +38,9 @@ def asked_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) 
     stored once."""
     import pyarrow as pa
 
-    columns: dict[str, Sequence[Any]] = dict(zip(RequestColumns._fields, _turned(rows, len(RequestColumns._fields)), strict=True))
+    columns: dict[str, Sequence[Any]] = dict(
+        zip(RequestColumns._fields, _turned(rows, len(RequestColumns._fields)), strict=True)
+    )
     found: dict[str, Array] = {
         "doc_id": pa.array(columns["doc_id"], pa.int64()),
         "kind": _dictionary(columns["kind"]),
@@ -180,7 +133,7 @@ def _struct(described: Mapping[str, Type], fields: Mapping[str, Array | None], *
     if not there:
         name = next(iter(described))
         size = len(next(each for each in fields.values() if each is not None))
-        there = {name: pa.nulls(size, _arrow_type(described[name]))}
+        there = {name: pa.nulls(size, type_of(described[name]))}
     return pa.StructArray.from_arrays([*there.values()], [*there])
 
 
@@ -325,7 +278,7 @@ def _usages(column: Sequence[Sequence[Any] | None]) -> Array:
 
     whole = [Usage(*each) if each is not None else Usage() for each in column]
     columns = zip(Usage._fields, _turned(whole, len(Usage._fields)), strict=True)
-    arrays = [pa.array(values, _arrow_type(USAGE[name])) for name, values in columns]
+    arrays = [pa.array(values, type_of(USAGE[name])) for name, values in columns]
     return pa.StructArray.from_arrays(arrays, [*Usage._fields], mask=pa.array([each is None for each in column]))
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, StoredRequest, StoredSample
 from assay.runs.samples.encode import as_json
+from assay.runs.samples.records import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, StoredRequest, StoredSample
 from assay.runs.samples.writer import row_arrays
 from assay.runs.validation import JSON, NEEDED, wrong_column
 

@@ -28,15 +28,12 @@ from assay.records import (
     plain_to_messages,
 )
 from assay.runs.folder import RunError
-from assay.runs.rows import GENERATE, LOGLIKELIHOOD, RequestColumns, StoredRequest
-from assay.runs.rows import StoredSample as StoredSample
 from assay.runs.samples import format_1
 from assay.runs.samples.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
-from assay.runs.samples.encode import DICTIONARIES, ROW_NAMES
-from assay.runs.samples.records import SampleRecord
-from assay.runs.samples.schema import leaf_names, row_names
-from assay.runs.samples.writer import GroupWriter, file_name
-from assay.runs.seal import verify_checksum
+from assay.runs.samples.records import GENERATE, LOGLIKELIHOOD, RequestColumns, SampleRecord, StoredRequest
+from assay.runs.samples.records import StoredSample as StoredSample
+from assay.runs.samples.schema import DICTIONARIES, ROW_NAMES, leaf_names, row_names
+from assay.runs.samples.writer import GroupWriter, file_name, verify_checksum
 
 T = TypeVar("T")
 REQUEST_COLUMNS = (*(name for name in RequestColumns._fields if name != "replies"), "verdicts", "trace", "noticed")

@@ -4,11 +4,75 @@ A file leaves out what none of its samples has. A later row group may have it, a
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import orjson
 
-from assay.runs.samples.encode import ROW_NAMES, SCHEMA, arrow_type
+from assay.records import Usage
+
+INT, FLOAT, TRUTH, TEXT = "int64", "float64", "bool_", "string"
+Type = str | list[Any] | dict[str, Any]
+"""A type as SCHEMA has it: the name of a plain one, a list with the type of its items, or the fields of a struct."""
+TOOL_CALL: dict[str, Type] = {"id": TEXT, "name": TEXT, "arguments": TEXT, "json": TEXT}
+"""A call of a tool. `json` is the whole call where it says more than the others, or otherwise."""
+MESSAGE: dict[str, Type] = {
+    "role": TEXT, "content": TEXT, "name": TEXT, "tool_call_id": TEXT, "tool_calls": [TOOL_CALL],
+    "media": [{"type": TEXT, "hash": TEXT}],
+}  # fmt: skip
+"""A message of a conversation. `media` is reserved: images and sounds by the hash of their bytes, kept in `media/`."""
+USAGE: dict[str, Type] = {name: FLOAT if name == "seconds" else INT for name in Usage._fields}
+RESPONSE: dict[str, Type] = {
+    "text": TEXT, "value": FLOAT, "greedy": TRUTH, "failed": TEXT, "finish": TEXT, "reasoning": TEXT, "usage": USAGE,
+    "tool_calls": [TOOL_CALL],
+}  # fmt: skip
+ANSWER: dict[str, Type] = {"text": TEXT, "value": FLOAT, "greedy": TRUTH, "json": TEXT}
+"""What a filter left: a text, a log-likelihood with or without its greediness, or anything else as JSON."""
+REQUEST: dict[str, Type] = {"kind": TEXT, "prompt": TEXT, "messages": [MESSAGE], "continuation": TEXT, "params": TEXT}
+FILTERED: dict[str, Type] = {"filter": TEXT, "values": [ANSWER]}
+SCORE: dict[str, Type] = {"metric": TEXT, "filter": TEXT, "repeat": INT, "value": FLOAT, "json": TEXT}
+SCHEMA: dict[str, Type] = {
+    "doc_id": INT, "kind": TEXT, "dropped": INT, "doc": TEXT, "target": TEXT, "gold": TEXT, "choices": [TEXT], "prefix": TEXT,
+    "prompt": TEXT,
+    "requests": [REQUEST], "responses": [[RESPONSE]], "verdicts": [RESPONSE], "trace": [{"node": TEXT, "responses": [INT]}],
+    "noticed": [{"what": TEXT, "count": INT}],
+    "answers": [FILTERED], "failed": TEXT,
+    "failures": [{"metric": TEXT, "filter": TEXT, "reason": TEXT}], "audit": [TEXT], "other_scores": [SCORE],
+}  # fmt: skip
+"""The columns of format 2; beside them a float64 for every row of scores, named as in results.json: `metric,filter`."""
+ALWAYS = frozenset((
+    "doc_id", "kind", "doc", "target", "gold", "choices", "prefix", "prompt", "requests", "responses", "answers", "failed", "audit",
+))  # fmt: skip
+"""Columns that every file has, also where they are empty."""
+DICTIONARIES = ("kind", "prefix")
+"""Columns that are read with every text once: pieces of prompts that many share are long."""
+REPEATED = [
+    "kind", "prefix", "target", "gold", "choices.list.element", "requests.list.element.kind", "requests.list.element.params",
+    "requests.list.element.continuation", "requests.list.element.messages.list.element.role",
+    "requests.list.element.messages.list.element.content", "answers.list.element.filter", "failed", "audit.list.element",
+    "responses.list.element.list.element.finish", "other_scores.list.element.metric", "other_scores.list.element.filter",
+]  # fmt: skip
+"""Leaves that may say the same in many rows."""
+ROW_NAMES = "assay.rows"
+"""Where the metadata has the names of all rows of scores, in their order: a JSON list."""
+Array = Any
+"""An array of pyarrow's, which has no types."""
+
+
+@cache
+def arrow_type(name: str) -> Any:
+    """The type of a column as pyarrow has it."""
+    return type_of(SCHEMA[name])
+
+
+def type_of(described: Type) -> Any:
+    import pyarrow as pa
+
+    if isinstance(described, list):
+        return pa.list_(type_of(described[0]))
+    if isinstance(described, dict):
+        return pa.struct([(name, type_of(inner)) for name, inner in described.items()])
+    return getattr(pa, described)()
 
 
 def union_schema(one: Any, other: Any, rows: Iterable[str]) -> Any:

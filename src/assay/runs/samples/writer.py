@@ -1,7 +1,9 @@
 """The samples of a task as Parquet: what an analysis reads without loading a run. The columns: columns.py."""
 
 import json
+import os
 import re
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -14,21 +16,21 @@ from assay.config.source import digest
 from assay.records import Generate, Loglikelihood, Prompt, Request, Rolling, ScoreKey, messages_to_plain, prompt_text
 from assay.runs.atomic import replace_file
 from assay.runs.redaction import written_arguments
-from assay.runs.rows import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, RequestColumns, StoredRequest, StoredSample, ScoreColumns
-from assay.runs.samples.encode import (
-    DICTIONARIES,
-    MESSAGE,
-    REPEATED,
-    ROW_NAMES,
-    as_json,
-    asked_arrays,
-    likelihood_requests,
-    request_lists,
-    verdict_arrays,
+from assay.runs.samples.encode import as_json, asked_arrays, likelihood_requests, request_lists, verdict_arrays
+from assay.runs.samples.records import (
+    GENERATE,
+    GRAPH,
+    LOGLIKELIHOOD,
+    NOTHING,
+    ROLLING,
+    RequestColumns,
+    SampleRecord,
+    ScoreColumns,
+    StoredRequest,
+    StoredSample,
+    row_failures,
 )
-from assay.runs.samples.records import SampleRecord, row_failures
-from assay.runs.samples.schema import cast_table, union_schema
-from assay.runs.seal import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
+from assay.runs.samples.schema import DICTIONARIES, MESSAGE, REPEATED, ROW_NAMES, cast_table, union_schema
 
 ROWS, HELD = 2000, 8 * 2**20
 """Rows of one group at most, and characters of text: counts, not times, so that the same samples make the same file."""
@@ -90,7 +92,9 @@ class GroupWriter:
     def end(self) -> None:
         """Close the file, and give it its checksum."""
         if self._writer is not None and self._writer.is_open:
-            self._writer.add_key_value_metadata({ROW_NAMES: orjson.dumps([*self._names]).decode(), CHECKSUM_KEY: NO_CHECKSUM})
+            self._writer.add_key_value_metadata(
+                {ROW_NAMES: orjson.dumps([*self._names]).decode(), CHECKSUM_KEY: NO_CHECKSUM}
+            )
             self._writer.close()
             write_checksum(self.path)
 
@@ -210,7 +214,9 @@ def score_columns(kept: SampleRecord) -> ScoreColumns:
         for metric, each in several.items() if several else ():
             repeats[repeats_name(ScoreKey(metric, name))] = each
     failures = row_failures(kept) if has_failed else NO_FAILURES
-    return ScoreColumns(answers, {**scores, **repeats} if repeats else scores, kept.failed or None, failures, kept.audit)
+    return ScoreColumns(
+        answers, {**scores, **repeats} if repeats else scores, kept.failed or None, failures, kept.audit
+    )
 
 
 NO_FAILURES: Mapping[ScoreKey, str] = MappingProxyType({})
@@ -344,3 +350,66 @@ def ordered(message: Mapping[str, Any]) -> dict[str, Any]:
 def conversation_text(messages: Sequence[Mapping[str, Any]]) -> str:
     """A conversation as the text that requests have."""
     return json.dumps(messages, ensure_ascii=False)
+
+
+CHECKSUM_KEY, NO_CHECKSUM = "assay.crc32", "crc32:00000000"
+DIGITS = 8
+BLOCK = 1 << 20
+_MARK = NO_CHECKSUM[:-DIGITS].encode()
+_known: dict[tuple[str, int, int, int], None] = {}
+"""Files that were found whole, as long as they do not change: a server reads them again and again."""
+REMEMBERED = 10_000
+
+
+def write_checksum(path: Path) -> None:
+    """Put the checksum into a file that was written with KEY: UNSEALED in its metadata."""
+    at = _digits_at(path)
+    assert at is not None, "the file has no place for a checksum"
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"%08x" % _crc(path, at))
+
+
+def verify_checksum(path: Path) -> bool:
+    """Whether a file has a checksum. One that does not match what is in the file is a ValueError."""
+    state = path.stat()
+    key = (os.fspath(path), state.st_mtime_ns, state.st_size, state.st_ino)
+    if key in _known:
+        return True
+    at = _digits_at(path)
+    if at is None:
+        return False
+    with path.open("rb") as file:
+        file.seek(at)
+        written = file.read(DIGITS)
+    if written != b"%08x" % _crc(path, at):
+        raise ValueError("its content does not match its checksum")
+    while len(_known) >= REMEMBERED:
+        _known.pop(next(iter(_known)))
+    _known[key] = None
+    return True
+
+
+def _digits_at(path: Path) -> int | None:
+    """Where the digits are: the last place in the footer that looks so."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 8, 0))
+        length = int.from_bytes(file.read(4), "little") + 8
+        start = max(size - length, 0)
+        file.seek(start)
+        found = file.read().rfind(_MARK)
+    return start + found + len(_MARK) if found >= 0 else None
+
+
+def _crc(path: Path, at: int) -> int:
+    """The checksum of a file with zeros in place of the digits."""
+    with path.open("rb") as file:
+        found, left = 0, at
+        while left and (block := file.read(min(BLOCK, left))):
+            found, left = zlib.crc32(block, found), left - len(block)
+        found = zlib.crc32(b"0" * DIGITS, found)
+        file.seek(at + DIGITS)
+        while block := file.read(BLOCK):
+            found = zlib.crc32(block, found)
+    return found
