@@ -162,7 +162,7 @@ class RunReading:
         return {kind: sum(mapping(each.get(kind)).get("count", 0) for each in told) for kind in KINDS}
 
     @cached_property
-    def failure_lines(self) -> list[str]:
+    def troubles(self) -> list[str]:
         """What went wrong, a line each."""
         return failure_lines(self.account) if self.account.get("tasks") is not None else []
 

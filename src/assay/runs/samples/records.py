@@ -105,7 +105,7 @@ class SampleRecord(NamedTuple):
     scores: Sequence[FilterScores]
     repeats: int = 1
     failed: str = ""
-    response_metadata: Sequence[Mapping[str, Any]] | None = None
+    replies: Sequence[Mapping[str, Any]] | None = None
     """What the model told beside each response, where it told anything: why it ended, what it thought, what it took; and
     behind those what scorers were told about the answers, word for word, each as a `verdict`. The last of a graph's has its
     `trace`: the nodes the record came through, each with the numbers of the responses it was given."""
