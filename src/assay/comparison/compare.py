@@ -88,7 +88,7 @@ def compare(  # noqa: PLR0913  # each is an option of the command
 def _check_shares(level: float, power: float) -> None:
     for name, value in (("--level", level), ("--power", power)):
         if not 0.5 < value < 1:
-            what = f"{value:g} is no {name[2:]}: it lies between 0.5 and 1"
+            what = f"{name} must be between 0.5 and 1, got {value:g}"
             raise ConfigError([Problem(Place(name), what, "give 0.95, say")])
 
 
@@ -138,7 +138,7 @@ def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
 
 
 def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
-    """The runs by the shortest ends of their paths that tell them apart."""
+    """Label the runs by the shortest ends of their paths that differ."""
     parts = [run.path.resolve().parts for run in runs]
     length = 1
     while len({each[-length:] for each in parts}) < len(parts):
@@ -204,7 +204,7 @@ def _of_line(task: PairedTask, line: PairedRow, member: ComparedTask, run: int, 
 
 
 def answer(row: Mapping[str, Any], filter_name: str) -> str:
-    """What was answered, as the filter left it; of choices the likeliest one."""
+    """Return the answer after a filter; for choices the likeliest one."""
     several = row["answers"].get(filter_name, [])
     choices = row["choices"]
     likelihoods = [each[0] for each in several if isinstance(each, tuple)]
@@ -214,7 +214,7 @@ def answer(row: Mapping[str, Any], filter_name: str) -> str:
 
 
 def target(row: Mapping[str, Any]) -> str:
-    """What would have been right; of a choice its text."""
+    """Return the right answer; for choices its text."""
     found = orjson.loads(row["gold"] or row["target"])
     choices = row["choices"]
     if choices and isinstance(found, int) and 0 <= found < len(choices):
@@ -241,8 +241,8 @@ NOWHERE = ("task", "task_alias", "tag", "metadata", "unsafe_code", "cluster_by",
 
 
 def attribute(a: Run, b: Run, tasks: Sequence[PairedTask], number: int) -> Attribution:
-    """In what the other run differs from the first. What was asked is told by the documents and prompts themselves: settings
-    that left those as they were are not mentioned."""
+    """Attribute a difference to the first stage at which the other run differs from the first. The documents and prompts
+    themselves decide whether they differ: settings that left them unchanged are not listed."""
     data = [task.name for task in tasks if task.by_content or len(task.places_a) < max(_sizes(task))]
     prompts = {task.name: len(several) for task in tasks if (several := task.prompts_that_differ)}
     found: list[Difference] = []
@@ -288,7 +288,7 @@ def _spec(run: Run) -> Mapping[str, Any]:
 
 
 def _keys(stage: str, a: Run, b: Run, tasks: Sequence[PairedTask]) -> list[Difference]:
-    """The keys of this stage that tasks say otherwise; the same change in many tasks is told once."""
+    """List the keys of this stage that differ between tasks; the same change in many tasks is listed once."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for task in tasks:
         mine, others = a.config(task.name), b.config(task.name_b)

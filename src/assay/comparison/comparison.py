@@ -1,4 +1,4 @@
-"""What a comparison of runs says: one row per number that both have, and why the runs may differ."""
+"""The records of a comparison: one row for each number that both runs have, and why the runs may differ."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
-"""What a number goes through, in the order it happens."""
+"""The stages of a number, in the order of the flow."""
 
 Decision = Literal["pass", "fail", "inconclusive"]
 Unit = Literal["pp", "% rel", ""]
@@ -61,8 +61,8 @@ class ComparedRow:
     verdict: Says = "unknown"
 
     def told(self, alpha: float) -> Says:
-        """What is to be said of b: of a task by its corrected p, of a group by its interval; `unclear` is not `equal`. Where
-        nobody says whether more is better, a sure difference is no more than that."""
+        """The outcome for b: for a task by its corrected p, for a group by its interval; `unclear` is not `equal`. Where
+        no direction is declared, a significant difference is reported without one."""
         sure = self.p_holm <= alpha if self.p_holm is not None else self._leaves_zero_out
         if sure is None or self.difference is None:
             return "unknown"
@@ -126,8 +126,8 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """What a gate says of one row: `bound` is the end of the one-sided interval that decided, or that would have to. `unit` is
-    that of the gate: `pp`, `% rel`, or nothing for the metric's own."""
+    """The outcome of a gate for one row: `bound` is the end of the one-sided interval that decides. `unit` is
+    the gate's: `pp`, `% rel`, or nothing for the metric's own."""
 
     gate: str
     name: str
@@ -157,7 +157,7 @@ class Comparison:
 
     @property
     def decision(self) -> Decision | None:
-        """What all gates together say: one that fails fails them all, one that cannot be decided leaves them open."""
+        """The outcome of all gates: one failure fails them all, one that cannot be decided leaves them open."""
         found = {verdict.decision for verdict in self.verdicts}
         if not found:
             return None

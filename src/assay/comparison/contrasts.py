@@ -25,7 +25,7 @@ ITERATIONS = 1000
 """Resamples, and exchanges, of numbers that must be computed anew."""
 
 ROUNDING = 1e-12
-"""Differences of documents that lie no further apart than this share of the scores are the same."""
+"""Differences between documents within this share of the scores count as equal."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,7 @@ def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) 
     """How both runs make a number of the documents' scores; or why that is not known."""
     mine, others = task.scores_a.values[key].there, task.scores_b.values[key].there
     if not len(mine):
-        return (
-            "it is made of all documents together, and none has a score of its own for it: look at the rows that have"
-        )
+        return "it is computed over all documents together, so no document has a score for it: look at the rows that have one"
     found = aggregation_of(runs[0], task.name, key, mine)
     if found is None:
         return "how its number follows from the documents' scores is not known: a function of the task's own makes it"
@@ -157,7 +155,7 @@ def aggregation_of(run: Run, task: str, key: ScoreKey, values: Sequence[Any]) ->
 
 
 def _member(table: Table[M, Any], name: str) -> M | None:
-    """What a table has under a name; numbers that are stored can be compared also where their plug-in cannot be loaded."""
+    """Return the entry of a table; stored numbers can be compared even if their plug-in cannot be loaded."""
     try:
         return table.get(name)
     except ConfigError:
@@ -172,7 +170,7 @@ def _gives(aggregation: Aggregation, values: Sequence[Any], stored: float) -> bo
 
 
 def _one_number(aggregation: Aggregation, values: Sequence[Any]) -> Any:
-    """What each document scored, as one number: of a pair of labels whether they agree, of a likelihood that of a unit."""
+    """Reduce each document's score to one number: for a pair of labels whether they agree, for a likelihood that of a unit."""
     if isinstance(values, np.ndarray) or all(isinstance(value, int | float) for value in values):
         return np.asarray(values, dtype=np.float64)
     if aggregation.name in ("weighted_perplexity", "bits_per_byte"):
@@ -228,7 +226,7 @@ def _unit(parts: Sequence[Part], drawn: Sequence[Draws]) -> float:
 
 
 def _by_draw(drawn: Sequence[Draws], owned: Sequence[Any]) -> Any:
-    """What each document of one source contributes, or each cluster, over all tasks that have it."""
+    """Sum the contributions of each document, or each cluster, of one source over all tasks that contain it."""
     by_source: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
     for draws, own in zip(drawn, owned, strict=True):
         by_source[draws.source].append((draws, own))

@@ -25,7 +25,7 @@ FIX = "write it as 'acc > -0.5pp', 'mmlu/acc >= -1% rel' or 'word_perplexity < 0
 
 @dataclass(frozen=True)
 class Gate:
-    """A metric's difference, of all that stands at the top or of what a name means, against a threshold."""
+    """A metric's difference against a threshold: of the top-level rows, or of the rows that a name selects."""
 
     written: str
     name: str | None
@@ -59,7 +59,7 @@ def parse_gate(written: str) -> Gate:
     """
     found = _WRITTEN.fullmatch(written)
     if found is None:
-        raise ConfigError([Problem(Place("--gate"), f"{written!r} is no gate", FIX)])
+        raise ConfigError([Problem(Place("--gate"), f"{written!r} is an invalid gate", FIX)])
     unit = found["unit"].replace(" ", "")
     if unit == "%":
         fix = "write 'pp' for percentage points, or '% rel' for a share of the first run's value"
@@ -78,7 +78,7 @@ def parse_gate(written: str) -> Gate:
 
 @dataclass(frozen=True)
 class GateEvidence:
-    """What a gate is decided on: the numbers of two runs, the second the `number`-th of all, and at which level."""
+    """The input of a gate: the numbers of two runs, the second being the `number`-th of all, and the level."""
 
     lines: Sequence[PairedRow]
     tasks: Sequence[PairedTask]
@@ -94,7 +94,7 @@ class GateEvidence:
 
 
 def decide(gate: Gate, evidence: GateEvidence) -> list[GateVerdict]:
-    """What the gate says of each row that it means. Of a row that the first run alone has nothing can be said: a run that lacks
+    """Decide a gate for each row that it selects. A row that only the first run has is undecided: a run that lacks
     a task or a group passes no gate."""
     return [_verdict(gate, line, evidence) for line in _meant(gate, evidence.lines, evidence.runs[0])]
 
@@ -119,7 +119,7 @@ def _meant(gate: Gate, lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
 
 
 def _at_the_top(lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
-    """The rows that no other row of the metric stands above: the headline."""
+    """Return the rows that are below no other row of the metric: the headline."""
     tree = run.members
     names = {line.name for line in lines}
     under: set[str] = set()
@@ -158,7 +158,7 @@ def _verdict(gate: Gate, line: PairedRow, evidence: GateEvidence) -> GateVerdict
 
 
 def _decided(gate: Gate, ends: tuple[float, float]) -> tuple[Decision, float]:
-    """What the bounds say, and the one that says it."""
+    """Return the decision and the bound that decides it."""
     safe, open_end = ends if gate.wants_more else (ends[1], ends[0])
     if gate.lets(safe):
         return "pass", safe
@@ -203,7 +203,7 @@ ALLOW = "--allow_incomplete decides all the same"
 
 
 def why_open(line: PairedRow, runs: Sequence[Run]) -> str:
-    """Why a gate cannot be decided on this line, whatever its documents say; nothing where it can."""
+    """Explain why a gate cannot be decided on this row, regardless of its documents; empty where it can."""
     for run in runs:
         if run.status not in ENDED:
             return f"the run {run.path.name} is {run.status}; {ALLOW}"

@@ -1,4 +1,4 @@
-"""The same documents in two runs: by data-set fingerprint and row, or where the data differ, by what they say."""
+"""The same documents in two runs: matched by data-set fingerprint and row, or by content where the data differ."""
 
 import hashlib
 import math
@@ -141,7 +141,7 @@ class ScoreColumn(NamedTuple):
         return cls(values, _joined([each.present for each in several], bool))
 
     def at(self, places: Any) -> Any:
-        """The values at these places, or where a mask says so."""
+        """Select the values at these positions, or where a mask is true."""
         found = self.values[places]
         return found.tolist() if found.dtype == object else found
 
@@ -263,7 +263,7 @@ def _note_documents(paired: PairedTask, notes: list[str]) -> None:
 
 
 class OtherPrompts(ConfigError):
-    """Documents were asked about in other words, and nobody said that they may be compared all the same."""
+    """The documents were prompted differently, and `--allow_different_prompts` was not given."""
 
 
 def refuse_other_prompts(tasks: Sequence[PairedTask], a: Run, b: Run) -> None:
@@ -275,8 +275,8 @@ def refuse_other_prompts(tasks: Sequence[PairedTask], a: Run, b: Run) -> None:
     ids = found[first.name]
     if len(found) == 1:
         place = f"task {first.name!r}"
-        told = ", ".join(map(str, ids[:3])) + (" …" if len(ids) > 3 else "")
-        what = f"the prompts of {len(ids)} of {len(first.places_a)} documents differ between the runs ({told})"
+        reason = ", ".join(map(str, ids[:3])) + (" …" if len(ids) > 3 else "")
+        what = f"the prompts of {len(ids)} of {len(first.places_a)} documents differ between the runs ({reason})"
     else:
         place, what = str(b.path), f"the prompts of {len(found)} tasks differ between the runs: {some(list(found))}"
     settings = [
@@ -311,7 +311,7 @@ def model_of(run: Run) -> str:
 
 
 def _asked_by(graph: Any, key: str = "") -> Any:
-    """What a graph says, but for whose answers it asks and how they are drawn."""
+    """Return a graph's definition without its models and sampling parameters."""
     if isinstance(graph, list):
         return [_asked_by(each, key) for each in graph]
     if not isinstance(graph, Mapping):

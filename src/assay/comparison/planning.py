@@ -29,7 +29,7 @@ WORST = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What is to be seen, and how surely. `correlation` is that of two models' scores on a document, where no run tells it."""
+    """The effect to detect, and how reliably. `correlation` is that of two models' scores on a document, where no run has it."""
 
     mde: float
     power: float = 0.8
@@ -51,8 +51,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a task or group takes: `needed` of its `documents`; with all of them `mde` is found, and `repeats_needed` repeats
-    of each would do where that is so."""
+    """The plan of a task or group: `needed` of its `documents`; with all of them `mde` is detected, and `repeats_needed`
+    repeats of each suffice where that is so."""
 
     name: str
     metric: str
@@ -68,7 +68,7 @@ class Planned:
 
 
 def plan(name: str, metric: str, documents: int | None, spread: Spread, aim: Aim) -> Planned:
-    """What one number takes."""
+    """Plan one number."""
     needed = documents_needed(spread.of(aim.repeats), aim.mde, aim.power, aim.alpha)
     if documents is None or documents < 1:
         return Planned(name, metric, documents, needed, None, None, spread)
@@ -110,8 +110,8 @@ class Unknown:
 
 
 def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[Any]], aim: Aim) -> list[Planned]:
-    """What groups and tasks take of which nothing is known. A group's number is made as a run makes it: by size or each task
-    alike, and with errors that add up where tasks have the same documents. One without a number or an error is left out."""
+    """Plan groups and tasks without earlier runs. A group's number is computed as in a run: by size or with equal weights,
+    and with errors that add up where tasks share documents. One without a number or an error is skipped."""
     ordered = bottom_up(groups)
     numbers = group_numbers(ordered, tasks, like_lm_eval=False)
     first = {name: next(iter(rows.values()), None) for name, rows in numbers.items()}
@@ -123,9 +123,9 @@ def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[Any]
 
 
 def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | None, aim: Aim) -> list[Planned]:
-    """What the tasks and groups of a run take, by the spread in it, or by that of its differences to a second run.
+    """Plan the tasks and groups of a run from its spread, or from that of its differences to a second run.
 
-    Documents are paired, clustered and shared between tasks as a comparison has them; a run alone is compared with nothing.
+    Documents are paired, clustered and shared between tasks as in a comparison; a single run is compared with nothing.
     """
     if metric is not None:
         known = {spelling for name in names for key in values(runs[0], name) for spelling in spellings(key)}
@@ -157,7 +157,7 @@ def _spread(line: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Ai
     if made is None:
         return None
     if runs == 1:
-        made = replace(made, unit=made.unit / 2)  # right or wrong lie half as far apart as one more and one less
+        made = replace(made, unit=made.unit / 2)  # right or wrong differ by half as much as one more and one less
     n, whole = made.documents, 2.0 if runs == 1 else 1.0
     answers = [_answers(part, tasks[part.member.task], runs) for part in line.parts]
     chance = sum(within / repeats for several in answers for within, repeats in several)

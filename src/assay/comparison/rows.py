@@ -81,7 +81,7 @@ def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Any]], no
         fix = did_you_mean(column, {name for doc in docs for name in doc})
         raise ConfigError([Problem(Place("--cluster_by"), f"no document has a column {column!r}", fix)])
     if without:
-        notes.append(f"no column {column!r}, so that each document is a draw of its own: {some(without)}")
+        notes.append(f"no column {column!r}, so each document is its own cluster: {some(without)}")
 
 
 def paired_rows(runs: Runs, known: Known, notes: list[str]) -> list[PairedRow]:
@@ -105,7 +105,7 @@ def paired_rows(runs: Runs, known: Known, notes: list[str]) -> list[PairedRow]:
 
 
 def lone_rows(run: Run, shared: Sequence[PairedRow]) -> list[PairedRow]:
-    """The numbers of the first run that the other has not: nothing can be said of them, which a gate must know."""
+    """Return the rows of the first run that the other lacks: they cannot be compared, and a gate must know."""
     known = {(line.name, line.key) for line in shared}
     found = []
     for name, depth in dict(names_with_depth(run.results)).items():
@@ -143,7 +143,7 @@ def _group_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Pa
 def _group_parts(
     name: str, key: ScoreKey, runs: Runs, known: Known
 ) -> tuple[Sequence[Part], float | None, float | None, str]:
-    """What a group's number is made of, and its two values on the documents that both runs have."""
+    """Return the members of a group's number, and its two values on the documents that both runs have."""
     a, b = values(runs[0], name)[key], values(runs[1], name)[key]
     shares = runs[0].rows(name)[key].influences, runs[1].rows(name)[key].influences
     if a is None or b is None:
@@ -182,7 +182,7 @@ def _group_parts(
 
 
 def _on_shared_documents(parts: Sequence[Part]) -> list[Part] | None:
-    """The weights of members for fewer documents; None where they are no weights."""
+    """Return the weights of members for fewer documents; None where the influences are not weights."""
     wholes = [(part.member.n + part.member.only_a, part.member.n + part.member.only_b) for part in parts]
     if _alike([(p.slope_a, p.slope_b) for p in parts]):
         return list(parts)
@@ -227,7 +227,7 @@ def selected_rows(
 
 
 def below(run: Run, pattern: str, names: set[str]) -> set[str]:
-    """The names that a pattern means, and all that stands below them."""
+    """Return the names that a pattern matches, and all below them."""
     tree = run.members
     found = [name for name in {*names, *tree} if name == pattern or fnmatchcase(name, pattern)]
     if not found:
@@ -278,7 +278,7 @@ def compared_row(line: PairedRow, run: int, level: float, power: float) -> Compa
 
 
 def _ends(line: PairedRow, made: Contrast | None, level: float) -> tuple[float, float] | None:
-    """The interval; that of a mean of rates lies between -1 and 1."""
+    """Return the interval; that of a mean of rates is cut to between -1 and 1."""
     ends = interval(made, level) if made is not None else None
     weights = sum(abs(part.slope_a) + abs(part.slope_b) for part in line.parts) / 2
     if ends is None or made is None or not made.unit or weights > 1 + 1e-9:

@@ -1,4 +1,4 @@
-"""What two models that were asked the same answered differently, and whether it matters."""
+"""Differences between the answers of two models to the same requests, and whether they matter."""
 
 import math
 from collections import Counter
@@ -19,17 +19,17 @@ SAME, DRIFTS, DIFFER, NOTHING = "same", "drifts", "differ", "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What still counts as the same: the most a log-likelihood may differ by per token, and the share of greedy texts that
-    may part."""
+    """The limits for equal answers: how much a log-likelihood may differ per token, and the share of greedy texts that
+    may diverge."""
 
     per_token: float
     texts: float
 
 
 PRECISIONS = {"float32": Tolerance(1e-4, 0.0), "float16": Tolerance(0.1, 0.5), "bfloat16": Tolerance(0.5, 1.0)}
-"""By what the models compute in. Measured with transformers on the bundled model against float32, 200 texts: one token in a
+"""By the precision of the models. Measured with transformers on the bundled model against float32, 200 texts: one token in a
 hundred is off by 0.018 in float16 and 0.15 in bfloat16, the worst by 0.10 and 0.50. Where two tokens are about as likely,
-half precision takes now one, now the other: 16 and 48 of 60 greedy texts of 48 tokens parted, so it is the scores that tell."""
+half precision picks either: 16 and 48 of 60 greedy texts of 48 tokens diverged, so the scores decide."""
 ON_AVERAGE = 0.1
 """How much of the tolerance per token the log-likelihoods of a task may use up on average. Measured as above, on stories and
 on choices: 0.002 and 0.02 of it in float16, 0.003 and 0.03 in bfloat16, 0.002 and 0.01 between two backends in float32."""
@@ -44,7 +44,7 @@ class Where(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """Two greedy texts that part: after how many characters, and how many tokens where somebody counts them."""
+    """Two greedy texts that diverge: after how many characters, and after how many tokens where they can be counted."""
 
     where: Where
     characters: int
@@ -109,7 +109,7 @@ class VerificationRow(NamedTuple):
 
     @property
     def is_unclear(self) -> bool:
-        """Whether nobody can say if the drift is more than chance explains."""
+        """Whether the drift cannot be tested against chance."""
         return self.decides is None and self.moved and self.drift.n > 0 and self.drift.value != 0
 
 
@@ -131,7 +131,7 @@ class AnswerComparison:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What two models differ in; `verdict` is one of same, drifts, differ, nothing, and `because` says why."""
+    """The differences between two models; `verdict` is one of same, drifts, differ, nothing, and `because` explains it."""
 
     of: Verified
     tolerance: Tolerance
@@ -195,7 +195,7 @@ def first_difference(a: str, b: str) -> int | None:
 
 
 def _tokens(request: Request, count: Callable[[str], int] | None) -> int:
-    """How many tokens a log-likelihood is of; one where nobody counts, so that no difference is made smaller than it is."""
+    """Count the tokens of a log-likelihood; one where they cannot be counted, so that no difference is made smaller than it is."""
     if count is None:
         return 1
     if isinstance(request, Loglikelihood):
@@ -204,7 +204,7 @@ def _tokens(request: Request, count: Callable[[str], int] | None) -> int:
 
 
 def _added(before: str, text: str, count: Callable[[str], int]) -> int:
-    """How many tokens a text adds to what stands before it: what a tokenizer begins every text with is none of it."""
+    """Count the tokens that a text adds to the text before it, without those that a tokenizer puts before every text."""
     return count(before + text) - count(before)
 
 
@@ -262,7 +262,7 @@ def _paired(scores: Scores, key: Any) -> tuple[Any, list[Any], list[Any], list[i
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a value has no fraction in it: then it is counted, chosen or said, and does not move with a rounding."""
+    """Whether a value has no fraction: then it is a count or a choice, and does not change with rounding."""
     if isinstance(value, list | tuple):
         return all(map(_is_whole, value))
     return not isinstance(value, float) or value.is_integer()
@@ -286,18 +286,22 @@ def _documents(board: Board) -> set[int]:
 
 
 def judge(found: AnswerComparison, rows: Sequence[VerificationRow], tolerance: Tolerance) -> tuple[str, list[str]]:
-    """Whether the two are the same, and why not.
+    """Decide whether the two are the same, and why not.
 
     Differ: a number drifts further than chance explains, or one of the two fails where the other answers. Same: every answer
-    is within the tolerance, and no number says otherwise. What lies between drifts: answers differ, and no number shows it,
-    or none that can. Where there is no answer of both and no number, nothing was compared.
+    is within the tolerance, and no number drifts. Drifts: answers differ, and no number shows it, or none can. Nothing: no
+    request was answered by both, and there is no number.
     """
     drifting = [row for row in rows if row.is_off or row.is_unclear]
     telling = [row for row in drifting if not _is_explained(row, found, tolerance)]
     off = [f"{_drifts(row)}, which chance does not explain" for row in telling if row.is_off]
     off += _alone(found)
     beyond = list(_beyond(found, tolerance))
-    beyond += [f"{_drifts(row)}, and chance cannot be told: {row.drift.reason}" for row in telling if row.is_unclear]
+    beyond += [
+        f"{_drifts(row)}, and it cannot be tested against chance: {row.drift.reason}"
+        for row in telling
+        if row.is_unclear
+    ]
     if off:
         return DIFFER, [*off, *beyond]
     if not (found.compared.total() or found.likelihoods or any(row.drift.n for row in rows)):
@@ -310,7 +314,7 @@ def _drifts(row: VerificationRow) -> str:
 
 
 def _alone(found: AnswerComparison) -> Iterator[str]:
-    """What one of the two has and the other has not."""
+    """List the answers and scores that only one of the two has."""
     alone = sum(not (each.a and each.b) for each in found.failures)
     if alone:
         yield f"{alone} requests were answered by one of the two alone"
@@ -337,7 +341,7 @@ def _is_explained(row: VerificationRow, found: AnswerComparison, tolerance: Tole
 
 
 def _beyond(found: AnswerComparison, tolerance: Tolerance) -> Iterator[str]:
-    """What is beyond the tolerance."""
+    """List the differences beyond the tolerance."""
     far = sum(not each.per_token <= tolerance.per_token for each in found.likelihoods)
     if far:
         yield f"{far} of {len(found.likelihoods)} log-likelihoods differ by more than {tolerance.per_token:g} per token"
@@ -366,7 +370,7 @@ POSITIONS = (0, 1, 4, 16, 64, 256, math.inf)
 
 
 def histogram(values: Iterable[float], edges: Sequence[float]) -> list[tuple[float, int]]:
-    """How many values lie above one edge and not above the next.
+    """Count the values above one edge and not above the next.
 
     >>> histogram([0.0, 0.5, 2.0], (0.0, 1.0, math.inf))
     [(0.0, 1), (1.0, 1), (inf, 1)]

@@ -42,7 +42,7 @@ NOTE = "packed.json"
 SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIALS?)S?$", re.IGNORECASE)
 """Variables of the environment whose values must not be in an archive."""
 LEAST = 8
-"""Characters of a value that is looked for: a shorter one stands anywhere."""
+"""Minimum length of a value that is searched for: a shorter one occurs anywhere."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _members(run: Run, golds: GoldRemoval | None) -> Iterator[Member]:
 
 
 def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member]:
-    """What is taken of one folder: nothing that lies elsewhere, and is there by a link."""
+    """Yield the members of one folder; nothing that is a link to elsewhere."""
     as_written = Run.open(run.path)
     contents = {RESULTS: as_written.results, MANIFEST: as_written.manifest}
     for file in contents:
@@ -112,7 +112,7 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
 
 
 def _clean(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a file says without secrets, and without the name of anybody's folder of their own."""
+    """Remove secrets and the path of the home directory from the content of a file."""
     found: Mapping[str, Any] = _without_home(without_secrets(value), str(Path.home()))
     return found
 
@@ -126,7 +126,7 @@ def _without_home(value: Any, home: str) -> Any:
 
 
 def _refuse_secrets(members: Sequence[Member]) -> None:
-    """See to it that no secret of this environment is in the archive: not in numbers, not in samples."""
+    """Refuse an archive with a secret of this environment in it: in results or in samples."""
     variables = {name: value for name, value in os.environ.items() if SECRET.search(name) and len(value) >= LEAST}
     secrets = {form: name for name, value in variables.items() for form in _forms(value)}
     for inner, content, source in members if secrets else ():
@@ -140,7 +140,7 @@ def _refuse_secrets(members: Sequence[Member]) -> None:
 
 
 def _forms(value: str) -> set[str]:
-    """How a value may be written: as it is, and inside of JSON, of which some stands inside of other JSON."""
+    """Return the ways a value may be written: plain, in JSON, and in JSON inside of JSON."""
     forms = {value}
     for _ in range(2):
         forms |= {json.dumps(form, ensure_ascii=plain)[1:-1] for form in forms for plain in (False, True)}
@@ -157,7 +157,7 @@ def _texts(content: bytes | Path) -> Iterator[str]:
 
 
 def _contents(name: str, members: Sequence[Member]) -> Iterator[tuple[str, bytes | IO[bytes]]]:
-    """The members below a folder of their own, each open while it is read."""
+    """Yield the members below the archive's folder, each open while it is read."""
     for inner, content, _ in members:
         if isinstance(content, bytes):
             yield f"{name}/{inner}", content
@@ -200,11 +200,11 @@ SMALL, GROWS = 64 << 20, 200
 MEMBER = re.compile(
     rf"(scored/\d+/)?({RESULTS}|{MANIFEST}|samples/[^/\\]+\.parquet)|{NOTE}".replace(".json", r"\.json")
 )
-"""What a member is called, below the one folder of the archive: no name leads out of it."""
+"""The allowed names of members, below the one folder of the archive: no name leads out of it."""
 
 
 def unpack(archive: Path, target: Path) -> dict[str, Any]:
-    """Unpack an archive of `assay pack` into a new folder; what comes back is the content of its results.json."""
+    """Unpack an archive of `assay pack` into a new folder; returns the content of its results.json."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RunError([Problem(Place(str(target)), "the folder holds something already", "choose a new folder")])
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -228,12 +228,12 @@ def unpack(archive: Path, target: Path) -> dict[str, Any]:
 def _extract(file: zipfile.ZipFile, archive: Path, part: Path) -> None:
     size = sum(about.file_size for about in file.infolist())
     if size > SMALL + GROWS * archive.stat().st_size:
-        what = f"would unpack to {size / 1e9:.1f} GB, which is no packed run"
+        what = f"would unpack to {size / 1e9:.1f} GB, too much for a packed run"
         raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
     for about in file.infolist():
         inner = "/".join(PurePosixPath(about.filename).parts[1:])
         if not MEMBER.fullmatch(inner):
-            what = f"holds {about.filename!r:.80}, which is no part of a packed run"
+            what = f"holds {about.filename!r:.80}, which `assay pack` never writes"
             raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
         path = part / inner
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -268,7 +268,7 @@ def _opened(part: Path, archive: Path) -> Run:
 
 
 def _note_paths(part: Path) -> None:
-    """See to it that what the run names of where it was made is noted, and never used."""
+    """Record the paths that the run names as foreign, so that they are never used."""
     for path in (part / MANIFEST, *part.glob(f"scored/*/{MANIFEST}")):
         run = Run.open(path.parent)
         write_json(path, imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]))

@@ -1,4 +1,4 @@
-"""Which file is whose: exports by the name of their format, imports by what lies there."""
+"""Exporters: a run in the format of lm-eval, Inspect, MLflow or Weights & Biases, or as Parquet tables."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from assay.runs.samples.records import SampleRecord
 
 
 def export_mlflow(run: Run, target: str | None, name: str | None = None) -> str:
-    """Log a run to MLflow; `target` is the address of its server, or a folder; `name` the experiment. What comes back is where."""
+    """Log a run to MLflow; `target` is the address of its server, or a folder; `name` the experiment. Returns where it is logged."""
     try:
         import mlflow
     except ImportError:
@@ -45,7 +45,7 @@ def export_mlflow(run: Run, target: str | None, name: str | None = None) -> str:
 
 
 def export_wandb(run: Run, target: str | None, name: str | None = None) -> str:
-    """Log a run to Weights & Biases; `target` is the folder for its files, `name` the project. What comes back is where."""
+    """Log a run to Weights & Biases; `target` is the folder for its files, `name` the project. Returns where it is logged."""
     try:
         import wandb
     except ImportError:
@@ -76,7 +76,7 @@ def tracked_metrics(run: Run) -> Iterator[tuple[str, float]]:
 
 
 def tracked_settings(results: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run was asked for, flat: `model_args.pretrained`, `limit` …"""
+    """Flatten the settings of a run: `model_args.pretrained`, `limit` …"""
     config = {key: value for key, value in redacted(results.get("config", {})).items() if value not in (None, [], {})}
     nested = config.pop("model_args", None) or {}
     told = nested.items() if isinstance(nested, Mapping) else [("text", nested)]
@@ -233,7 +233,7 @@ that is `str | None` is handed over as it was given, if it was."""
 
 
 def export(run: str | Path, to: str, target: str | Path | None = None, *, name: str | None = None) -> list[str]:
-    """Hand a run on in another format; what comes back is where it went. `name` is the experiment or project of a tracker."""
+    """Export a run to another format; returns the paths or addresses written. `name` is the experiment or project of a tracker."""
     exporter = EXPORTERS.check(to, {} if name is None else {"name": name}, Place("--to"))
     if target is None and not _goes_anywhere(exporter):
         raise ConfigError([Problem(Place("--output_path"), f"{to} needs a folder to write to", "give one with -o")])

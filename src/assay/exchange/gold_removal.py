@@ -1,4 +1,4 @@
-"""Right answers taken out of samples, as far as it is known where they stand; and what was taken out, told."""
+"""Removal of right answers from samples, as far as their places are known, and the list of the removed parts."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from assay.runs.samples.writer import GroupWriter, row_arrays
 
 REMOVED = "[removed]"
 WITHOUT_GOLD = "without_gold"
-"""What the manifest of such a run says: it cannot be scored again."""
+"""The key in the manifest of such a run: it cannot be scored again."""
 WORDS = frozenset((
     "answer", "answers", "answerkey", "correct", "gold", "golden", "golds", "label", "labels", "reference", "references",
     "solution", "solutions", "target", "targets", "explanation", "explanations", "rationale", "rationales", "reasoning", "cot",
@@ -25,14 +25,14 @@ WORDS = frozenset((
 
 
 class GoldRemoval:
-    """Takes right answers out of the samples of a run, task by task; `told` says of each what was taken."""
+    """Removes right answers from the samples of a run, task by task; `summary` lists the removed parts."""
 
     def __init__(self, run: Run, scratch: Path) -> None:
         self._run, self._scratch = run, scratch
         self._told: dict[str, dict[str, None]] = {}
 
     def told(self) -> list[str]:
-        """What was taken out, a line for each kind, with the tasks it was taken out of."""
+        """List the removed parts, a line for each kind, with its tasks."""
         return [f"{what} ({some(list(tasks))})" for what, tasks in self._told.items()]
 
     def _tell(self, task: str, what: str) -> None:
@@ -81,15 +81,15 @@ class TaskRemoval:
         self._records = self._verdicts = self._prompted = False
 
     def told(self) -> list[str]:
-        """What was taken out, in a few lines."""
+        """List the removed parts, in a few lines."""
         columns = [f"the columns {', '.join(self._columns)} of documents"] if self._columns else []
         said = {
             "whole documents: which column has the right answer is not known": self._whole,
             "examples before the question": self._prompts,
             "continuations that are the right answer": self._continuations,
             "scores that hold the right answer": self._scores,
-            "records that graphs came to": self._records,
-            "what judges said": self._verdicts,
+            "outputs of graphs": self._records,
+            "responses of judges": self._verdicts,
             "further prompts with the right answer in them": self._prompted,
         }
         return ["target and gold", *columns, *(what for what, happened in said.items() if happened)]
@@ -132,9 +132,9 @@ class TaskRemoval:
         return f"{REMOVED}{self._delimiter}"
 
     def _question(self, prompt: str, *, has_prefix: bool) -> str:
-        """The last part of a prompt: what stands before it are examples.
+        """Return the last part of a prompt: the parts before it are examples.
 
-        Where they end is not known of a conversation, and of a prompt that has more or fewer parts than there are examples.
+        Where they end is unknown for a conversation, and for a prompt that has more or fewer parts than there are examples.
         """
         if not self._shots or has_prefix or not prompt:
             return prompt
@@ -143,22 +143,22 @@ class TaskRemoval:
         return last if len(examples) == self._shots and not self._is_chat else REMOVED
 
     def _answers(self, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """What filters left: texts and likelihoods; a whole record may hold what is right."""
+        """Return the answers after filters: texts and likelihoods; a whole record may contain the right answer."""
         kept = {name: [each if _is_answer(each) else REMOVED for each in several] for name, several in answers.items()}
         self._records = self._records or kept != dict(answers)
         return kept
 
     def _replies(self, replies: Sequence[Mapping[str, Any]] | None) -> list[Mapping[str, Any]] | None:
-        """What came beside the answers, without what judges said: they were shown what is right."""
+        """Return the metadata of the responses without judges' responses: judges were shown the right answer."""
         if replies is None:
             return None
         self._verdicts = self._verdicts or any(isinstance(each.get("verdict"), str) for each in replies)
         return [{**each, "verdict": REMOVED} if isinstance(each.get("verdict"), str) else each for each in replies]
 
     def _requests(self, requests: Sequence[StoredRequest], golds: Sequence[Any]) -> list[StoredRequest]:
-        """What was asked, without contexts that have examples; one continuation alone is the right answer.
+        """Return the requests without contexts that have examples; a single continuation is the right answer.
 
-        A further prompt of a graph that has a right answer in it was made for somebody who judges.
+        A further prompt of a graph with a right answer in it was written for a judge.
         """
         alone = len(requests) == 1
         texts = [gold for gold in golds if isinstance(gold, str) and gold.strip()]
@@ -213,7 +213,7 @@ def sounds_like_gold(key: str, value: Any) -> bool:
 
 
 def _texts(golds: Sequence[Any]) -> set[str]:
-    """The texts of right answers, also of several; one letter stands anywhere."""
+    """Return the texts of right answers, also of lists; a single letter occurs anywhere."""
     every = [each for gold in golds for each in (gold if isinstance(gold, list) else [gold])]
     return {each for each in every if isinstance(each, str) and len(each.strip()) > 1}
 

@@ -43,7 +43,7 @@ MAX_FAILED = 0.01
 
 
 class ReportedValue(NamedTuple):
-    """A number as it was told, with its standard error and the number of its documents where those were told, too."""
+    """A number as its source reports it, with its standard error and number of documents where those are reported."""
 
     value: float
     stderr: float | None = None
@@ -52,7 +52,7 @@ class ReportedValue(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedTask:
-    """One task: `samples` gives its samples in their order, as often as it is called; `told` the numbers of its results."""
+    """An imported task: `samples` yields its samples in order, at every call; `reported` has the numbers of its results."""
 
     name: str
     samples: Callable[[], Iterator[SampleRecord]]
@@ -61,9 +61,9 @@ class ImportedTask:
     repeats: int = 1
     original: int | None = None
     expected: int = 0
-    """How many documents were to be asked about, where more are told than there are samples."""
+    """How many documents the source meant to ask, where that is more than there are samples."""
     ended: str = ""
-    """Why the run of it came to no good end, where that is told."""
+    """Why the task did not finish, where the source reports it."""
     num_fewshot: int = 0
     version: object = "N/A"
     source: str = ""
@@ -75,7 +75,7 @@ class ImportedTask:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedGroup:
-    """A group whose numbers were told."""
+    """A group with reported numbers."""
 
     name: str
     members: Sequence[str]
@@ -88,7 +88,7 @@ class ImportedGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedRun:
-    """A run from elsewhere: its tasks and groups, what is told about it under lm-eval's names, and the files it came in."""
+    """A run of another program or of ours: tasks, groups, facts under lm-eval's names, and the files they come from."""
 
     format: str
     tasks: Sequence[ImportedTask]
@@ -98,10 +98,10 @@ class ImportedRun:
 
 
 def reported_values(row: Mapping[str, Any]) -> dict[ScoreKey, ReportedValue]:
-    """The numbers of a row of lm-eval's results: `{"acc,none": 0.5, "acc_stderr,none": 0.1}`.
+    """Read the numbers of a row of lm-eval's results: `{"acc,none": 0.5, "acc_stderr,none": 0.1}`.
 
-    >>> told_rows({"alias": "a", "acc,none": 0.5, "acc_stderr,none": "N/A"})
-    {ScoreKey(metric='acc', filter='none'): Told(value=0.5, stderr=None, n=None)}
+    >>> reported_values({"alias": "a", "acc,none": 0.5, "acc_stderr,none": "N/A"})
+    {ScoreKey(metric='acc', filter='none'): ReportedValue(value=0.5, stderr=None, n=None)}
     """
     found = {}
     counts = row.get("sample_count")
@@ -138,7 +138,7 @@ def members_first(members: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 class ImportTarget(NamedTuple):
-    """Where a run is brought to, and how: over `groups` of YAML files, moving another run aside where `force` says so."""
+    """The folder of an import: with `groups` of YAML files, moving another run aside with `force`."""
 
     folder: Path
     groups: Sequence[Path] = ()
@@ -147,7 +147,7 @@ class ImportTarget(NamedTuple):
 
 
 def write_imported_run(runs: Sequence[ImportedRun], into: ImportTarget) -> dict[str, Any]:
-    """Write a folder of a run from runs that were made elsewhere; what comes back is the content of its results.json."""
+    """Write imported runs as one run folder; returns the content of its results.json."""
     runs = [_without_secrets(run) for run in runs]
     tasks = [task for run in runs for task in run.tasks]
     _refuse_doubled(tasks)
@@ -161,7 +161,7 @@ def write_imported_run(runs: Sequence[ImportedRun], into: ImportTarget) -> dict[
         with open_run(into.folder, spec, facts, force=into.force) as folder:
             return _fill(folder, runs, into)
     except (AssayError, AttributeError, KeyError, IndexError, TypeError, ValueError):
-        if is_new:  # nothing is left of what could not be brought in
+        if is_new:  # leave nothing behind of a failed import
             shutil.rmtree(into.folder, ignore_errors=True)
         raise
 
@@ -209,7 +209,7 @@ def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) ->
 
 
 def _marked(account: Mapping[str, Any], ended: Mapping[str, str]) -> dict[str, Any]:
-    """The account of a run, with why tasks came to no good end."""
+    """Add to the run's section of the results why tasks did not finish."""
     told = "; ".join(f"{name}: {why}" for name, why in ended.items())
     return {**account, "status": "incomplete", "ended": told} if ended else dict(account)
 
@@ -219,7 +219,7 @@ def _refuse_doubled(tasks: Sequence[ImportedTask]) -> None:
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
         what = f"several files hold a task of the same name: {', '.join(doubled[:5])}"
-        raise ConfigError([Problem(Place("import"), what, "bring each into a folder of its own, and compare them")])
+        raise ConfigError([Problem(Place("import"), what, "import each into its own folder, and compare them")])
 
 
 def _content(path: Path) -> str:
@@ -228,14 +228,14 @@ def _content(path: Path) -> str:
 
 
 class WrittenTask(NamedTuple):
-    """A task that was brought in: what it comes to, and what a manifest says of it."""
+    """A written task: its result, and its entry in the manifest."""
 
     result: TaskResult
     facts: Mapping[str, Any]
 
 
 def _bring_task(task: ImportedTask, folder: Path) -> WrittenTask:
-    """Write the samples of a task; what comes back is what they come to."""
+    """Write the samples of a task; returns its result."""
     board, audit, data = Board(), Audit(), hashlib.sha256()
     counts: Counter[ScoreKey] = Counter()
     writer = SampleWriter(folder, task.name)
@@ -284,7 +284,7 @@ def _bring_task(task: ImportedTask, folder: Path) -> WrittenTask:
 
 
 def _note(board: Board, counts: Counter[ScoreKey], kept: SampleRecord) -> None:
-    """Count what a sample scored; only numbers can be averaged, and what else there is stands with the sample."""
+    """Count the scores of a sample; only numbers can be averaged, and other values stay with the sample."""
     board.documents += 1
     if kept.failed and not board.fail_rows(kept.scores):
         board.fail(kept.failed)
@@ -297,7 +297,7 @@ def _note(board: Board, counts: Counter[ScoreKey], kept: SampleRecord) -> None:
 def _with_told(
     rows: Mapping[ScoreKey, Estimate], counts: Mapping[ScoreKey, int], task: ImportedTask
 ) -> dict[ScoreKey, Estimate]:
-    """The numbers as they were told. Those that are the mean over documents have what follows from the documents, too."""
+    """Return the reported numbers. Those that are the mean over documents get the estimate computed from the documents."""
     found: dict[ScoreKey, Estimate] = {}
     for row in dict.fromkeys((*counts, *task.told)):
         made, told = rows.get(row), task.told.get(row)
@@ -311,7 +311,7 @@ def _with_told(
 
 
 def _as_told(told: ReportedValue, n: int, source: str) -> Estimate:
-    reason = "" if told.stderr is not None else "none was told where it comes from"
+    reason = "" if told.stderr is not None else "not reported by the source"
     parts = {Draws(source, (), None, told.stderr**2): 1.0} if told.stderr is not None else {}
     return Estimate(told.value, told.stderr, n, reason, parts=parts)
 
@@ -344,8 +344,8 @@ def _told_group(group: ImportedGroup, below: Sequence[str], tasks: Mapping[str, 
 
 
 def _members_rows(row: ScoreKey, tasks: Sequence[Mapping[ScoreKey, Estimate]]) -> list[Estimate]:
-    """The rows of tasks that a group's number can be of. Filters that are joined by + are those of several members; where
-    a member has more than one of them, nobody knows which was taken, and there are none."""
+    """Return the rows of tasks that a group's number may consist of. Filters joined by + belong to different members; where
+    a member has more than one of them, the choice is unknown, and the list is empty."""
     filters = {row.filter, *row.filter.split("+")}
     found = [
         [each for key, each in rows.items() if key.metric == row.metric and key.filter in filters] for rows in tasks
@@ -371,7 +371,7 @@ def _below(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _facts(runs: Sequence[ImportedRun]) -> dict[str, Any]:
-    """What the manifest of a run says, so that it can be scored again: tasks and groups are looked for by their names."""
+    """Return the manifest's facts, so that the run can be scored again: tasks and groups are looked up by name."""
     names = [
         name for run in runs for name in [*(task.name for task in run.tasks), *(group.name for group in run.groups)]
     ]
@@ -382,7 +382,7 @@ def _facts(runs: Sequence[ImportedRun]) -> dict[str, Any]:
 
 
 def _model(runs: Sequence[ImportedRun]) -> dict[str, Any]:
-    """Which model was asked, as far as it was told: a name is no identity."""
+    """Describe the model as far as its source does: a name does not identify a model."""
     names = list(dict.fromkeys(_model_name(run.facts) for run in runs))
     name = " and ".join(names)
     told = runs[0].facts["config"]["model_args"]
@@ -394,7 +394,7 @@ def _model_name(facts: Mapping[str, Any]) -> str:
 
 
 def _run_facts(runs: Sequence[ImportedRun]) -> dict[str, Any]:
-    """What lm-eval tells of a run, under its names: of the first, as the others are of the same model."""
+    """Return lm-eval's facts about a run: of the first, as the others have the same model."""
     first, now = runs[0].facts, time.time()
     told = {key: first[key] for key in RUN_KEYS if key in first}
     return {"config": first.get("config", {}), "date": now, **told, "model_name": _model(runs)["name"]}
@@ -403,9 +403,9 @@ def _run_facts(runs: Sequence[ImportedRun]) -> dict[str, Any]:
 def groups_over_imports(
     files: Sequence[Path], tasks: Mapping[str, TaskResult], told: Sequence[GroupResult] = ()
 ) -> list[GroupResult]:
-    """The groups of YAML files, with the numbers that their members give them; those in others come first.
+    """Compute the groups of YAML files from the numbers of their members; nested ones come first.
 
-    Members are tasks, or groups that were `told`, whose own numbers stay as they are.
+    Members are tasks, or groups that were `reported`, whose own numbers stay unchanged.
     """
     if not files:
         return []
@@ -438,7 +438,7 @@ def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, Mapping[str
     if problems:
         raise ConfigError(problems)
     if not isinstance(value, dict) or not isinstance(value.get("group"), str):
-        raise ConfigError([Problem(Place(str(file)), "is no group", "give a file with `group:` and `task:`")])
+        raise ConfigError([Problem(Place(str(file)), "defines no group", "give a file with `group:` and `task:`")])
     name = value["group"]
     if name in known:
         what = f"the runs have a group {name!r} already"

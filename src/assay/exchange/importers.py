@@ -1,4 +1,4 @@
-"""A run of our own, or a scoring of one, as something to be brought together with others."""
+"""Importers: runs and logs of lm-eval, Inspect and assay, by what a file or folder contains."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,9 +31,9 @@ def import_runs(
     force: bool = False,
     facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Bring results and logs of others, and runs of our own, into one folder; the result is the content of its results.json.
+    """Import results and logs of other programs, and runs of assay, into one folder; returns the content of its results.json.
 
-    `groups` are YAML files of groups whose members are the tasks that were brought in.
+    `groups` are YAML files of groups whose members are the imported tasks.
     """
     packed = [Path(path) for path in paths if str(path).lower().endswith(".zip")]
     if packed:
@@ -52,14 +52,12 @@ def import_runs(
 
 
 def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
-    """What lies in some files and folders."""
+    """Read runs from files and folders."""
     runs: list[ImportedRun] = []
     theirs: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise ConfigError(
-                [Problem(Place(str(path)), "there is no such file or folder", "name what is to be imported")]
-            )
+            raise ConfigError([Problem(Place(str(path)), "no such file or folder", "name what is to be imported")])
         logs = sorted(path.glob("*.eval")) if path.is_dir() else []
         if holds_run(path):
             runs.append(from_run(path))
@@ -77,7 +75,7 @@ def _below(folder: Path) -> list[Path]:
     found = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
     if len(found) != 1:
         what = (
-            "several models lie below it"
+            "there are several models below it"
             if found
             else "there is nothing to import: no run, no .eval, no samples_*.jsonl"
         )
@@ -94,7 +92,7 @@ def _below(folder: Path) -> list[Path]:
 
 
 def from_run(folder: Path) -> ImportedRun:
-    """The tasks and groups of a run as it told them."""
+    """Read the tasks and groups of an assay run."""
     run = finished_run(folder)
     files = run.sample_files()
     return ImportedRun(

@@ -18,15 +18,15 @@ from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
 
 OURS = ("assay", "assay_version")
-"""What our results have beside those of lm-eval."""
+"""Keys that only assay's results have."""
 OWN = ("scores_per_repeat", "verdicts")
-"""What our samples have beside those of lm-eval 0.4.13."""
+"""Keys that only assay's samples have, beside those of lm-eval 0.4.13."""
 UNKNOWN = ("pretty_env_info", "upper_git_hash", "eot_token_id", "chat_template", "chat_template_sha")
-"""What lm-eval tells of a run and we do not know."""
+"""Facts that lm-eval records and assay does not have."""
 
 
 def export_lm_eval(run: Run, target: Path) -> list[Path]:
-    """Write the files below `target`; what lm-eval tells of a run and nobody noted is null."""
+    """Write the files below `target`; facts that lm-eval records and assay does not are null."""
     date = _date(run.results)
     folder = target / file_name(
         str(run.results.get("model_name_sanitized") or run.results.get("model_name") or "model")
@@ -53,7 +53,7 @@ def _date(results: Mapping[str, Any]) -> str:
 
 
 def _write_samples(samples: SampleFile, path: Path) -> str:
-    """Write the samples of a task; what comes back is lm-eval's hash over all of them."""
+    """Write the samples of a task; returns lm-eval's hash over all of them."""
     hashes: dict[str, list[str]] = {}
 
     def records(kept: SampleRecord, doc_id: int) -> Iterator[Mapping[str, Any]]:
@@ -79,8 +79,8 @@ def from_lm_eval(paths: Sequence[Path]) -> ImportedRun:
     samples += [path.parent for path in paths if path.suffix == ".json" and path.parent not in samples]
     files = logged_files(samples)
     if not files:
-        fix = "run lm-eval with --log_samples: numbers alone are no run"
-        raise RunError([Problem(Place(str(paths[0])), "there are no samples_*.jsonl files beside it", fix)])
+        fix = "run lm-eval with --log_samples: a run needs samples, not numbers alone"
+        raise RunError([Problem(Place(str(paths[0])), "there is no samples_*.jsonl file beside it", fix)])
     beside = {name: results_beside(file) for name, file in files.items()}
     facts = next((found for found in beside.values() if found), {})
     groups = {each.name: each for found in beside.values() for each in _groups(found, files)}
@@ -116,7 +116,7 @@ def _task(file: SampleLog, results: Mapping[str, Any]) -> ImportedTask:
 
 
 def _groups(results: Mapping[str, Any], files: Mapping[str, SampleLog]) -> Iterator[ImportedGroup]:
-    """The groups of results whose tasks are all there. Where members are not told, a group that is alone has them all."""
+    """Read the groups whose tasks are all imported. Where members are not listed, a single group has them all."""
     groups, rows = results.get("groups", {}), results.get("results", {})
     tasks = [name for name in rows if name not in groups]
     known = results.get("group_subtasks") or (dict.fromkeys(groups, tasks) if len(groups) == 1 else {})
@@ -160,7 +160,7 @@ def _kept(logged: LoggedSample, repeats: int) -> SampleRecord:
 
 
 def _left(answer: Any) -> Any:
-    """What a filter left: pairs of texts are likelihoods."""
+    """Convert the answers of a filter: pairs of texts are likelihoods."""
     if isinstance(answer, list) and len(answer) == 2 and answer[1] in ("True", "False"):
         return (float(answer[0]), answer[1] == "True")
     return answer

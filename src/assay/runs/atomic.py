@@ -14,7 +14,7 @@ def sync(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """The same for a folder, where the system can do that."""
+    """Sync a folder, where the system supports it."""
     if os.name == "posix":
         sync(path)
 
@@ -27,7 +27,7 @@ def replace_file(part: Path, path: Path) -> None:
 
 
 def replace_folder(part: Path, path: Path) -> Path:
-    """The same for a folder with all that is in it. A folder that is there and not empty is an OSError."""
+    """Rename a folder after syncing its content. An existing folder that is not empty is an OSError."""
     for folder, _, names in os.walk(part):
         for name in names:
             sync(Path(folder, name))

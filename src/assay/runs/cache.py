@@ -27,7 +27,7 @@ class CacheError(AssayError):
 
 
 class Shelf(NamedTuple):
-    """What a cache holds of one model."""
+    """The size and age of a cache's responses for one model."""
 
     model: str
     responses: int
@@ -85,14 +85,14 @@ class Cache:
             self._new, self._used = [], []
 
     def shelves(self) -> list[Shelf]:
-        """What there is, by model."""
+        """List the content by model."""
         rows = self._file.execute(
             "select model, count(*), sum(length(response)), min(written), max(used) from responses group by model order by model"
         )
         return [Shelf(*row) for row in rows]
 
     def prune(self, *, model: str | None = None, unused_days: float | None = None) -> int:
-        """Take out what is of a model, or was not used for some days; everything where neither is said."""
+        """Delete responses of a model, or unused for some days; all of them where neither is given."""
         before = time.time() - unused_days * DAY if unused_days is not None else None
         wanted = "(? is null or model = ?) and (? is null or used < ?)"
         gone = self._file.execute(f"delete from responses where {wanted}", (model, model, before, before)).rowcount
@@ -147,7 +147,7 @@ class Cached:
         self._guarded(self._cache.flush)
 
     def _guarded(self, do: Callable[..., Any], *arguments: Any) -> Any:
-        """Do something with the cache; if it cannot be done, it is told once, and the run goes on without."""
+        """Call a method of the cache; if that fails, warn once and continue the run without the cache."""
         if self._is_broken:
             return None
         try:
@@ -155,7 +155,7 @@ class Cached:
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
             self._is_broken = True
             logging.getLogger("assay").warning(
-                "the cache cannot be used any more: %s; the run goes on without it", error
+                "the cache cannot be used any more: %s; the run continues without it", error
             )
             return None
 

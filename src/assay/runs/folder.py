@@ -52,7 +52,7 @@ class NewerRun(RunError):
 
 
 def no_run(path: Path, what: str = "the folder holds no run") -> Problem:
-    """What is to be said of a path where a run was looked for: an archive must be unpacked first."""
+    """Return the problem of a path without a run: an archive must be unpacked first."""
     if path.suffix.lower() == ".zip" and path.is_file():
         return Problem(Place(str(path)), "this is an archive", f"unpack it: `assay import {path} -o FOLDER`")
     return Problem(Place(str(path)), what, "name the folder that --output_path gave to `assay run`")
@@ -71,7 +71,7 @@ class RunFolder:
     keepers: list["Writer"] = field(default_factory=list)
 
     def keeper(self, task: str, log: bool, doc_ids: Callable[[int, int], int]) -> "Keeper":
-        """What takes the samples of a task: into Parquet, and if asked into lm-eval's lines, too."""
+        """Writers of a task's samples: Parquet, and optionally lm-eval's lines."""
         parquet = SampleWriter(self.path / SAMPLES, task)
         lines = LineWriter(self.path / f"samples_{file_name(task)}.jsonl", doc_ids) if log else None
         made = Keeper([parquet, lines] if lines is not None else [parquet])
@@ -81,7 +81,7 @@ class RunFolder:
     _beaten: float = 0.0
 
     def beat_now_and_then(self, documents: Callable[[], Mapping[str, int]]) -> None:
-        """Say every second that the run goes on, and how far it is."""
+        """Record every second that the run is alive, and its progress."""
         if time.monotonic() - self._beaten > 1.0:
             self.lease.beat(documents())
             self._beaten = time.monotonic()
@@ -100,7 +100,7 @@ class RunFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        """Close the folder; what stopped the run before its end is noted, and a full disk is told as what it is."""
+        """Close the folder; records why the run stopped early, and reports a full disk as such."""
         try:
             for keeper in self.keepers:
                 keeper.abandon()
@@ -115,7 +115,7 @@ class RunFolder:
             self.lease.release()
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             what = f"the run cannot be written: {error.strerror or error}"
-            fix = "make room and give the same command again: it goes on from the last response that was written"
+            fix = "free some space and repeat the command: it resumes from the last written response"
             raise RunError([Problem(Place(str(self.path)), what, fix)]) from error
 
 
@@ -292,7 +292,7 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _difference(key: str, there: Any, here: Any) -> str:
-    """What differs: of mappings, such as the tasks with their settings and data, which of them."""
+    """Describe a difference; for mappings, such as the tasks with their settings and data, by the keys that differ."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         names = sorted(name for name in {*there, *here} if there.get(name) != here.get(name))
         return f"{key}: {', '.join(names[:5])} changed" + (f", and {len(names) - 5} more" if len(names) > 5 else "")
@@ -336,8 +336,8 @@ def manifest_from_journal(path: Path) -> dict[str, Any]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The content of manifest.json or results.json, its layout checked; empty where there is no such file. A damaged one is
-    a RunError. For `Run.open`, and for writers: whoever reads a run opens it."""
+    """Read and check manifest.json or results.json; empty where the file does not exist. A damaged one is
+    a RunError. For `Run.open` and for writers only: readers open a Run."""
     try:
         found = orjson.loads(path.read_bytes())
         if newer := newer_format(found):
@@ -365,7 +365,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def environment() -> dict[str, Any]:
-    """What a run was made with: versions, the state of the code around it, the machine."""
+    """Describe the environment of a run: versions, the state of the code around it, the machine."""
     packages = ("assay", "numpy", "pyarrow", "jinja2", "torch", "transformers", "tokenizers", "datasets", "sacrebleu")
     found = {}
     for package in packages:
@@ -377,7 +377,7 @@ def environment() -> dict[str, Any]:
 
 
 def git_state() -> dict[str, Any] | None:
-    """The commit of the working directory and whether it has changes; None where there is no repository."""
+    """Return the commit of the working directory and whether it has changes; None outside of a repository."""
     command = ["git", "status", "--porcelain=v2", "--branch"]
     try:
         told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
@@ -394,12 +394,12 @@ def is_writable(path: Path) -> bool:
 
 
 def is_outside(folder: Path, file: Path) -> bool:
-    """Whether a file below a folder lies elsewhere: it, or a folder above it, is a link."""
+    """Whether a file is outside of the folder: it, or a folder above it, is a link."""
     return not file.resolve().is_relative_to(folder.resolve())
 
 
 def links_outside(folder: Path) -> list[str]:
-    """What of a run lies elsewhere: its own files, its samples. Only links are looked at closely: there may be many files."""
+    """List the files and samples of a run that are links out of its folder. Only links are resolved: there may be many files."""
     return [name for name in _links(folder) if is_outside(folder, folder / name)]
 
 
@@ -413,7 +413,7 @@ def _links(folder: Path) -> Iterator[str]:
 
 
 def refuse_links_outside(folder: Path) -> None:
-    """See to it that a run is read from its own folder only."""
+    """Refuse a run with files outside of its folder."""
     found = links_outside(folder)
     if found:
         raise RunError([Problem(Place(str(folder / found[0])), LINK_OUTSIDE, "put the file itself there")])

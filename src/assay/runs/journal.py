@@ -31,10 +31,10 @@ NAME = "responses.jsonl"
 LONG = 16 * 2**20
 """From this size on, the journal of a finished run is kept compressed."""
 SYNC_SECONDS = 1.0
-"""What was written is on the disk after so long, whether or not another response comes."""
+"""Written responses are synced to the disk after so long, whether or not another response comes."""
 UNREADABLE = "no response is written like this"
 INTENT = "intent"
-"""The key of a line that says what is about to be done, such as the call of a tool. Reserved: such a line is no answer."""
+"""The key of a line that announces an action, such as a tool call. Reserved: such a line is not a response."""
 _NUMBERS, _PARTS = frozenset((int, float)), len(Usage._fields)
 KEY_BYTES = 16
 _READ = 4096
@@ -50,14 +50,14 @@ _BUCKETS = 1 << 16
 class KeyIndex:
     """Offsets of lines by the first eight bytes of their keys, which are hashes of 16 bytes.
 
-    Two keys may begin alike (of a million keys two do with a probability of 3e-8), so whoever reads the line compares the
+    Two keys may share them (two of a million keys do with a probability of 3e-8), so the reader of a line compares the
     whole key. The later offset of a key counts.
     """
 
     def __init__(self) -> None:
         self._recent: dict[bytes, int] = {}
         self._keys, self._offsets = array("Q"), array("Q")  # sorted by key
-        self._starts = array("I")  # of the keys that begin with the same two bytes; empty while there are no keys
+        self._starts = array("I")  # of the keys that share their first two bytes; empty without keys
 
     def get(self, key: bytes) -> int | None:
         """The offset of a key."""
@@ -183,7 +183,7 @@ class Journal:
             self._clock.wrote()
 
     def add_lines(self, several: Iterable[JournalLine]) -> None:
-        """Take over another journal; answers that are here already stay. Failures come into a new one only."""
+        """Copy the lines of another journal; existing answers stay. Failures are copied into a new journal only."""
         block: list[bytes] = []
         size = 0
         for line in several:
@@ -213,7 +213,7 @@ class Journal:
         return self._earlier.claim(self._index.get(key))
 
     def sync(self) -> None:
-        """See to it that what was written survives the end of this machine, too."""
+        """Sync, so that what was written survives a power cut."""
         os.fsync(self._handle)
 
     def compress(self) -> None:
@@ -349,7 +349,7 @@ def lines(path: Path) -> Iterator[JournalLine]:
 
 
 def _entries(texts: Iterable[bytes | int], path: Path | None) -> Iterator[JournalLine]:
-    """What lines hold. A checksum must be right where there is one, and there must be one where the header promises it."""
+    """Parse lines. A checksum must be right where there is one, and there must be one where the header announces it."""
     iterator = iter(texts)
     first = list(islice(iterator, 2))  # the header may be the one that is damaged
     has_seals = any(isinstance(each, bytes) and _entry(each, has_seals=True) is not None for each in first)

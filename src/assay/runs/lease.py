@@ -100,13 +100,13 @@ def is_held(folder: Path) -> bool:
 
 
 def _is_recent(owner: Mapping[str, Any]) -> bool:
-    """Whether somebody was heard of in the last minute: neither long ago nor in a time that has not come."""
+    """Whether the owner gave a sign of life in the last minute, and not in the future."""
     beat = owner.get("time")
     return isinstance(beat, int | float) and abs(time.time() - beat) < STALE_SECONDS
 
 
 def progress(folder: Path) -> dict[str, int]:
-    """How many documents of each task have their answer, as the process that works in a folder last said."""
+    """Return the number of answered documents by task, as last recorded by the process that holds the folder."""
     told = _told(folder).get("documents")
     return (
         {str(task): count for task, count in told.items() if isinstance(count, int)} if isinstance(told, dict) else {}

@@ -89,14 +89,14 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 record = _record(line)
             except ValueError as error:
-                raise _problem(path, number, f"is no JSON: {error}") from None
+                raise _problem(path, number, f"invalid JSON: {error}") from None
             if not isinstance(record, dict) or not needed <= record.keys():
-                raise _problem(path, number, "is no sample as lm-eval writes them")
+                raise _problem(path, number, "is not a sample in lm-eval's format")
             yield record
 
 
 def _record(line: bytes) -> Any:
-    """What a line says. Python writes NaN and Infinity, which JSON does not have."""
+    """Parse a line. Python writes NaN and Infinity, which JSON does not have."""
     try:
         return orjson.loads(line)
     except ValueError:
@@ -106,7 +106,7 @@ def _record(line: bytes) -> Any:
 
 
 def _response(written: Any) -> Response:
-    """A response from its text: pairs are log-likelihoods; what a rolling one is, is told by its task."""
+    """Parse a response: pairs are log-likelihoods; whether it is a rolling one depends on its task."""
     if isinstance(written, list):
         return Likelihood(float(written[0]), written[1] in ("True", True))
     return Text(str(written))

@@ -1,4 +1,4 @@
-"""Secrets stay at the door: what is written down of a command or of arguments has none."""
+"""Redaction of secrets: commands and arguments are written without keys and passwords."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _SECRET = r"(?:api[_-]?key|apikey|key|token|secret|passw(?:or)?d|pwd|auth(?:oriz
 _NAME = re.compile(rf"(?:^|[_\-.]){_SECRET}s?$", re.IGNORECASE)
 _PAIR = re.compile(rf"(?:^|[\s,;&?{{(\[\"'_\-.]){_SECRET}s?\\*[\"']?\s*[=:]\s*(?:(?:bearer|basic)\s+)?", re.IGNORECASE)
 _NEXT = re.compile(r"[,\s]+(?:\\*[\"']?[A-Za-z_][\w.\-]*\\*[\"']?\s*[=:]|$)")
-"""What follows a value on a command line: the next name, or nothing."""
+"""The text after a value on a command line: the next name, or nothing."""
 _ESCAPED_QUOTE = re.compile(r"\\+[\"']")
 _HEADERS = re.compile(r"(?:^|[_\-.\s])(?:headers?|cookies?)$|[a-z](?:Headers?|Cookies?)$", re.IGNORECASE)
 """Names below which every value is a secret: a key may be sent in a header of any name."""
@@ -45,7 +45,7 @@ def redacted_text(text: str) -> str:
 
 
 def _redacted_text(text: str, *, command: bool = False) -> tuple[str, str]:
-    """The same, and what would end the secret that has no end in it: a quote, or brackets."""
+    """Redact a text; returns also the quote or bracket that would end a secret left open."""
     text, open_headers = _without_headers(text)
     text = _URL.sub(lambda found: found[1] + _bare_address(found[2]), text)
     text, open_pair = _without_values(text, command)
@@ -54,7 +54,7 @@ def _redacted_text(text: str, *, command: bool = False) -> tuple[str, str]:
 
 
 def _without_headers(text: str) -> tuple[str, str]:
-    """A text with `***` for whatever is given as headers, and what would end those that have no end in it."""
+    """Replace the values of headers by `***`; returns also the quote or bracket that would end one left open."""
     done, at, missing = "", 0, ""
     while (found := _HEADERS_IN_TEXT.search(text, at)) is not None:
         end, is_open = _end_of_value(text, found.end())
@@ -81,7 +81,7 @@ def _without_values(text: str, command: bool) -> tuple[str, str]:
 
 
 def _enter(text: str, waiting: list[str]) -> None:
-    """Read on: `waiting` are the quotes and brackets that would end what is open. An apostrophe within a word is no quote."""
+    """Track open quotes and brackets in `waiting`. An apostrophe within a word is not a quote."""
     before = " "
     for letter in text:
         if waiting and letter == waiting[-1]:
@@ -147,7 +147,7 @@ def _end_of_value(text: str, start: int) -> tuple[int, bool]:
 
 
 def _bare_address(rest: str) -> str:
-    """What follows `://` of an address without name, password and query."""
+    """Return the text after `://` of an address without user, password and query."""
     before, mark, _ = re.split(r"([?#])", rest, maxsplit=1) if re.search(r"[?#]", rest) else (rest, "", "")
     host, slash, path = before.partition("/")
     user, at, host = host.rpartition("@")
@@ -158,7 +158,7 @@ def _bare_address(rest: str) -> str:
 
 
 def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
-    """A value without secrets; `name` is what it is called. Without `texts`, names alone tell: a prompt may speak of keys."""
+    """Redact a value; `name` is its key. Without `texts`, only keys decide: a prompt may mention keys."""
     if is_header(name) and not isinstance(value, bool | int | float | None):
         return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
     if name and name not in NOT_SECRET and _NAME.search(name) and not _is_numbers(value):
@@ -184,7 +184,7 @@ def written_arguments(request: Request) -> tuple[Any, ...]:
 
 @lru_cache(1024)
 def is_header(name: str) -> bool:
-    """Whether what is called so are headers of requests: each value may be a key, whatever its name.
+    """Whether a key names headers of requests: each of their values may be a secret, under any name.
 
     >>> [is_header(name) for name in ("header", "extra_headers", "defaultHeaders", "Cookie", "headerless")]
     [True, True, True, True, False]
@@ -193,7 +193,7 @@ def is_header(name: str) -> bool:
 
 
 def _is_numbers(value: Any) -> bool:
-    """Whether a value is a number, or holds nothing but numbers: counts of tokens are no secret, whatever they are called."""
+    """Whether a value is a number, or consists of numbers: token counts are not secret, even if their name sounds so."""
     if isinstance(value, Mapping):
         return all(map(_is_numbers, value.values()))
     if isinstance(value, list | tuple):
@@ -202,12 +202,12 @@ def _is_numbers(value: Any) -> bool:
 
 
 def _called(key: str, within: str) -> str:
-    """What a value is called: the `key` among the `params` of a metric is a name in a record."""
+    """Return the key of a value: `key` among the `params` of a metric is the name of a column, not a secret."""
     return "" if (within, key) == ("params", "key") else key
 
 
 def redacted_command(arguments: Sequence[str]) -> list[str]:
-    """A command line without secrets: also where a flag and its value stand apart."""
+    """Redact a command line: also where a flag and its value are separate."""
     hidden, missing, made = False, "", list[str]()
     for argument in arguments:
         if missing and not argument.startswith("--"):  # headers or a key that the shell cut at their blanks
@@ -231,7 +231,7 @@ BY_NAME = frozenset(
 
 
 def without_secrets(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Results or a manifest without keys and passwords, whoever wrote them.
+    """Redact results or a manifest of any origin.
 
     >>> without_secrets({"config": {"model_args": {"api_key": "abc"}}, "results": {"key": {"alias": "key"}}})
     {'config': {'model_args': {'api_key': '***'}}, 'results': {'key': {'alias': 'key'}}}
@@ -248,8 +248,8 @@ def _part(key: str, value: Any) -> Any:
 
 
 def _account(value: Any, name: str = "") -> Any:
-    """What we tell ourselves, without secrets: its names are those of tasks, metrics, filters and models, which may be called
-    anything; only what users wrote about a group is theirs."""
+    """Redact assay's section of the results: its keys are names of tasks, metrics, filters and models, which may be
+    anything; only a group's metadata is written by users."""
     if name == "metadata":
         return redacted(value, name)
     if isinstance(value, Mapping):

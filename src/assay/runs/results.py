@@ -16,7 +16,7 @@ Ends = Callable[[Estimate], Sequence[float] | None]
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a run found out about one task."""
+    """The result of one task."""
 
     name: str
     alias: str
@@ -47,7 +47,7 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """What a run found out about one group; `tasks` are those that its numbers are made of."""
+    """The result of one group; `tasks` are those that its numbers consist of."""
 
     name: str
     alias: str
@@ -147,9 +147,9 @@ def assay_section(
     ends: Ends,
     ended: Collection[str] = (),
 ) -> dict[str, Any]:
-    """What lm-eval's layout has no place for: intervals, what failed, how far that can move a number, why one is missing.
+    """Build the `assay` section of results.json: intervals, failures, how far they can move a number, why one is missing.
 
-    Tasks that `ended` before their time are incomplete, whatever samples they have.
+    Tasks that `ended` early are incomplete, even with samples.
     """
     by_task = {task.name: _account(task, max_failed, ends) for task in tasks}
     for name in ended:
@@ -291,8 +291,8 @@ def _share(what: str, count: int, documents: int) -> str:
 
 
 def failure_lines(account: Mapping[str, Any]) -> list[str]:
-    """What went wrong in a run, a line each: failed documents, numbers that are missing, members and tasks left out."""
-    further = "" if account.get("imported") else "; the same command goes on"
+    """List the problems of a run, a line each: failed documents, missing numbers, skipped members and tasks."""
+    further = "" if account.get("imported") else "; the same command resumes it"
     lines = [f"ended early: {account['ended']}{further}"] if account.get("ended") else []
     if account.get("shard"):
         lines.append(f"shard {account['shard']['part']}: the numbers of a part; `assay merge` makes the whole")
@@ -318,13 +318,13 @@ def failure_lines(account: Mapping[str, Any]) -> list[str]:
         lines += [f"{group}: {row}: no number: {reason}" for row, reason in without.items()]
         if own.get("incomplete") and not without:
             named = {"not run": own["not_run"], "incomplete": own["incomplete_tasks"]}
-            told = "; ".join(f"{what}: {some(names)}" for what, names in named.items() if names)
-            lines.append(f"incomplete: {group}: {coverage(own)} ({told})")
+            reasons = "; ".join(f"{what}: {some(names)}" for what, names in named.items() if names)
+            lines.append(f"incomplete: {group}: {coverage(own)} ({reasons})")
     return lines + [f"not run: {task}: {reason}" for task, reason in account.get("broken", {}).items()]
 
 
 def total_usage(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The accounts of parts as one: counts and costs are added. Of the seconds the longest stand: percentiles do not add up."""
+    """Add up the usage of parts: counts and costs are added. For seconds the maximum is kept: percentiles do not add up."""
     made: dict[str, Any] = {}
     for account in accounts:
         for key, value in account.items():

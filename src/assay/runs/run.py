@@ -92,7 +92,7 @@ class ResultRow:
 
     @property
     def is_share(self) -> bool:
-        """Whether it lies between 0 and 1, with all its interval: then a bar of that length shows it."""
+        """Whether it and its interval are between 0 and 1: then a bar of that length shows it."""
         ends = [each for each in (self.value, *self.interval) if each is not None]
         return bool(ends) and all(0 <= each <= 1 for each in ends)
 
@@ -108,10 +108,10 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, *, follow_links: bool = True) -> "Run":
-        """The run in a folder; a RunError where it holds none, a damaged one, or one of a later format.
+        """Open the run in a folder; a RunError where there is none, a damaged one, or one of a later format.
 
-        A manifest that is lost is rebuilt from the header of the journal. Without `follow_links`, a run whose files lie
-        elsewhere is refused.
+        A lost manifest is rebuilt from the header of the journal. Without `follow_links`, a run with files outside of its
+        folder is refused.
         """
         folder = Path(path)
         if not follow_links:
@@ -157,12 +157,12 @@ class Run:
         if not self.manifest:
             raise NoRun([no_run(self.path)])
         if not self.has_finished:
-            what = f"the run has not come to its end (status: {self.manifest.get('status', 'unknown')})"
-            raise RunError([Problem(Place(str(self.path)), what, "let it go on, by the same command")])
+            what = f"the run has not finished (status: {self.manifest.get('status', 'unknown')})"
+            raise RunError([Problem(Place(str(self.path)), what, "resume it with the same command")])
         return self
 
     def redacted(self) -> "Run":
-        """The same without keys and passwords, for whoever hands it on; a scoring with the facts of the run it scores."""
+        """Return the run without keys and passwords, to export it; a scoring with the facts of the run it scores."""
         return Run(
             self.path, without_secrets({**self.answers_manifest, **self.manifest}), without_secrets(self.results)
         )
@@ -307,7 +307,7 @@ class Run:
         """The samples of a task as Arrow (docs/samples.md), one row group in memory at a time."""
         file = self.sample_file(task)
         if file is None:
-            what = f"there are no samples of a task {task!r}"
+            what = f"no samples of a task named {task!r}"
             raise RunError([Problem(Place(str(self.path)), what, f"it has: {', '.join(self.tasks) or 'none'}")])
         for table in file.tables():
             yield from (table if columns is None else table.select(list(columns))).to_batches()
@@ -386,7 +386,7 @@ RUNS_DIR = "runs"
 
 
 def output_folder(runs_dir: Path, spec: Mapping[str, Any], model: str, tasks: Sequence[str]) -> Path:
-    """The folder of the latest unfinished run with this spec that nobody works in, else a new one."""
+    """Return the folder of the latest unfinished run with this spec that no process holds, else a new one."""
     wanted = as_written(spec)
     unfinished = [
         (manifest.get("created") or 0.0, path)

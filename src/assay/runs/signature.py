@@ -1,7 +1,7 @@
-"""Who made a run: only a run of this user may name folders whose code is run when it is scored again.
+"""Signatures of runs: only a run of this user may name folders whose code runs when it is scored again.
 
-A manifest is a file like any other: it may come in an archive, or be unpacked by hand. So whoever makes a run signs its options
-with a key that never leaves this user's own folder; a manifest without that signature names nothing that is trusted.
+A manifest is a file like any other: it may come in an archive, or be unpacked by hand. So assay signs the options of a new run
+with a key that never leaves this user's folder; the paths of a manifest without that signature are not trusted.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ def _sign(key: bytes, options: object) -> str:
 
 
 def _key(*, make: bool) -> bytes | None:
-    """The key of this user, if nobody else can read it; where there is none it is made, if asked."""
+    """Return the key of this user, if only this user can read it; with `make`, create a missing one."""
     path = _folder() / "run.key"
     try:
         if make and not path.exists():

@@ -37,7 +37,7 @@ def _jsonl(path: Path, records: Records, encoding: str) -> None:
 
 
 def _csv(path: Path, records: Records, encoding: str) -> None:
-    """A table with the columns of the first record; what is no plain value stands in it as JSON."""
+    """Write a table with the columns of the first record; values that are not plain are written as JSON."""
     with path.open("w", newline="", encoding=encoding) as out:
         writer: Any = None
         for record in records:

@@ -1,7 +1,6 @@
-"""The layout of the files of a run, checked once where they are read: whatever a file says, nothing breaks over it later.
+"""Validation of the files of a run, once where they are read, so that no reader fails later.
 
-What stands here is what readers rely on. Keys that are not known are let through; those that are known have the kind that they
-are written with, or are not there.
+It covers what readers rely on. Unknown keys are ignored; known ones have the type that they are written with, or are missing.
 """
 
 import math
@@ -11,7 +10,7 @@ from typing import Any
 import orjson
 
 Check = Callable[[Any], str]
-"""What is wrong with a value, with the way to it (`.tasks.t.n must be a number, not a mapping`); nothing where it is right."""
+"""Describe what is wrong with a value, with its path (`.tasks.t.n must be a number, not a mapping`); empty where it is right."""
 FORMAT = 2
 """The latest layout that is known here. What changed: docs/decisions/0018-format.md."""
 DEEPEST = 60
@@ -22,7 +21,7 @@ KINDS = {dict: "a mapping", list: "a list", str: "a text", bool: "true or false"
 
 
 def wrong_manifest(value: Any) -> str:
-    """What is wrong with what stands in a manifest.json; nothing where it is right."""
+    """Describe what is wrong with the content of a manifest.json; empty where it is right."""
     return _wrong(value, MANIFEST_LAYOUT)
 
 
@@ -35,7 +34,7 @@ def newer_format(value: Any) -> str:
 
 
 def wrong_results(value: Any) -> str:
-    """What is wrong with what stands in a results.json; nothing where it is right."""
+    """Describe what is wrong with the content of a results.json; empty where it is right."""
     return _wrong(value, RESULTS_LAYOUT)
 
 
@@ -184,7 +183,7 @@ _GROUP = fields({
 
 
 def _group_account(value: Any) -> str:
-    """What is wrong with the account of a group: of an incomplete one, how much of it was scored is needed."""
+    """Describe what is wrong with the section of a group: an incomplete one needs the number of its scored tasks."""
     return _GROUP(value) or (fields({}, *_COVERED)(value) if value.get("incomplete") else "")
 
 
@@ -197,7 +196,7 @@ _COUNTED = ("requests", "failed", "retries", "tokens")
 
 
 def _spent(value: Any) -> str:
-    """What was spent; by a model on this machine with how many tokens were computed."""
+    """The usage; for a model on this machine with the number of computed tokens."""
     is_local = isinstance(value, dict) and "device_seconds" in value
     computed = fields({"tokens": fields({}, "computed")})(value) if is_local else ""
     return fields(_SPENT, *_COUNTED)(value) or computed
@@ -245,7 +244,7 @@ NEEDED = frozenset(("doc_id", "doc", "target", "prompt", "requests", "responses"
 
 
 def _are_requests(value: Any) -> bool:
-    """What each request has beside the first context: texts, parameters, nothing."""
+    """The parts of each request beside the first context: texts, parameters, nothing."""
     if not isinstance(value, list) or not all(type(request) is list for request in value):
         return False
     return all(part is None or type(part) in (str, dict, list) for request in value for part in request)
@@ -285,7 +284,7 @@ JSON: Mapping[str, Callable[[Any], bool]] = {
 
 
 def wrong_column(name: str, values: Sequence[Any]) -> str:
-    """What is wrong with a column of samples; nothing where it is right. All its texts are read at once: that is quick."""
+    """Describe what is wrong with a column of samples; empty where it is right. All its texts are parsed at once: that is quick."""
     if name in NEEDED and None in values:
         return f"the column {name} is empty in some rows"
     if name not in JSON:

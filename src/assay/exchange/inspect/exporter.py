@@ -80,7 +80,7 @@ def _members(
 
 
 def _ended(account: Mapping[str, Any]) -> dict[str, Any]:
-    """How Inspect says that a task has come to its end: an incomplete one is no success."""
+    """Return Inspect's status of a task: an incomplete one is not a success."""
     if not account.get("incomplete"):
         return {"status": "success"}
     counts = {"failed": account.get("failed", 0), "were not asked": account.get("not_asked", 0)}
@@ -91,7 +91,7 @@ def _ended(account: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class EpochReductions:
-    """What the epochs of each sample come to, scorer by scorer, as Inspect keeps it."""
+    """The reduced scores of each sample's epochs, scorer by scorer, in Inspect's layout."""
 
     def __init__(self, repeats: int) -> None:
         self._reducer = "mean" if repeats > 1 else None
@@ -228,7 +228,7 @@ def epochs(kept: SampleRecord, spec: Mapping[str, Any]) -> Iterator[dict[str, An
 
 
 def summary(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """What the list of samples shows of one."""
+    """Summarize a sample for the list of samples."""
     own = {key: sample[key] for key in ("id", "epoch", "choices", "uuid", "scores") if key in sample}
     return {
         **own,
@@ -246,12 +246,12 @@ def summary(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def scorer_name(metric: str, filter_name: str) -> str:
-    """What a row is called there: the metric, with the filter where it is not the one that every task has."""
+    """Name a row for Inspect: the metric, with the filter unless it is the default one."""
     return metric if filter_name == "none" else f"{metric} ({filter_name})"
 
 
 def letter(index: int) -> str:
-    """What Inspect calls a choice."""
+    """Return Inspect's letter for a choice."""
     return chr(ord("A") + index) if index < 26 else str(index - 25)
 
 
@@ -280,7 +280,7 @@ def _table(kept: SampleRecord) -> list[dict[str, Any]]:
 
 
 def _said_text(kept: SampleRecord, epoch: int, table: Sequence[Mapping[str, Any]]) -> str | None:
-    """What the model said: its text, or the continuation that it found the likeliest."""
+    """Return the model's text, or the continuation it found the likeliest."""
     if table:
         return str(
             max(table, key=lambda each: -math.inf if each["loglikelihood"] is None else each["loglikelihood"])[

@@ -1,4 +1,4 @@
-"""A log of Inspect's as a run: one task, its samples with all epochs, its scores as numbers, its results as they were told."""
+"""Inspect logs as runs: one task, its samples with all epochs, its scores as numbers, its reported results."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from assay.runs.samples.reader import sample_record
 from assay.runs.samples.records import SampleRecord, StoredRequest, StoredSample
 
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""What Inspect's scorers say of an answer: correct, partly, incorrect, none given."""
+"""The letters of Inspect's scorers: correct, partly, incorrect, no answer."""
 WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
@@ -48,7 +48,7 @@ def from_inspect(path: Path) -> ImportedRun:
 
 
 def _expected(about: Mapping[str, Any]) -> int:
-    """How many samples were to be asked about, by the data set and the limit; where their ids are told, those tell it."""
+    """Count the samples to be asked, by the ids listed in the log, else by the data set and the limit."""
     dataset, config = about.get("dataset") or {}, about.get("config") or {}
     size, limit = dataset.get("samples"), config.get("limit")
     if not isinstance(size, int) or dataset.get("sample_ids") or config.get("sample_id"):
@@ -65,14 +65,14 @@ def _ended(header: Mapping[str, Any]) -> str:
 
 
 def _config(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told of how the task was made."""
+    """Return the settings of the task as far as the log has them."""
     about, steps = header["eval"], (header.get("plan") or {}).get("steps") or ()
     told = redacted({key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")})
     return {**told, "doc_to_target": "target", "solver": [step.get("solver") for step in steps]}
 
 
 def number(value: Any) -> float | None:
-    """What a score counts as: Inspect's own rule. None where it is no number, or says that nothing was scored.
+    """Convert a score by Inspect's rule. None where it is not a number, or nothing was scored.
 
     >>> number("C"), number("P"), number("0.25"), number(True), number("maybe"), number(float("nan"))
     (1.0, 0.5, 0.25, 1.0, None, None)
@@ -92,7 +92,7 @@ Names = Mapping[tuple[str, str | None], ScoreKey]
 
 
 def _names(log: InspectLog) -> dict[tuple[str, str | None], ScoreKey]:
-    """What the rows are called: by the metric that averages them where results tell one, else by the value's key."""
+    """Name the rows: by the metric that averages them where the results have one, else by the value's key."""
     found: dict[tuple[str, str | None], ScoreKey] = {}
     for score in (log.header.get("results") or {}).get("scores") or ():
         scorer_name, name = str(score["scorer"]), str(score["name"])
@@ -108,7 +108,7 @@ def _average(score: Mapping[str, Any]) -> str | None:
 
 
 def _told(log: InspectLog, names: Names) -> dict[ScoreKey, ReportedValue]:
-    """The numbers of the results; a metric beside the average stands under its own name."""
+    """Read the numbers of the results; a metric beside the average is listed under its own name."""
     found: dict[ScoreKey, ReportedValue] = {}
     for score in (log.header.get("results") or {}).get("scores") or ():
         scorer_name, name = str(score["scorer"]), str(score["name"])
@@ -149,7 +149,7 @@ def _said_unscored(epochs: Sequence[Mapping[str, Any]], ended: str) -> Sequence[
 
 
 Reduced = Mapping[tuple[str, str], Mapping[str, Any]]
-"""By scorer and sample what its epochs come to, for every way to put them together: the first of them counts."""
+"""Return by scorer and sample the reduced scores of its epochs, for every reducer: the first of them counts."""
 
 
 def _reduced(log: InspectLog) -> dict[tuple[str, str], dict[str, Any]]:
@@ -193,7 +193,7 @@ def _error(sample: Mapping[str, Any]) -> str:
 
 
 def _scores(epochs: Sequence[Mapping[str, Any]], names: Names, reduced: Reduced) -> list[FilterScores]:
-    """What each scorer said, as a filter with its answers."""
+    """Convert the scores of each scorer to a filter with its answers."""
     found = []
     for scorer in epochs[0].get("scores") or {}:
         several = [(each.get("scores") or {}).get(scorer) or {} for each in epochs]
@@ -212,7 +212,7 @@ def _scores(epochs: Sequence[Mapping[str, Any]], names: Names, reduced: Reduced)
 
 
 def _values(metric: str, own: Sequence[float | None], whole: Mapping[str, float | None]) -> dict[str, float]:
-    """What the epochs come to: as they were put together, else their mean. Further ways have names of their own."""
+    """Return the reduced value of the epochs, else their mean. Further reducers have their own names."""
     counted = [each for each in own if each is not None]
     if not counted:
         return {}
@@ -227,13 +227,13 @@ def _at(value: Any, key: str | None) -> float | None:
 
 
 def _keys(values: Sequence[Any]) -> list[str | None]:
-    """The keys of what a scorer gives; None stands for a value alone."""
+    """Return the keys of a scorer's values; None for a plain value."""
     keys = dict.fromkeys(str(key) for value in values if isinstance(value, Mapping) for key in value)
     return list(keys) if keys else [None]
 
 
 def _prompt(sample: Mapping[str, Any]) -> str:
-    """What the model was asked: the conversation up to its last answer."""
+    """Return the prompt: the conversation up to its last answer."""
     messages = list(sample.get("messages") or ())
     while messages and messages[-1].get("role") == "assistant":
         messages.pop()
@@ -241,7 +241,7 @@ def _prompt(sample: Mapping[str, Any]) -> str:
 
 
 def as_text(content: Any) -> str:
-    """A conversation, a message's content, or a text, as one text; one message of the user stands alone."""
+    """Convert a conversation, a message's content, or a text to one text; a single user message is returned without its role."""
     if isinstance(content, str) or content is None:
         return content or ""
     if len(content) == 1 and content[0].get("role") in (None, "user"):
@@ -270,7 +270,7 @@ def _reply(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told of the run, under lm-eval's names."""
+    """Return the facts of the run, under lm-eval's names."""
     about = header["eval"]
     stats = header.get("stats") or {}
     source, _, name = str(about.get("model", "")).partition("/")
@@ -321,7 +321,7 @@ def _unmarked(value: Any) -> Any:
 
 
 def own_task(log: InspectLog, repeats: int, expected: int) -> ImportedTask | None:
-    """The task of a log of ours as it was; None where it is none, or where somebody scored it again or changed its scores."""
+    """Read back the task of a log that assay exported; None where it is another's, was scored again, or has changed scores."""
     ours = (log.header["eval"].get("metadata") or {}).get(ASSAY_KEY)
     if not isinstance(ours, Mapping):
         return None
@@ -347,7 +347,7 @@ ScorerValues = dict[str, dict[str, float]]
 
 
 def _header_values(header: Mapping[str, Any]) -> ScorerValues:
-    """What the results of a log say now."""
+    """Return the values in the results of a log."""
     found = {}
     for score in (header.get("results") or {}).get("scores") or ():
         values = {str(key): each.get("value") for key, each in (score.get("metrics") or {}).items()}
@@ -357,7 +357,7 @@ def _header_values(header: Mapping[str, Any]) -> ScorerValues:
 
 
 def _written_values(told: Mapping[ScoreKey, ReportedValue]) -> ScorerValues:
-    """What we wrote into the results of the log."""
+    """Return the values that assay wrote into the results of a log."""
     return {
         scorer_name(*key): {key.metric: each.value, **({"stderr": each.stderr} if is_number(each.stderr) else {})}
         for key, each in told.items()

@@ -45,13 +45,13 @@ class InspectLog:
 
     @property
     def wanted(self) -> list[Any]:
-        """The ids of the samples that were to be asked about, each once; none where they are not told."""
+        """The ids of the samples to be asked, each once; empty where the log does not list them."""
         told = {str(each): each for each in (self.header["eval"].get("dataset") or {}).get("sample_ids") or ()}
         return list(told.values())
 
 
 def read_log(path: Path) -> InspectLog:
-    """A log with its header; what is none, or was never finished, is told."""
+    """Read a log and its header; refuses what is not a log, or not finished."""
     try:
         if path.suffix == ".json":
             header = dict(_parsed(path, path.read_bytes()))
@@ -60,13 +60,13 @@ def read_log(path: Path) -> InspectLog:
             with zipfile.ZipFile(path) as file:
                 names = file.namelist()
                 if "header.json" not in names:
-                    what = "the evaluation has not come to its end" if "_journal/start.json" in names else "is no log"
+                    what = "the evaluation has not finished" if "_journal/start.json" in names else "is not a log"
                     raise RunError([Problem(Place(str(path)), what, FIX)])
                 header = _parsed(path, member(file, "header.json"))
                 has = "reductions.json" in names
                 reductions = orjson.loads(finite(member(file, "reductions.json"))) if has else []
     except zipfile.BadZipFile:
-        raise RunError([Problem(Place(str(path)), "is no log of Inspect's", FIX)]) from None
+        raise RunError([Problem(Place(str(path)), "is not an Inspect log", FIX)]) from None
     if not isinstance(header.get("eval"), dict) or not header["eval"].get("task"):
         raise RunError([Problem(Place(str(path)), "is no log of Inspect's", FIX)])
     return InspectLog(path, header, reductions)
@@ -103,14 +103,14 @@ def _unpacked(file: zipfile.ZipFile, known: zipfile.ZipInfo) -> bytes:
     file.fp.seek(known.header_offset + 30 + name_length + extra_length)
     packed = file.fp.read(known.compress_size)
     with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-        found = bytes(stream.read(known.file_size))  # and not more, whatever is packed there
+        found = bytes(stream.read(known.file_size))  # and not more: a zip bomb stops here
     if zlib.crc32(found) != known.CRC:
         raise zipfile.BadZipFile("its checksum is another")
     return found
 
 
 def with_attachments(sample: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A sample with the texts in place that stand apart in its file."""
+    """Return a sample with its attachments in place."""
     apart = sample.get("attachments") or {}
     if not apart:
         return sample
@@ -126,7 +126,7 @@ def with_attachments(sample: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def finite(data: bytes) -> bytes:
-    """JSON as everybody reads it: what is no number stands there as NaN, which only Python's reader knows."""
+    """Return valid JSON: Inspect writes NaN where there is no number, which only Python's reader accepts."""
     if b"NaN" not in data and b"Infinity" not in data:
         return data
     import json
@@ -138,7 +138,7 @@ def _parsed(path: Path, data: bytes) -> dict[str, Any]:
     try:
         found = orjson.loads(finite(data))
     except ValueError as error:
-        raise RunError([Problem(Place(str(path)), f"is no JSON: {error}", FIX)]) from None
+        raise RunError([Problem(Place(str(path)), f"invalid JSON: {error}", FIX)]) from None
     if not isinstance(found, dict):
         raise RunError([Problem(Place(str(path)), "is no log of Inspect's", FIX)])
     return found

@@ -30,7 +30,7 @@ def columns_of(names: Sequence[str], fields: Sequence[str]) -> list[str]:
 
 
 def wrong_schema(schema: Any) -> str:
-    """What is wrong with the columns of a file; nothing where they are right."""
+    """Describe what is wrong with the columns of a file; empty where they are right."""
     missing = sorted(PRESENT - {*schema.names})
     if missing or len({*schema.names}) != len(schema.names):
         return f"there is no column {missing[0]}" if missing else "two columns have one name"
@@ -90,7 +90,7 @@ def _texts_in(array: Any) -> Iterator[str]:
 
 
 def wrong_json(fields: Mapping[str, Sequence[Any]]) -> str:
-    """What is wrong with texts that must be JSON; nothing where they are right. All of a column are read at once."""
+    """Describe what is wrong with texts that must be JSON; empty where they are right. A column is parsed at once."""
     for name in JSON_TEXTS:
         texts = [each for each in dict.fromkeys(fields.get(name, ())) if each is not None]
         try:
@@ -234,7 +234,7 @@ def _said(structs: Any) -> list[Any]:
 
 
 def _replies(arrays: Arrays, table: Any) -> list[list[dict[str, Any]] | None]:
-    """What came beside responses, and behind it what scorers were told; None where nothing did."""
+    """Return the metadata of responses, then the responses to scorers; None where there is neither."""
     size = table.num_rows
     nested = _lists(arrays["responses"], lambda inner: _lists(inner, _told))
     own = [[told for several in responses for told in several] for responses in nested]
@@ -297,7 +297,7 @@ def _filtered(structs: Any) -> list[tuple[str, list[Any]]]:
 
 
 def _left(structs: Any) -> list[Any]:
-    """What filters left."""
+    """Return the answers by filter."""
     said, others = _said(structs), _field(structs, "json")
     if others is None:
         return said

@@ -87,7 +87,7 @@ def _turned(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Any]]:
     return list(zip(*rows, strict=True)) if rows else [()] * width
 
 
-# ---- plain arrays; None stands for one that holds nothing
+# ---- plain arrays; None means an empty one
 
 
 def _texts(values: Sequence[str | None]) -> Array:
@@ -112,7 +112,7 @@ def _unless_empty(array: Array) -> Array | None:
 
 
 def _lists(column: Sequence[Sequence[Any] | None], make: Callable[[list[Any]], Array]) -> Array:
-    """A column of lists, from what is made of the items of all of them; None is no list."""
+    """Build a column of lists from the array of all their items; None is a missing list."""
     missing = [each is None for each in column] if None in column else None
     there: Sequence[Sequence[Any]] = [each or () for each in column] if missing else column  # type: ignore[assignment]
     return _split(make([item for each in there for item in each]), map(len, there), missing)
@@ -229,7 +229,7 @@ NOT_KEPT: list[Any] = [None]
 def _responses(
     column: Sequence[Sequence[Sequence[Any]]], replies: Sequence[Sequence[Mapping[str, Any]] | None]
 ) -> dict[str, Array | None]:
-    """Responses with what came beside them; and behind those to the sample's requests what scorers were told."""
+    """Build the columns of responses with their metadata; the responses to scorers come after those to the sample's requests."""
     if not any(replies):
         lengths = [len(several) for responses in column for several in responses]
         made = _response_structs([said for responses in column for several in responses for said in several], None)

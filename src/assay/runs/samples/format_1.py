@@ -16,16 +16,16 @@ TEXTS = (
     "audit",
 )  # fmt: skip
 LEAST = float("-inf")
-"""What null means as a likelihood: JSON has no infinity, and nothing else that one may be was written so."""
+"""The meaning of null as a likelihood: JSON has no infinity, and no other likelihood was written as null."""
 
 
 def is_format_1(schema: Any) -> bool:
-    """Whether columns are of format 1: it does not tell of what kind samples are."""
+    """Whether columns are of format 1: it has no kind of samples."""
     return "kind" not in schema.names
 
 
 def wrong_schema(schema: Any) -> str:
-    """What is wrong with the columns of a file; nothing where they are right."""
+    """Describe what is wrong with the columns of a file; empty where they are right."""
     missing = sorted(NEEDED - {*schema.names})
     if missing or len({*schema.names}) != len(schema.names):
         return f"there is no column {missing[0]}" if missing else "two columns have one name"
@@ -89,7 +89,7 @@ def _loads(written: Mapping[str, Any], name: str) -> Any:
 
 
 def _scores(written: Mapping[str, Any]) -> dict[str, Any]:
-    """The scores by name. What JSON has no word for is in the column of its own."""
+    """Return the scores by name. Values that JSON cannot hold are in their own columns."""
     scores = orjson.loads(written["scores"])
     return {name: written.get(name) if value is None else value for name, value in scores.items()}
 

@@ -80,11 +80,11 @@ class SampleFile:
         yield from self._made(lambda row: _stored(row, self._repeats))
 
     def outcomes(self) -> Iterator[AnsweredSample]:
-        """The samples of a graph: behind the responses of each what it came to, or why it came to nothing."""
+        """Yield the samples of a graph: after the responses of each its outcome, or why it failed."""
         yield from self._made(_ended)
 
     def first_record(self) -> Mapping[str, Any] | None:
-        """A record of a graph's output, where any came to something."""
+        """Return a record of a graph's output, if there is any."""
         return next((found for found in self._made(_record) if found is not None), None)
 
     def kept(self) -> Iterator[SampleRecord]:
@@ -96,12 +96,12 @@ class SampleFile:
         yield from self._made(lambda row: (row, sample_record(row, self._repeats)))
 
     def check(self) -> None:
-        """See to it that every row can be read."""
+        """Check that every sample can be read."""
         for _ in self.columns(StoredSample._fields):
             pass
 
     def _made(self, make: Callable[[StoredSample], T]) -> Iterator[T]:
-        """What is made of each row; one of which nothing can be made is told."""
+        """Convert each sample; one that cannot be converted is a RunError."""
         for row in self.rows():
             try:
                 made = make(row)
@@ -190,7 +190,7 @@ class SampleFile:
         return self._told(lambda: [*rows_of(group)])
 
     def _read(self, read: Callable[[Any], T]) -> T:
-        """What is read from the file, which is opened once."""
+        """Open the file, once."""
 
         def opened() -> T:
             if self._file is None:
@@ -200,7 +200,7 @@ class SampleFile:
         return self._told(opened)
 
     def _told(self, make: Callable[[], T]) -> T:
-        """What is made of the file; a damaged one is told."""
+        """Convert the file; a damaged one is a RunError."""
         try:
             return make()
         except (
@@ -265,7 +265,7 @@ def filter_scores(
     scores: Mapping[str, Any],
     failures: Mapping[ScoreKey, str] = MappingProxyType({}),
 ) -> list[FilterScores]:
-    """What each filter made of a sample, from its answers and from `{"metric,filter": value}`.
+    """Group answers and `{"metric,filter": value}` by filter.
 
     >>> [(each.filter, each.values) for each in filter_scores({"strict": ["4"]}, {"exact_match,strict": 1})]
     [('strict', {'exact_match': 1})]
@@ -329,13 +329,13 @@ def _ended(row: StoredSample) -> AnsweredSample:
         responses = [*own, end]
     else:
         failed = any(isinstance(response, Failed) for response in own)
-        responses = own if failed else [*own, Failed(row.failed or "the record came to nothing")]
+        responses = own if failed else [*own, Failed(row.failed or "the graph returned no record")]
     sample = Sample(row.doc_id, loads(row.doc), (), target, loads(row.gold) if row.gold is not None else target)
     return AnsweredSample(sample, responses, row.scores, row.failed or "")
 
 
 def _record(row: StoredSample) -> Mapping[str, Any] | None:
-    """What a graph made of a document; the whole answer of its only filter."""
+    """Return the output record of a graph: the whole answer of its only filter."""
     found = row.answers.get("none")  # a record may have failed in some rows alone
     return found[0] if found else None
 
@@ -364,7 +364,7 @@ def _responses(
 
 
 def _verdict(reply: Mapping[str, Any]) -> Response:
-    """What a scorer was told about an answer."""
+    """Convert a response to a scorer."""
     if "failed" in reply:
         return _failure(reply)
     said = reply["verdict"]

@@ -1,4 +1,4 @@
-"""What is kept of every sample: its document, what was asked, what was answered, what it scored."""
+"""The records of a sample: its document, requests, responses and scores."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class StoredRequest(NamedTuple):
 
 
 class RequestColumns(NamedTuple):
-    """What was asked about a sample and answered. `doc`, `target` and `gold` are JSON: users' data has no schema."""
+    """The columns of a sample's requests and responses. `doc`, `target` and `gold` are JSON: users' data has no schema."""
 
     doc_id: int
     kind: str
@@ -56,14 +56,14 @@ class RequestColumns(NamedTuple):
 
 
 class ScoreColumns(NamedTuple):
-    """What a scoring made of a sample."""
+    """The columns of a sample's answers and scores."""
 
     answers: Mapping[str, Sequence[Any]]
     scores: Mapping[str, Any]
     """By the name of a row the value; by that of its repeats the scores of every answer (config/row_names.py)."""
     failed: str | None
     failures: Mapping[ScoreKey, str]
-    """Why there is no value, by row."""
+    """The reason of each missing value, by row."""
     audit: Sequence[str]
 
 
@@ -106,22 +106,22 @@ class SampleRecord(NamedTuple):
     repeats: int = 1
     failed: str = ""
     replies: Sequence[Mapping[str, Any]] | None = None
-    """What the model told beside each response, where it told anything: why it ended, what it thought, what it took; and
-    behind those what scorers were told about the answers, word for word, each as a `verdict`. The last of a graph's has its
-    `trace`: the nodes the record came through, each with the numbers of the responses it was given."""
+    """The metadata of each response, if there is any: finish reason, reasoning, usage; after those the responses to
+    scorers, verbatim, each as a `verdict`. The last entry of a graph has its `trace`: the nodes the record passed, each
+    with the numbers of its responses."""
     audit: Sequence[str] = ()
-    """What deserves a look about it: see tasks/audit.py."""
+    """Anomalies of the sample: see tasks/audit.py."""
 
 
 def row_failures(kept: SampleRecord) -> dict[ScoreKey, str]:
-    """By row why a sample has no value there; EVERY_ROW stands for all rows of a filter, or for all of all filters."""
+    """Return by row why a sample has no value there; EVERY_ROW means all rows of a filter, or of all filters."""
     if kept.failed and not kept.scores:
         return {ScoreKey(EVERY_ROW, EVERY_ROW): kept.failed}
     return {ScoreKey(row, each.filter): reason for each in kept.scores for row, reason in each.failed.items()}
 
 
 def response_metadata(responses: Sequence[Response], own: int) -> Sequence[Mapping[str, Any]] | None:
-    """What is worth keeping beside the texts and numbers of responses; the first `own` are those to the sample's requests."""
+    """Return the metadata of responses beside their texts and numbers; the first `own` answer the sample's requests."""
     if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
         return None
     found = [_reply(response) for response in responses[:own]]

@@ -1,6 +1,6 @@
-"""Columns of samples that have fewer fields than others of the same file: types joined, and arrays brought to a type.
+"""The schema of samples files: all columns of format 2, their Arrow types, and the union of two schemas.
 
-A file leaves out what none of its samples has. A later row group may have it, and then the file gets it.
+A file leaves out columns and fields that none of its samples has. If a later row group has them, the file's schema grows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ RESPONSE: dict[str, Type] = {
     "tool_calls": [TOOL_CALL],
 }  # fmt: skip
 ANSWER: dict[str, Type] = {"text": TEXT, "value": FLOAT, "greedy": TRUTH, "json": TEXT}
-"""What a filter left: a text, a log-likelihood with or without its greediness, or anything else as JSON."""
+"""The answer of a filter: a text, a log-likelihood with or without its greediness, or anything else as JSON."""
 REQUEST: dict[str, Type] = {"kind": TEXT, "prompt": TEXT, "messages": [MESSAGE], "continuation": TEXT, "params": TEXT}
 FILTERED: dict[str, Type] = {"filter": TEXT, "values": [ANSWER]}
 SCORE: dict[str, Type] = {"metric": TEXT, "filter": TEXT, "repeat": INT, "value": FLOAT, "json": TEXT}

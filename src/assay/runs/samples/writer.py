@@ -200,7 +200,7 @@ def row_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Any], list[str]]
 
 
 def score_columns(kept: SampleRecord) -> ScoreColumns:
-    """What a scoring made of a sample."""
+    """Return the columns of a sample's scores."""
     answers: dict[str, Sequence[Any]] = {}
     scores: dict[str, Any] = {}
     repeats: dict[str, Any] = {}
@@ -223,13 +223,13 @@ NO_FAILURES: Mapping[ScoreKey, str] = MappingProxyType({})
 
 
 def request_columns(kept: SampleRecord) -> RequestColumns:
-    """What was asked about a sample and answered."""
+    """Return the columns of a sample's requests and responses."""
     requests = kept.sample.requests[:: kept.repeats]
     return _with_requests(_asked(kept, requests), request_rows(requests, Params()))
 
 
 def _asked(kept: SampleRecord, requests: Sequence[Request]) -> RequestColumns:
-    """The same without the requests, which are looked at together; their first prompt is whole."""
+    """Return the columns without the requests, which are encoded together; their first prompt is whole."""
     sample = kept.sample
     first = _prompt(requests[0]) if requests else ""
     prefix = sample.prefix if requests and first.startswith(sample.prefix) else ""
@@ -255,7 +255,7 @@ def _prompt(request: Request) -> str:
 
 
 def _with_requests(asked: RequestColumns, described: Sequence[StoredRequest]) -> RequestColumns:
-    """What was asked with its requests. A conversation is in the first of them, and is not written as a prompt, too."""
+    """Add the requests. A conversation is stored in the first of them, and not as a prompt, too."""
     if described and described[0].messages is not None:
         return asked._replace(prefix="", prompt="", requests=described)
     return asked._replace(requests=described)
@@ -281,7 +281,7 @@ def _asked_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Re
 
 
 def _kind(kept: SampleRecord, requests: Sequence[Request]) -> str:
-    """What kind of sample it is: a graph's leaves a trace, and its requests name their nodes."""
+    """Return the kind of a sample: a graph's has a trace, and its requests name their nodes."""
     request = requests[0] if requests else None
     if type(request) is Loglikelihood:
         return LOGLIKELIHOOD
@@ -301,7 +301,7 @@ class Params(dict[int, str]):
 
 
 def request_rows(requests: Sequence[Request], params: Params) -> list[StoredRequest]:
-    """The requests of a sample; a prompt that is that of the first is not said again."""
+    """Convert the requests of a sample; a prompt equal to the first one is not repeated."""
     found: list[StoredRequest] = []
     first: Prompt = requests[0][0] if requests else ""
     for request in requests:
