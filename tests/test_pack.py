@@ -217,7 +217,7 @@ def test_a_document_is_taken_out_whole_where_nobody_knows_its_right_answer() -> 
     removal = TaskRemoval({"doc_to_target": "!function utils.f"}, 0)
     made = removal.row(row(doc={"question": "q", "hidden": 3}, target=3))
     assert made.doc == "{}"
-    assert "whole documents: which column has the right answer is not known" in removal.told()
+    assert "whole documents: which column has the right answer is not known" in removal.summary()
 
 
 def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:

@@ -142,7 +142,7 @@ def test_failures_are_told_by_row(tmp_path: Path) -> None:
     assert column(path, "failures") == [[{"metric": "b", "filter": "none", "reason": "no number"}]]
     [row] = SampleFile(path).rows()
     assert row.failures == {ScoreKey("b", "none"): "no number"}
-    [kept] = SampleFile(path).kept()
+    [kept] = SampleFile(path).records()
     assert kept.scores[0].failed == {"b": "no number"}
 
 

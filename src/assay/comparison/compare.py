@@ -66,13 +66,13 @@ def compare(  # noqa: PLR0913  # each is an option of the command
     `flips` is how many documents of each task are listed that became worse, and that became better. Runs whose prompts differ are
     refused unless that is allowed. Gates count documents that not both runs scored at their worst, unless `allow_incomplete`.
     """
-    asked = [parse_gate(each) for each in gates]
+    parsed_gates = [parse_gate(each) for each in gates]
     _check_shares(level, power)
-    wanted = CompareOptions(
-        tasks, metrics, asked, cluster_by, allow_different_prompts, allow_incomplete, flips, level, power
+    options = CompareOptions(
+        tasks, metrics, parsed_gates, cluster_by, allow_different_prompts, allow_incomplete, flips, level, power
     )
     read = _read([Path(run) for run in runs])
-    parts = [_compare_pair(read[0], other, number, wanted) for number, other in enumerate(read[1:], 1)]
+    parts = [_compare_pair(read[0], other, number, options) for number, other in enumerate(read[1:], 1)]
     return Comparison(
         runs=_labelled(read),
         rows=_corrected([row for part in parts for row in part.rows], 1 - level),
@@ -103,28 +103,28 @@ def _read(folders: Sequence[Path]) -> list[Run]:
     return [Run.open(folder).finished() for folder in folders]
 
 
-def _compare_pair(a: Run, b: Run, number: int, wanted: CompareOptions) -> Comparison:
+def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> Comparison:
     """One run against the first."""
     notes: list[str] = []
     shared = set(shared_tasks(a, b))
     named = (
-        set().union(*(below(a, each, shared) for each in wanted.tasks))
-        if wanted.tasks
+        set().union(*(below(a, each, shared) for each in options.tasks))
+        if options.tasks
         else {*a.scored_tasks, *b.scored_tasks}
     )
     tasks = pair_tasks(a, b, named, notes)
-    if not wanted.other_prompts:
+    if not options.other_prompts:
         refuse_other_prompts(tasks, a, b)
-    every = paired_rows((a, b), compared_members(tasks, (a, b), wanted.cluster_by, notes), notes)
-    several = selected_rows(every, a, wanted.tasks, wanted.metrics)
-    gated = selected_rows([*every, *lone_rows(a, every)], a, wanted.tasks, wanted.metrics)
-    evidence = GateEvidence(gated, tasks, (a, b), number, wanted.level, wanted.incomplete)
+    every = paired_rows((a, b), compared_members(tasks, (a, b), options.cluster_by, notes), notes)
+    several = selected_rows(every, a, options.tasks, options.metrics)
+    gated = selected_rows([*every, *lone_rows(a, every)], a, options.tasks, options.metrics)
+    evidence = GateEvidence(gated, tasks, (a, b), number, options.level, options.incomplete)
     return Comparison(
         runs=(),
-        rows=[compared_row(line, number, wanted.level, wanted.power) for line in several],
+        rows=[compared_row(line, number, options.level, options.power) for line in several],
         attributions=[attribute(a, b, tasks, number)],
-        flips=flips_of(tasks, several, number, wanted.flips) if wanted.flips else (),
-        verdicts=[each for gate in wanted.gates for each in decide(gate, evidence)],
+        flips=flips_of(tasks, several, number, options.flips) if options.flips else (),
+        verdicts=[each for gate in options.gates for each in decide(gate, evidence)],
         notes=notes,
     )
 
@@ -133,8 +133,8 @@ def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
     """The rows with each task's p corrected for how many there are, in all comparisons with the first run, and what that says."""
     tested = [(place, row.p) for place, row in enumerate(rows) if row.kind == "task" and row.p is not None]
     corrected = dict(zip((place for place, _ in tested), holm([p for _, p in tested]), strict=True))
-    made = [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]
-    return [replace(row, verdict=row.told(alpha)) for row in made]
+    with_p = [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]
+    return [replace(row, verdict=row.outcome(alpha)) for row in with_p]
 
 
 def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
@@ -250,8 +250,8 @@ def attribute(a: Run, b: Run, tasks: Sequence[PairedTask], number: int) -> Attri
         found.append(Difference("data", "documents", *_counts(tasks, data), data))
         found += [*_options("data", a, b), *_keys("data", a, b, _named(tasks, data))]
     if prompts:
-        asked = sum(len(task.places_a) for task in tasks if task.name in prompts)
-        what = f"prompts of {sum(prompts.values())} of {asked} documents"
+        documents = sum(len(task.places_a) for task in tasks if task.name in prompts)
+        what = f"prompts of {sum(prompts.values())} of {documents} documents"
         found.append(Difference("prompt", what, "", "", list(prompts)))
         found += [*_options("prompt", a, b), *_keys("prompt", a, b, _named(tasks, prompts))]
     found += [*_options("sampling", a, b), *_keys("sampling", a, b, tasks)]
@@ -266,8 +266,8 @@ def _sizes(task: PairedTask) -> tuple[int, int]:
 
 
 def _named(tasks: Sequence[PairedTask], names: Iterable[str]) -> list[PairedTask]:
-    wanted = set(names)
-    return [task for task in tasks if task.name in wanted]
+    selected = set(names)
+    return [task for task in tasks if task.name in selected]
 
 
 def _counts(tasks: Sequence[PairedTask], names: Sequence[str]) -> tuple[str, str]:

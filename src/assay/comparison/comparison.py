@@ -60,7 +60,7 @@ class ComparedRow:
     reason: str = ""
     verdict: Says = "unknown"
 
-    def told(self, alpha: float) -> Says:
+    def outcome(self, alpha: float) -> Says:
         """The outcome for b: for a task by its corrected p, for a group by its interval; `unclear` is not `equal`. Where
         no direction is declared, a significant difference is reported without one."""
         sure = self.p_holm <= alpha if self.p_holm is not None else self._leaves_zero_out

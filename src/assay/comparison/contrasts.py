@@ -85,7 +85,7 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: 
     if not len(chosen):
         return "no document has a score in both runs"
     a, b = column_a.at(task.places_a[chosen]), column_b.at(task.places_b[chosen])
-    made = ComparedTask(
+    task_difference = ComparedTask(
         task=task.name,
         key=key,
         source=task.source,
@@ -99,10 +99,10 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: 
         clusters=clusters[chosen] if clusters is not None else None,
         missed=len(column_a.present) + len(column_b.present) - len(task.places_a) - len(a),
     )
-    if made.missed and made.is_rate:
+    if task_difference.missed and task_difference.is_rate:
         sums = [float(np.sum(each)) for each in (column_a.there, a, column_b.there, b)]
-        made = replace(made, missed_a=sums[0] - sums[1], missed_b=sums[2] - sums[3])
-    return _with_spread(made, aggregation, a, b)
+        task_difference = replace(task_difference, missed_a=sums[0] - sums[1], missed_b=sums[2] - sums[3])
+    return _with_spread(task_difference, aggregation, a, b)
 
 
 def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) -> Aggregation | str:
@@ -124,28 +124,30 @@ def _is_right_or_wrong(scores: Any) -> bool:
     return numbers.dtype != object and numbers.ndim == 1 and bool(((numbers == 0) | (numbers == 1)).all())
 
 
-def _with_spread(made: ComparedTask, aggregation: Aggregation, a: Any, b: Any) -> ComparedTask:
-    made = replace(made, scores_a=_one_number(aggregation, a), scores_b=_one_number(aggregation, b))
-    draws = len(a) if made.clusters is None else len(np.unique(made.clusters))
+def _with_spread(member: ComparedTask, aggregation: Aggregation, a: Any, b: Any) -> ComparedTask:
+    member = replace(member, scores_a=_one_number(aggregation, a), scores_b=_one_number(aggregation, b))
+    draws = len(a) if member.clusters is None else len(np.unique(member.clusters))
     if draws < 2:
-        return replace(made, reason="one document has no spread" if made.n < 2 else "all documents are of one cluster")
-    if not math.isfinite(made.a) or not math.isfinite(made.b):
-        return replace(made, reason="it is not a number")
+        return replace(
+            member, reason="one document has no spread" if member.n < 2 else "all documents are of one cluster"
+        )
+    if not math.isfinite(member.a) or not math.isfinite(member.b):
+        return replace(member, reason="it is not a number")
     if aggregation.influence is not None:
         both = aggregation.influence(a), aggregation.influence(b)
         if len(both[0]) == len(a) == len(both[1]):
-            return replace(made, influence_a=both[0], influence_b=both[1])
+            return replace(member, influence_a=both[0], influence_b=both[1])
     iterations = min(ITERATIONS, aggregation.bootstrap_limit or ITERATIONS)
-    clusters = made.clusters.tolist() if made.clusters is not None else None
+    clusters = member.clusters.tolist() if member.clusters is not None else None
     computed = recomputed(aggregation.function, Values(list(a), list(b), clusters), iterations)
-    return replace(made, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
+    return replace(member, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
 
 
 def aggregation_of(run: Run, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
     """How a number was made of the documents' scores: what the task says, if it gives the number that is stored."""
     stored = values_of(run, task)[key]
-    told = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
-    named = [str(each.get("aggregation")) for each in told if each.get("metric") == key.metric]
+    metrics = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
+    named = [str(each.get("aggregation")) for each in metrics if each.get("metric") == key.metric]
     declared = _member(METRICS, key.metric)
     for name in [*named, str(declared.aggregation) if declared is not None else "", "mean"]:
         known = _member(AGGREGATIONS, name)
@@ -178,7 +180,7 @@ def _one_number(aggregation: Aggregation, values: Sequence[Any]) -> Any:
     if aggregation.name == "brier_score" and aggregation.influence is not None:
         return aggregation.influence(values)
     if aggregation.name in ("f1", "matthews_corrcoef"):
-        return np.array([float(gold == given) for gold, given in values])
+        return np.array([float(gold == answer) for gold, answer in values])
     return None
 
 

@@ -89,8 +89,8 @@ class GateEvidence:
 
     def has_same_answers(self, line: PairedRow) -> bool:
         """Whether all documents that a number comes from were answered in the same words."""
-        wanted = {part.member.task for part in line.parts}
-        return all(task.has_same_answers for task in self.tasks if task.name in wanted)
+        tasks = {part.member.task for part in line.parts}
+        return all(task.has_same_answers for task in self.tasks if task.name in tasks)
 
 
 def decide(gate: Gate, evidence: GateEvidence) -> list[GateVerdict]:
@@ -174,13 +174,13 @@ def _measured(
     scale = 1 + gate.threshold if gate.relative else 1.0
     if gate.relative and line.a <= 0:
         return "a difference relative to 0 or less means nothing"
-    made: Contrast | None = line.contrast(scale)
-    if made is None:
+    contrast: Contrast | None = line.contrast(scale)
+    if contrast is None:
         return line.reason or "its spread is known for absolute differences only"
     open_because = "" if evidence.allow_incomplete else why_open(line, evidence.runs)
     if open_because:
         return open_because
-    ends, reason = interval(made, 2 * evidence.level - 1), ""
+    ends, reason = interval(contrast, 2 * evidence.level - 1), ""
     missed = 0 if evidence.allow_incomplete else sum(part.member.missed for part in line.parts)
     if ends is None:
         reason = "all documents differ alike"
@@ -189,10 +189,10 @@ def _measured(
         ends = ends[0] + less, ends[1] + more
         reason = f"with the {missed} documents that not both runs scored at their worst"
     if not gate.relative:
-        return made.difference, ends, reason
+        return contrast.difference, ends, reason
     shift = gate.threshold
     bounds = (ends[0] / line.a + shift, ends[1] / line.a + shift) if ends is not None else None
-    return made.difference / line.a + shift, bounds, reason
+    return contrast.difference / line.a + shift, bounds, reason
 
 
 ENDED = ("complete", "incomplete", "unknown")

@@ -28,8 +28,8 @@ def task_scores(run: Run, task: str) -> "TaskScores | None":
     """The samples of a task; None where they are not there."""
     file = run.sample_file(task)
     graph = run.config(task).get("graph_config")
-    asked = orjson.dumps(_asked_by(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
-    return TaskScores(file, list(values(run, task)), asked) if file is not None else None
+    graph_text = orjson.dumps(_asked_by(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
+    return TaskScores(file, list(values(run, task)), graph_text) if file is not None else None
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class TaskScores:
         for part in self.file.columns([*simple.values(), *([] if len(simple) == len(own) else ["scores"])]):
             for key, name in simple.items():
                 found[key].append(ScoreColumn.of_numbers(part[name]))
-            told = part.get("scores", ())
+            scores = part.get("scores", ())
             for key in own.keys() - simple.keys():
-                found[key].append(ScoreColumn.of([each.get(own[key]) for each in told]))
+                found[key].append(ScoreColumn.of([each.get(own[key]) for each in scores]))
         return {key: ScoreColumn.joined(several) for key, several in found.items()}
 
     @cached_property
@@ -72,8 +72,8 @@ class TaskScores:
             if self.graph and not requests:
                 return 0
             whole = prefix + prompt
-            asked = [(None if each.prompt == whole else each.prompt, each.continuation) for each in requests]
-            return _digest(f"{whole}\0{self.graph or orjson.dumps(asked).decode()}")
+            parts = [(None if each.prompt == whole else each.prompt, each.continuation) for each in requests]
+            return _digest(f"{whole}\0{self.graph or orjson.dumps(parts).decode()}")
 
         return self._named(["prefix", "prompt", "requests"], name)
 
@@ -107,12 +107,12 @@ class TaskScores:
                 place += 1
         return found if known else None
 
-    def some(self, places: Sequence[int], wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def some(self, places: Sequence[int], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Columns of a few samples, in the order of the file."""
-        asked, before = sorted(set(places)), 0
-        for part in self.file.columns(wanted):
+        positions, before = sorted(set(places)), 0
+        for part in self.file.columns(columns):
             size = len(next(iter(part.values()), ()))
-            for place in [each - before for each in asked if before <= each < before + size]:
+            for place in [each - before for each in positions if before <= each < before + size]:
                 yield {"place": place + before, **{name: column[place] for name, column in part.items()}}
             before += size
 

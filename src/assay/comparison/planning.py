@@ -118,8 +118,8 @@ def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[Any]
     spreads = {
         name: (each.n, each.stderr**2) for name, each in first.items() if each is not None and each.stderr is not None
     }
-    made = [plan(name, RATE, n, Spread(n * variance), aim) for name, (n, variance) in reversed(spreads.items())]
-    return made + [plan(name, RATE, task.scored, assumed(aim), aim) for name, task in tasks.items()]
+    plans = [plan(name, RATE, n, Spread(n * variance), aim) for name, (n, variance) in reversed(spreads.items())]
+    return plans + [plan(name, RATE, task.scored, assumed(aim), aim) for name, task in tasks.items()]
 
 
 def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | None, aim: Aim) -> list[Planned]:
@@ -153,23 +153,25 @@ def _below(run: Run, names: Sequence[str]) -> set[str]:
 
 def _spread(line: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[Spread, int] | None:
     """The spread of a document's difference, and how many documents there are; None where it is not known."""
-    made = line.contrast(1.0 if runs == 2 else 0.0)
-    if made is None:
+    contrast = line.contrast(1.0 if runs == 2 else 0.0)
+    if contrast is None:
         return None
     if runs == 1:
-        made = replace(made, unit=made.unit / 2)  # right or wrong differ by half as much as one more and one less
-    n, whole = made.documents, 2.0 if runs == 1 else 1.0
+        contrast = replace(
+            contrast, unit=contrast.unit / 2
+        )  # right or wrong differ by half as much as one more and one less
+    n, whole = contrast.documents, 2.0 if runs == 1 else 1.0
     answers = [_answers(part, tasks[part.member.task], runs) for part in line.parts]
     chance = sum(within / repeats for several in answers for within, repeats in several)
-    between = max(0.0, smoothed(made)[1] ** 2 - chance) * (1.0 if runs == 2 else 2 * (1 - aim.correlation))
+    between = max(0.0, smoothed(contrast)[1] ** 2 - chance) * (1.0 if runs == 2 else 2 * (1 - aim.correlation))
     return Spread(n * between, n * whole * sum(within for several in answers for within, _ in several)), n
 
 
 def _answers(part: Part, task: PairedTask, runs: int) -> list[tuple[float, float]]:
     """By run what the answers add to the variance of a number if each document is asked once; and how often it was asked."""
-    given = [(task.scores_a, part.slope_a), (task.scores_b, part.slope_b)][:runs]
+    weighted = [(task.scores_a, part.slope_a), (task.scores_b, part.slope_b)][:runs]
     found = []
-    for scores, slope in given:
+    for scores, slope in weighted:
         several = _repeated(scores, part.member.key)
         if several:
             within = float(np.mean([np.var(each, ddof=1) for each in several]))

@@ -68,8 +68,8 @@ def compared_members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | 
 
 def _clusters(task: PairedTask, column: Any) -> Any:
     """The draw of each paired document; None where each is its own."""
-    told = task.scores_a.clusters(str(column)) if column else None
-    return None if told is None else told[task.places_a]
+    clusters = task.scores_a.clusters(str(column)) if column else None
+    return None if clusters is None else clusters[task.places_a]
 
 
 def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Any]], notes: list[str]) -> None:
@@ -148,8 +148,8 @@ def _group_parts(
     shares = runs[0].rows(name)[key].influences, runs[1].rows(name)[key].influences
     if a is None or b is None:
         lacking = runs[0] if a is None else runs[1]
-        told = _reason(lacking, name, key)
-        return (), a, b, f"{lacking.path.name} has no number" + (f": {told}" if told else "")
+        reason = _reason(lacking, name, key)
+        return (), a, b, f"{lacking.path.name} has no number" + (f": {reason}" if reason else "")
     if shares[0] is None or shares[1] is None:
         return (), a, b, _why(name, key, runs)
     mine = {other: name for name, other in shared_tasks(*runs).items()}
@@ -245,10 +245,10 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
 def compared_row(line: PairedRow, run: int, level: float, power: float) -> ComparedRow:
     """A line as a row of the comparison."""
     found = [part.member for part in line.parts]
-    made = line.contrast()
-    tested = _tested(line, made)
+    difference = line.contrast()
+    tested = _tested(line, difference)
     counts = _counts(line)
-    ends = _ends(line, made, level)
+    ends = _ends(line, difference, level)
     return ComparedRow(
         kind=line.kind,
         name=line.name,
@@ -262,35 +262,35 @@ def compared_row(line: PairedRow, run: int, level: float, power: float) -> Compa
         a=line.a,
         b=line.b,
         difference=line.b - line.a if line.a is not None and line.b is not None else None,
-        stderr=made.stderr if made is not None else None,
+        stderr=difference.stderr if difference is not None else None,
         interval=ends,
         p=tested.p if tested is not None else None,
         test=tested.test if tested is not None else "",
         wins=counts[0] if counts is not None else None,
         losses=counts[1] if counts is not None else None,
         ties=counts[2] if counts is not None else None,
-        mde=detectable(made, power, level) if made is not None else None,
-        clusters=made.draws if made is not None and made.draws < made.documents else None,
+        mde=detectable(difference, power, level) if difference is not None else None,
+        clusters=difference.draws if difference is not None and difference.draws < difference.documents else None,
         only_a=sum(member.only_a for member in found),
         only_b=sum(member.only_b for member in found),
-        reason=line.reason or ("all documents differ alike" if made is not None and ends is None else ""),
+        reason=line.reason or ("all documents differ alike" if difference is not None and ends is None else ""),
     )
 
 
-def _ends(line: PairedRow, made: Contrast | None, level: float) -> tuple[float, float] | None:
+def _ends(line: PairedRow, difference: Contrast | None, level: float) -> tuple[float, float] | None:
     """Return the interval; that of a mean of rates is cut to between -1 and 1."""
-    ends = interval(made, level) if made is not None else None
+    ends = interval(difference, level) if difference is not None else None
     weights = sum(abs(part.slope_a) + abs(part.slope_b) for part in line.parts) / 2
-    if ends is None or made is None or not made.unit or weights > 1 + 1e-9:
+    if ends is None or difference is None or not difference.unit or weights > 1 + 1e-9:
         return ends
     return max(-1.0, ends[0]), min(1.0, ends[1])
 
 
-def _tested(line: PairedRow, made: Contrast | None) -> Significance | None:
-    if made is None:
+def _tested(line: PairedRow, difference: Contrast | None) -> Significance | None:
+    if difference is None:
         return None
     own = line.parts[0].member.computed if len(line.parts) == 1 else None
-    return own[1] if own is not None else significance(made)
+    return own[1] if own is not None else significance(difference)
 
 
 def _counts(line: PairedRow) -> tuple[int, int, int] | None:

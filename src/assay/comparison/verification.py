@@ -145,8 +145,8 @@ def verification(of: Verified, tolerance: Tolerance) -> Verification:
     """Two models compared: request by request, question by question, number by number."""
     found = AnswerComparison()
     count = lru_cache(maxsize=64)(of.count_tokens) if of.count_tokens is not None else None  # choices share a context
-    for asked in of.asked:
-        _compare(asked, found, count)
+    for request_set in of.asked:
+        _compare(request_set, found, count)
     found.scored_alone = _scored_alone(of.scores, found)
     rows = score_rows(of.scores)
     verdict, because = judge(found, rows, tolerance)
@@ -293,13 +293,13 @@ def judge(found: AnswerComparison, rows: Sequence[VerificationRow], tolerance: T
     request was answered by both, and there is no number.
     """
     drifting = [row for row in rows if row.is_off or row.is_unclear]
-    telling = [row for row in drifting if not _is_explained(row, found, tolerance)]
-    off = [f"{_drifts(row)}, which chance does not explain" for row in telling if row.is_off]
+    unexplained = [row for row in drifting if not _is_explained(row, found, tolerance)]
+    off = [f"{_drifts(row)}, which chance does not explain" for row in unexplained if row.is_off]
     off += _alone(found)
     beyond = list(_beyond(found, tolerance))
     beyond += [
         f"{_drifts(row)}, and it cannot be tested against chance: {row.drift.reason}"
-        for row in telling
+        for row in unexplained
         if row.is_unclear
     ]
     if off:

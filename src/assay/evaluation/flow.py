@@ -45,8 +45,8 @@ from assay.models.load import check_generation
 from assay.models.protocol import AnyModel
 from assay.records import Message, Prompt
 from assay.registry import USED, load_plugins
-from assay.runs.cache import Cache, Cached
-from assay.runs.folder import RunFolder, Writer, open_run
+from assay.runs.cache import Cache, CachedJournal
+from assay.runs.folder import RunFolder, SampleSink, open_run
 from assay.runs.journal import Journal
 from assay.runs.results import failure_lines
 from assay.runs.run import output_folder
@@ -227,7 +227,7 @@ class Run:
                 run_async(self._drive(models, journal))
             else:
                 with closing(Cache(Path(self.config.use_cache))) as cache:
-                    run_async(self._drive(models, Cached(journal, cache, labels(models))))
+                    run_async(self._drive(models, CachedJournal(journal, cache, labels(models))))
         return self._results(kept)
 
     def ready_model(self) -> AnyModel:
@@ -345,7 +345,7 @@ class Run:
         if takers:
             run.keep = takers[0] if len(takers) == 1 else lambda each: [take(each) for take in takers]
 
-    def _files(self, run: TaskRun) -> Writer | None:
+    def _files(self, run: TaskRun) -> SampleSink | None:
         """The files that a task writes itself, in the folder of the run."""
         several = sum(each.runnable.task.graph is not None for each in self.tasks) > 1
         label = label_of(run, several, self.config.run_name)

@@ -166,7 +166,7 @@ def _score_task(answers: Answers, run: TaskRun, part: Path, changes: Changes) ->
     samples = (
         answers.read(file, run.runnable) if isinstance(answers, StoredRun) and file else answers.samples(run.runnable)
     )
-    writer = SampleWriter(part / "samples", name, file.asked if file is not None else None)
+    writer = SampleWriter(part / "samples", name, file.request_arrays if file is not None else None)
 
     records = run.keep
 

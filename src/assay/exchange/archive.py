@@ -65,7 +65,7 @@ def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool 
     with tempfile.TemporaryDirectory(prefix="assay-pack-") as scratch:
         golds = GoldRemoval(run, Path(scratch)) if no_gold else None
         members = [*_members(run, golds)]
-        removed = golds.told() if golds is not None else []
+        removed = golds.summary() if golds is not None else []
         hashes = {inner: sha256(content).hexdigest() for inner, content, _ in members if isinstance(content, bytes)}
         hashes |= {inner: _hash(content) for inner, content, _ in members if isinstance(content, Path)}
         note = {"assay_version": assay.__version__, "of": run.manifest.get("spec_digest"), "removed": removed,
@@ -243,10 +243,12 @@ def _extract(file: zipfile.ZipFile, archive: Path, part: Path) -> None:
 
 def _check(part: Path, archive: Path) -> None:
     """Refuse what is not as it was packed."""
-    told = read_json(part / NOTE).get("files") or {}
+    hashes = read_json(part / NOTE).get("files") or {}
     there = {path.relative_to(part).as_posix(): path for path in part.rglob("*") if path.is_file()}
-    wrong = sorted({*told, *there} - {NOTE} - {name for name, path in there.items() if told.get(name) == _hash(path)})
-    if wrong or not told:
+    wrong = sorted(
+        {*hashes, *there} - {NOTE} - {name for name, path in there.items() if hashes.get(name) == _hash(path)}
+    )
+    if wrong or not hashes:
         what = f"is not as it was packed: {', '.join(wrong[:3]) or 'it has no ' + NOTE}"
         raise RunError([Problem(Place(str(archive)), what, "get it again from where it was packed")])
 

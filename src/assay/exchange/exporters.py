@@ -21,7 +21,7 @@ from assay.runs.samples.records import SampleRecord
 
 
 def export_mlflow(run: Run, target: str | None, name: str | None = None) -> str:
-    """Log a run to MLflow; `target` is the address of its server, or a folder; `name` the experiment. Returns where it is logged."""
+    """Log a run to MLflow; `target` is a server or a folder, `name` the experiment. Returns where it is logged."""
     try:
         import mlflow
     except ImportError:
@@ -36,12 +36,12 @@ def export_mlflow(run: Run, target: str | None, name: str | None = None) -> str:
     if files is not None and mlflow.get_experiment_by_name(name) is None:
         mlflow.create_experiment(name, artifact_location=files)
     experiment = mlflow.set_experiment(name)
-    with mlflow.start_run(run_name=run.path.resolve().name, tags=_tags(run)) as made:
+    with mlflow.start_run(run_name=run.path.resolve().name, tags=_tags(run)) as tracked:
         mlflow.log_params({key: _short(value) for key, value in tracked_settings(run.results).items()})
         mlflow.log_metrics(dict(tracked_metrics(run)))
         for file, content in ((RESULTS, run.results), (MANIFEST, run.manifest)):
             mlflow.log_text(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode(), file)
-        return f"{mlflow.get_tracking_uri()} experiment {experiment.experiment_id} run {made.info.run_id}"
+        return f"{mlflow.get_tracking_uri()} experiment {experiment.experiment_id} run {tracked.info.run_id}"
 
 
 def export_wandb(run: Run, target: str | None, name: str | None = None) -> str:
@@ -52,7 +52,7 @@ def export_wandb(run: Run, target: str | None, name: str | None = None) -> str:
         raise _missing("wandb") from None
     if target is not None:
         Path(target).mkdir(parents=True, exist_ok=True)
-    made = wandb.init(
+    tracked = wandb.init(
         project=name or PROJECT,
         name=run.path.resolve().name,
         dir=target,
@@ -60,10 +60,10 @@ def export_wandb(run: Run, target: str | None, name: str | None = None) -> str:
         tags=list(_tags(run).values()),
     )
     columns = ["model", "name", "kind", "metric", "filter", "value", "stderr", "low", "high", "n"]
-    made.log({"numbers": wandb.Table(columns=columns, data=[list(row) for row in result_values(run)])})
-    made.summary.update(dict(tracked_metrics(run)))
-    where = str(made.dir)
-    made.finish()
+    tracked.log({"numbers": wandb.Table(columns=columns, data=[list(row) for row in result_values(run)])})
+    tracked.summary.update(dict(tracked_metrics(run)))
+    where = str(tracked.dir)
+    tracked.finish()
     return where
 
 
@@ -79,8 +79,8 @@ def tracked_settings(results: Mapping[str, Any]) -> dict[str, Any]:
     """Flatten the settings of a run: `model_args.pretrained`, `limit` …"""
     config = {key: value for key, value in redacted(results.get("config", {})).items() if value not in (None, [], {})}
     nested = config.pop("model_args", None) or {}
-    told = nested.items() if isinstance(nested, Mapping) else [("text", nested)]
-    return {**config, **{f"model_args.{key}": value for key, value in told}}
+    items = nested.items() if isinstance(nested, Mapping) else [("text", nested)]
+    return {**config, **{f"model_args.{key}": value for key, value in items}}
 
 
 def _tags(run: Run) -> dict[str, str]:
@@ -126,8 +126,8 @@ ROWS = 5000
 def export_parquet(run: Run, target: Path) -> list[Path]:
     """Write samples.parquet, scores.parquet (a row for each document, filter, metric and repeat) and numbers.parquet."""
     target.mkdir(parents=True, exist_ok=True)
-    samples = (_sample_values(run, task, kept) for task, kept in _sample_records(run))
-    scores = (row for task, kept in _sample_records(run) for row in _score_values(run, task, kept))
+    samples = (_sample_values(run, task, record) for task, record in _sample_records(run))
+    scores = (row for task, record in _sample_records(run) for row in _score_values(run, task, record))
     tables = (
         ("samples", SAMPLE_COLUMNS, samples),
         ("scores", SCORE_COLUMNS, scores),
@@ -146,30 +146,30 @@ def result_values(run: Run) -> Iterator[tuple[Any, ...]]:
 
 
 def _sample_records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
-    return ((task, kept) for task, samples in run.sample_files().items() for kept in samples.kept())
+    return ((task, record) for task, samples in run.sample_files().items() for record in samples.records())
 
 
-def _sample_values(run: Run, task: str, kept: SampleRecord) -> tuple[Any, ...]:
-    sample = kept.sample
+def _sample_values(run: Run, task: str, record: SampleRecord) -> tuple[Any, ...]:
+    sample = record.sample
     prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
-    answers = {each.filter: each.answers for each in kept.scores}
-    values = (_json_text(sample.target), _json_text(kept.responses), _json_text(answers))
+    answers = {each.filter: each.answers for each in record.scores}
+    values = (_json_text(sample.target), _json_text(record.responses), _json_text(answers))
     return (
         run.model_name,
         task,
         sample.doc_id,
         prompt,
         *values,
-        kept.failed or None,
-        ",".join(kept.audit) or None,
+        record.failed or None,
+        ",".join(record.audit) or None,
         _json_text(sample.doc),
     )
 
 
-def _score_values(run: Run, task: str, kept: SampleRecord) -> Iterator[tuple[Any, ...]]:
-    for each in kept.scores:
+def _score_values(run: Run, task: str, record: SampleRecord) -> Iterator[tuple[Any, ...]]:
+    for each in record.scores:
         for metric, value in each.values.items():
-            about = (run.model_name, task, kept.sample.doc_id, metric, each.filter)
+            about = (run.model_name, task, record.sample.doc_id, metric, each.filter)
             if isinstance(value, int | float):
                 yield (*about, None, float(value))
             several = each.repeats.get(metric, ())
@@ -238,13 +238,13 @@ def export(run: str | Path, to: str, target: str | Path | None = None, *, name: 
     if target is None and not _goes_anywhere(exporter):
         raise ConfigError([Problem(Place("--output_path"), f"{to} needs a folder to write to", "give one with -o")])
     where = target if target is None else str(target) if _goes_anywhere(exporter) else Path(target)
-    made = finished_run(run)
+    finished = finished_run(run)
     with (
         refused(Place(f"--to {to}"), f"exporter {to!r} failed", "correct it")
         if to in EXPORTERS.added
         else nullcontext()
     ):
-        written = exporter(made, where, **({} if name is None else {"name": name}))
+        written = exporter(finished, where, **({} if name is None else {"name": name}))
     return [str(each) for each in ([written] if isinstance(written, str | Path) else written or ())]
 
 

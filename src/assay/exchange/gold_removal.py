@@ -29,14 +29,14 @@ class GoldRemoval:
 
     def __init__(self, run: Run, scratch: Path) -> None:
         self._run, self._scratch = run, scratch
-        self._told: dict[str, dict[str, None]] = {}
+        self._removed: dict[str, dict[str, None]] = {}
 
-    def told(self) -> list[str]:
+    def summary(self) -> list[str]:
         """List the removed parts, a line for each kind, with its tasks."""
-        return [f"{what} ({some(list(tasks))})" for what, tasks in self._told.items()]
+        return [f"{what} ({some(list(tasks))})" for what, tasks in self._removed.items()]
 
     def _tell(self, task: str, what: str) -> None:
-        self._told.setdefault(what, {})[task] = None
+        self._removed.setdefault(what, {})[task] = None
 
     def without(self, value: Mapping[str, Any], *, is_manifest: bool) -> Mapping[str, Any]:
         """Results or a manifest without examples that have their answers, marked as what they are."""
@@ -60,11 +60,11 @@ class GoldRemoval:
         target = self._scratch / inner.replace("/", "-")
         samples = run.sample_file(task)
         assert samples is not None, "who packs a run has looked"
-        made = GroupWriter(target)
+        writer = GroupWriter(target)
         for table in samples.tables():
-            made.write(*row_arrays([removal.row(row) for row in rows_of(table)]))
-        made.end()
-        for what in removal.told():
+            writer.write(*row_arrays([removal.row(row) for row in rows_of(table)]))
+        writer.end()
+        for what in removal.summary():
             self._tell(task, what)
         return target
 
@@ -80,7 +80,7 @@ class TaskRemoval:
         self._whole = self._prompts = self._continuations = self._scores = False
         self._records = self._verdicts = self._prompted = False
 
-    def told(self) -> list[str]:
+    def summary(self) -> list[str]:
         """List the removed parts, in a few lines."""
         columns = [f"the columns {', '.join(self._columns)} of documents"] if self._columns else []
         said = {
@@ -144,9 +144,11 @@ class TaskRemoval:
 
     def _answers(self, answers: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answers after filters: texts and likelihoods; a whole record may contain the right answer."""
-        kept = {name: [each if _is_answer(each) else REMOVED for each in several] for name, several in answers.items()}
-        self._records = self._records or kept != dict(answers)
-        return kept
+        answers_left = {
+            name: [each if _is_answer(each) else REMOVED for each in several] for name, several in answers.items()
+        }
+        self._records = self._records or answers_left != dict(answers)
+        return answers_left
 
     def _replies(self, replies: Sequence[Mapping[str, Any]] | None) -> list[Mapping[str, Any]] | None:
         """Return the metadata of the responses without judges' responses: judges were shown the right answer."""
@@ -162,24 +164,24 @@ class TaskRemoval:
         """
         alone = len(requests) == 1
         texts = [gold for gold in golds if isinstance(gold, str) and gold.strip()]
-        made: list[StoredRequest] = []
+        requests_left: list[StoredRequest] = []
         for request in requests:
             if request.prompt is not None and request.kind != ROLLING:
                 shown = request.params is not None and any(text in request.prompt for text in texts)
-                kept = REMOVED if shown else self._question(request.prompt, has_prefix=False)
-                same = kept == request.prompt
-                request = request._replace(prompt=kept, messages=request.messages if same else None)
+                prompt = REMOVED if shown else self._question(request.prompt, has_prefix=False)
+                same = prompt == request.prompt
+                request = request._replace(prompt=prompt, messages=request.messages if same else None)
                 self._prompted = self._prompted or shown
             if alone and request.continuation is not None:
                 self._continuations = True
                 request = request._replace(continuation=REMOVED)
-            made.append(request)
-        return made
+            requests_left.append(request)
+        return requests_left
 
     def _numbers(self, scores: Mapping[str, Any]) -> dict[str, Any]:
-        kept = {row: value for row, value in scores.items() if _is_plain(value)}
-        self._scores = self._scores or len(kept) < len(scores)
-        return kept
+        numbers = {row: value for row, value in scores.items() if _is_plain(value)}
+        self._scores = self._scores or len(numbers) < len(scores)
+        return numbers
 
 
 def _is_answer(value: Any) -> bool:

@@ -56,7 +56,7 @@ class ImportedTask:
 
     name: str
     samples: Callable[[], Iterator[SampleRecord]]
-    told: Mapping[ScoreKey, ReportedValue] = field(default_factory=dict)
+    reported: Mapping[ScoreKey, ReportedValue] = field(default_factory=dict)
     alias: str = ""
     repeats: int = 1
     original: int | None = None
@@ -79,7 +79,7 @@ class ImportedGroup:
 
     name: str
     members: Sequence[str]
-    told: Mapping[ScoreKey, ReportedValue]
+    reported: Mapping[ScoreKey, ReportedValue]
     alias: str = ""
     version: str = "N/A"
     size: int = 0
@@ -192,15 +192,15 @@ def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) -> dict[str, Any]:
-    landed = [_bring_task(task, into.folder / "samples") for run in runs for task in run.tasks]
-    folder.manifest["tasks"] = {each.result.name: each.facts for each in landed}
-    found = {each.result.name: each.result for each in landed}
-    told = _told_groups(runs, found)
-    groups = [*told, *groups_over_imports(into.groups, found, told)]
+    written = [_write_task(task, into.folder / "samples") for run in runs for task in run.tasks]
+    folder.manifest["tasks"] = {each.result.name: each.facts for each in written}
+    results_by_task = {each.result.name: each.result for each in written}
+    reported = _reported_groups(runs, results_by_task)
+    groups = [*reported, *groups_over_imports(into.groups, results_by_task, reported)]
     ended = {task.name: task.ended for run in runs for task in run.tasks if task.ended}
-    account = _marked(assay_section(list(found.values()), groups, {}, MAX_FAILED, interval, ended), ended)
+    account = _marked(assay_section(list(results_by_task.values()), groups, {}, MAX_FAILED, interval, ended), ended)
     account["imported"] = sorted({run.format for run in runs})
-    results = {**lm_eval_results(list(found.values()), groups), **_run_facts(runs), "assay": account}
+    results = {**lm_eval_results(list(results_by_task.values()), groups), **_run_facts(runs), "assay": account}
     what = wrong_results(orjson.loads(orjson.dumps(results, default=str, option=orjson.OPT_NON_STR_KEYS)))
     if what:
         raise ValueError(what)  # files of others may say anything
@@ -210,8 +210,8 @@ def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) ->
 
 def _marked(account: Mapping[str, Any], ended: Mapping[str, str]) -> dict[str, Any]:
     """Add to the run's section of the results why tasks did not finish."""
-    told = "; ".join(f"{name}: {why}" for name, why in ended.items())
-    return {**account, "status": "incomplete", "ended": told} if ended else dict(account)
+    reasons = "; ".join(f"{name}: {why}" for name, why in ended.items())
+    return {**account, "status": "incomplete", "ended": reasons} if ended else dict(account)
 
 
 def _refuse_doubled(tasks: Sequence[ImportedTask]) -> None:
@@ -234,18 +234,18 @@ class WrittenTask(NamedTuple):
     facts: Mapping[str, Any]
 
 
-def _bring_task(task: ImportedTask, folder: Path) -> WrittenTask:
+def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
     """Write the samples of a task; returns its result."""
     board, audit, data = Board(), Audit(), hashlib.sha256()
     counts: Counter[ScoreKey] = Counter()
     writer = SampleWriter(folder, task.name)
     try:
-        for kept in task.samples():
-            kinds = kept.audit or kinds_of(kept, lambda: task.higher_is_better)
-            writer.add(kept._replace(audit=kinds))
-            audit.note(kept.sample.doc_id, kinds)
-            _note(board, counts, kept)
-            data.update(orjson.dumps(kept.sample.doc, default=str, option=orjson.OPT_NON_STR_KEYS))
+        for record in task.samples():
+            kinds = record.audit or kinds_of(record, lambda: task.higher_is_better)
+            writer.add(record._replace(audit=kinds))
+            audit.note(record.sample.doc_id, kinds)
+            _note(board, counts, record)
+            data.update(orjson.dumps(record.sample.doc, default=str, option=orjson.OPT_NON_STR_KEYS))
         writer.end()
     finally:
         writer.abandon()
@@ -256,7 +256,7 @@ def _bring_task(task: ImportedTask, folder: Path) -> WrittenTask:
     result = TaskResult(
         name=task.name,
         alias=task.alias or task.name,
-        rows=_with_told(rows, counts, task),
+        rows=_with_reported(rows, counts, task),
         scored=max(counts.values(), default=0),
         documents=board.documents,
         expected=max(task.expected, board.documents),
@@ -283,51 +283,55 @@ def _bring_task(task: ImportedTask, folder: Path) -> WrittenTask:
     )
 
 
-def _note(board: Board, counts: Counter[ScoreKey], kept: SampleRecord) -> None:
+def _note(board: Board, counts: Counter[ScoreKey], record: SampleRecord) -> None:
     """Count the scores of a sample; only numbers can be averaged, and other values stay with the sample."""
     board.documents += 1
-    if kept.failed and not board.fail_rows(kept.scores):
-        board.fail(kept.failed)
-    for scores in kept.scores:
+    if record.failed and not board.fail_rows(record.scores):
+        board.fail(record.failed)
+    for scores in record.scores:
         counts.update(ScoreKey(metric, scores.filter) for metric in scores.values)
         values = {metric: value for metric, value in scores.values.items() if isinstance(value, int | float)}
-        board.add(kept.sample.doc_id, scores._replace(values=values))
+        board.add(record.sample.doc_id, scores._replace(values=values))
 
 
-def _with_told(
+def _with_reported(
     rows: Mapping[ScoreKey, Estimate], counts: Mapping[ScoreKey, int], task: ImportedTask
 ) -> dict[ScoreKey, Estimate]:
     """Return the reported numbers. Those that are the mean over documents get the estimate computed from the documents."""
-    found: dict[ScoreKey, Estimate] = {}
-    for row in dict.fromkeys((*counts, *task.told)):
-        made, told = rows.get(row), task.told.get(row)
-        if told is None or (made is not None and math.isclose(made, told.value, rel_tol=1e-9, abs_tol=1e-12)):
-            found |= {row: made} if made is not None else {}
+    estimates: dict[ScoreKey, Estimate] = {}
+    for row in dict.fromkeys((*counts, *task.reported)):
+        computed, reported = rows.get(row), task.reported.get(row)
+        if reported is None or (
+            computed is not None and math.isclose(computed, reported.value, rel_tol=1e-9, abs_tol=1e-12)
+        ):
+            estimates |= {row: computed} if computed is not None else {}
         else:
-            made = _as_told(told, counts.get(row, 0), task.source or task.name)
+            computed = _reported_estimate(reported, counts.get(row, 0), task.source or task.name)
             is_power = row.metric.endswith("perplexity")
-            found[row] = made.but(is_power=is_power, bounds=BOUNDS.get("perplexity" if is_power else row.metric))
-    return found
+            estimates[row] = computed.but(
+                is_power=is_power, bounds=BOUNDS.get("perplexity" if is_power else row.metric)
+            )
+    return estimates
 
 
-def _as_told(told: ReportedValue, n: int, source: str) -> Estimate:
-    reason = "" if told.stderr is not None else "not reported by the source"
-    parts = {Draws(source, (), None, told.stderr**2): 1.0} if told.stderr is not None else {}
-    return Estimate(told.value, told.stderr, n, reason, parts=parts)
+def _reported_estimate(reported: ReportedValue, n: int, source: str) -> Estimate:
+    reason = "" if reported.stderr is not None else "not reported by the source"
+    parts = {Draws(source, (), None, reported.stderr**2): 1.0} if reported.stderr is not None else {}
+    return Estimate(reported.value, reported.stderr, n, reason, parts=parts)
 
 
-def _told_groups(runs: Sequence[ImportedRun], tasks: Mapping[str, TaskResult]) -> list[GroupResult]:
+def _reported_groups(runs: Sequence[ImportedRun], tasks: Mapping[str, TaskResult]) -> list[GroupResult]:
     members = {group.name: group.members for run in runs for group in run.groups}
-    return [_told_group(group, _below(group.name, members), tasks) for run in runs for group in run.groups]
+    return [_reported_group(group, _below(group.name, members), tasks) for run in runs for group in run.groups]
 
 
-def _told_group(group: ImportedGroup, below: Sequence[str], tasks: Mapping[str, TaskResult]) -> GroupResult:
+def _reported_group(group: ImportedGroup, below: Sequence[str], tasks: Mapping[str, TaskResult]) -> GroupResult:
     rows = {}
-    for row, told in group.told.items():
+    for row, reported in group.reported.items():
         own = _members_rows(row, [tasks[name].rows for name in below if name in tasks])
-        n = told.n if told.n is not None else _counted(told.value, own)
+        n = reported.n if reported.n is not None else _counted(reported.value, own)
         is_rate = bool(own) and n == sum(each.n for each in own) and all(each.is_rate for each in own)
-        rows[row] = _as_told(told, n, group.name).but(tasks=max(len(own), 1), is_rate=is_rate)
+        rows[row] = _reported_estimate(reported, n, group.name).but(tasks=max(len(own), 1), is_rate=is_rate)
     return GroupResult(
         name=group.name,
         alias=group.alias or group.name,
@@ -385,8 +389,8 @@ def _model(runs: Sequence[ImportedRun]) -> dict[str, Any]:
     """Describe the model as far as its source does: a name does not identify a model."""
     names = list(dict.fromkeys(_model_name(run.facts) for run in runs))
     name = " and ".join(names)
-    told = runs[0].facts["config"]["model_args"]
-    return {"name": name, "identity": f"told: {name} {digest(orjson.dumps(told, default=str))}", "args": told}
+    arguments = runs[0].facts["config"]["model_args"]
+    return {"name": name, "identity": f"told: {name} {digest(orjson.dumps(arguments, default=str))}", "args": arguments}
 
 
 def _model_name(facts: Mapping[str, Any]) -> str:
@@ -396,12 +400,12 @@ def _model_name(facts: Mapping[str, Any]) -> str:
 def _run_facts(runs: Sequence[ImportedRun]) -> dict[str, Any]:
     """Return lm-eval's facts about a run: of the first, as the others have the same model."""
     first, now = runs[0].facts, time.time()
-    told = {key: first[key] for key in RUN_KEYS if key in first}
-    return {"config": first.get("config", {}), "date": now, **told, "model_name": _model(runs)["name"]}
+    facts = {key: first[key] for key in RUN_KEYS if key in first}
+    return {"config": first.get("config", {}), "date": now, **facts, "model_name": _model(runs)["name"]}
 
 
 def groups_over_imports(
-    files: Sequence[Path], tasks: Mapping[str, TaskResult], told: Sequence[GroupResult] = ()
+    files: Sequence[Path], tasks: Mapping[str, TaskResult], reported: Sequence[GroupResult] = ()
 ) -> list[GroupResult]:
     """Compute the groups of YAML files from the numbers of their members; nested ones come first.
 
@@ -410,7 +414,7 @@ def groups_over_imports(
     if not files:
         return []
     manager: GroupManager[Task] = GroupManager()
-    known = {each.name: GroupConfig(group=each.name, task=tuple(each.members)) for each in told}
+    known = {each.name: GroupConfig(group=each.name, task=tuple(each.members)) for each in reported}
     for result in tasks.values():
         manager.register_task(Task(TaskConfig(task=result.name, task_alias=result.alias), name=result.name))
     manager.build_hierarchy({**known, **dict(_read_group_file(file, known) for file in files)})

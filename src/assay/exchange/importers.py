@@ -108,8 +108,8 @@ def _task(run: Run, name: str, file: SampleFile) -> ImportedTask:
     results, facts = run.results, run.facts(name)
     return ImportedTask(
         name=name,
-        samples=file.kept,
-        told=_told(run.rows(name)),
+        samples=file.records,
+        reported=_reported(run.rows(name)),
         alias=run.alias(name),
         repeats=run.repeats(name),
         original=results.get("n-samples", {}).get(name, {}).get("original"),
@@ -123,7 +123,7 @@ def _task(run: Run, name: str, file: SampleFile) -> ImportedTask:
     )
 
 
-def _told(rows: Mapping[ScoreKey, ResultRow]) -> dict[ScoreKey, ReportedValue]:
+def _reported(rows: Mapping[ScoreKey, ResultRow]) -> dict[ScoreKey, ReportedValue]:
     return {
         key: ReportedValue(row.value, row.stderr, row.n or None) for key, row in rows.items() if row.value is not None
     }
@@ -134,7 +134,7 @@ def _group(run: Run, name: str) -> ImportedGroup:
     return ImportedGroup(
         name=name,
         members=run.members[name],
-        told=_told(run.rows(name)),
+        reported=_reported(run.rows(name)),
         alias=run.alias(name),
         version=str(results.get("versions", {}).get(name, "N/A")),
         size=int(row.get("sample_len") or 0),

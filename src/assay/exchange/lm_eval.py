@@ -64,7 +64,7 @@ def _write_samples(samples: SampleFile, path: Path) -> str:
 
     writer = LineWriter(path, lambda _, doc_id: doc_id, records)
     try:
-        for kept in samples.kept():
+        for kept in samples.records():
             writer.add(kept)
         writer.end()
     finally:
@@ -103,7 +103,7 @@ def _task(file: SampleLog, results: Mapping[str, Any]) -> ImportedTask:
     return ImportedTask(
         name=name,
         samples=partial(_samples, file.path, repeats),
-        told=reported_values(row),
+        reported=reported_values(row),
         alias=str(row.get("alias", name)),
         repeats=repeats,
         original=results.get("n-samples", {}).get(name, {}).get("original"),
@@ -126,7 +126,7 @@ def _groups(results: Mapping[str, Any], files: Mapping[str, SampleLog]) -> Itera
             yield ImportedGroup(
                 name=name,
                 members=members,
-                told=reported_values(row),
+                reported=reported_values(row),
                 alias=str(row.get("alias", name)),
                 version=str(results.get("versions", {}).get(name, "N/A")),
                 size=int(row.get("sample_len") or 0),
@@ -142,10 +142,10 @@ def _leaves(name: str, known: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _samples(path: Path, repeats: int) -> Iterator[SampleRecord]:
     for logged in logged_samples(path):
-        yield _kept(logged, repeats)
+        yield _record(logged, repeats)
 
 
-def _kept(logged: LoggedSample, repeats: int) -> SampleRecord:
+def _record(logged: LoggedSample, repeats: int) -> SampleRecord:
     requests = [_request(each, repeat) for each in logged.arguments for repeat in range(repeats)]
     choices = _choices(requests[::repeats])
     is_number = choices is not None and logged.target.isdecimal() and int(logged.target) < len(choices)
@@ -177,8 +177,8 @@ def _request(arguments: Sequence[Any], repeat: int) -> Request:
 
 def _choices(requests: Sequence[Request]) -> list[str] | None:
     """The continuations of one context, where there are several: what there was to choose from."""
-    asked = [each for each in requests if isinstance(each, Loglikelihood)]
-    same = [each.continuation.strip() for each in asked if each.context == asked[0].context]
+    loglikelihoods = [each for each in requests if isinstance(each, Loglikelihood)]
+    same = [each.continuation.strip() for each in loglikelihoods if each.context == loglikelihoods[0].context]
     return same if len(same) > 1 else None
 
 

@@ -13,7 +13,7 @@ from assay.records import Failed, Response, Usage
 from assay.runs.journal import Journal, from_line, to_line
 
 FILE = "responses.sqlite"
-PATIENCE = 60.0
+LOCK_TIMEOUT = 60.0
 """Seconds that a write waits for another process."""
 TOGETHER = 256
 FLUSH_SECONDS = 1.0
@@ -26,7 +26,7 @@ class CacheError(AssayError):
     """The cache cannot be used."""
 
 
-class Shelf(NamedTuple):
+class CachedModel(NamedTuple):
     """The size and age of a cache's responses for one model."""
 
     model: str
@@ -42,7 +42,9 @@ class Cache:
     def __init__(self, folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(folder / FILE, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            self._file = sqlite3.connect(
+                folder / FILE, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
+            )
             self._file.execute("pragma journal_mode = wal")
             self._file.execute("pragma synchronous = normal")
             self._file.execute(_TABLE)
@@ -84,18 +86,18 @@ class Cache:
             self._file.execute("commit")
             self._new, self._used = [], []
 
-    def shelves(self) -> list[Shelf]:
+    def shelves(self) -> list[CachedModel]:
         """List the content by model."""
         rows = self._file.execute(
             "select model, count(*), sum(length(response)), min(written), max(used) from responses group by model order by model"
         )
-        return [Shelf(*row) for row in rows]
+        return [CachedModel(*row) for row in rows]
 
     def prune(self, *, model: str | None = None, unused_days: float | None = None) -> int:
         """Delete responses of a model, or unused for some days; all of them where neither is given."""
         before = time.time() - unused_days * DAY if unused_days is not None else None
-        wanted = "(? is null or model = ?) and (? is null or used < ?)"
-        gone = self._file.execute(f"delete from responses where {wanted}", (model, model, before, before)).rowcount
+        condition = "(? is null or model = ?) and (? is null or used < ?)"
+        gone = self._file.execute(f"delete from responses where {condition}", (model, model, before, before)).rowcount
         self._file.execute("vacuum")
         return gone
 
@@ -110,7 +112,7 @@ class Cache:
             self._file.close()
 
 
-class Cached:
+class CachedJournal:
     """A journal with a cache behind it: what another run was answered is written down as if it had been asked.
 
     `names` are what the models of each role are called in the cache.
@@ -186,8 +188,8 @@ class ScoreCache:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    made = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    made.execute("pragma journal_mode = wal")
-    made.execute("pragma synchronous = off")  # a score that is lost is computed again
-    made.execute("create table if not exists scores (key blob primary key, value blob not null) without rowid")
-    return made
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = off")  # a score that is lost is computed again
+    connection.execute("create table if not exists scores (key blob primary key, value blob not null) without rowid")
+    return connection

@@ -68,15 +68,15 @@ class RunFolder:
     journal: Journal
     manifest: dict[str, Any]
     resumed: bool = False
-    keepers: list["Writer"] = field(default_factory=list)
+    keepers: list["SampleSink"] = field(default_factory=list)
 
-    def keeper(self, task: str, log: bool, doc_ids: Callable[[int, int], int]) -> "Keeper":
+    def keeper(self, task: str, log: bool, doc_ids: Callable[[int, int], int]) -> "SampleWriters":
         """Writers of a task's samples: Parquet, and optionally lm-eval's lines."""
         parquet = SampleWriter(self.path / SAMPLES, task)
         lines = LineWriter(self.path / f"samples_{file_name(task)}.jsonl", doc_ids) if log else None
-        made = Keeper([parquet, lines] if lines is not None else [parquet])
-        self.keepers.append(made)
-        return made
+        writers = SampleWriters([parquet, lines] if lines is not None else [parquet])
+        self.keepers.append(writers)
+        return writers
 
     _beaten: float = 0.0
 
@@ -119,25 +119,25 @@ class RunFolder:
             raise RunError([Problem(Place(str(self.path)), what, fix)]) from error
 
 
-class Writer(Protocol):
+class SampleSink(Protocol):
     """A file of samples: written while a task is at work, whole when it has ended, in place when the run has."""
 
-    def add(self, kept: SampleRecord) -> None: ...
+    def add(self, record: SampleRecord) -> None: ...
     def end(self) -> None: ...
     def place(self) -> None: ...
     def abandon(self) -> None: ...
 
 
-class Keeper:
+class SampleWriters:
     """The files of one task's samples."""
 
-    def __init__(self, writers: Sequence[Writer]) -> None:
+    def __init__(self, writers: Sequence[SampleSink]) -> None:
         self._writers = writers
         self._ended = False
 
-    def add(self, kept: SampleRecord) -> None:
+    def add(self, record: SampleRecord) -> None:
         for writer in self._writers:
-            writer.add(kept)
+            writer.add(record)
 
     def end(self) -> None:
         """Write what is left: nothing of the task's samples is held in memory from then on."""
@@ -254,10 +254,10 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
             "spec_digest": digest(orjson.dumps(spec)),
         }
         write_json(path / MANIFEST, {**manifest, "status": "running"})
-        kept = Journal(path / journal.NAME, manifest)
-        if kept.damaged:
-            manifest["damaged_lines"] = manifest.get("damaged_lines", 0) + kept.damaged
-        return RunFolder(path, spec, held, kept, manifest, resumed=known is not None)
+        responses = Journal(path / journal.NAME, manifest)
+        if responses.damaged:
+            manifest["damaged_lines"] = manifest.get("damaged_lines", 0) + responses.damaged
+        return RunFolder(path, spec, held, responses, manifest, resumed=known is not None)
     except OSError as error:
         what = f"the folder of the run cannot be written: {error.strerror or error}"
         raise RunError([Problem(Place(str(path)), what, "choose another --output_path")]) from error
@@ -380,11 +380,11 @@ def git_state() -> dict[str, Any] | None:
     """Return the commit of the working directory and whether it has changes; None outside of a repository."""
     command = ["git", "status", "--porcelain=v2", "--branch"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
+        lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
         return None
-    commit = next((line.split()[-1] for line in told if line.startswith("# branch.oid ")), "(initial)")
-    return None if commit == "(initial)" else {"commit": commit, "dirty": any(line[:1] != "#" for line in told)}
+    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "(initial)")
+    return None if commit == "(initial)" else {"commit": commit, "dirty": any(line[:1] != "#" for line in lines)}
 
 
 def is_writable(path: Path) -> bool:
@@ -466,9 +466,9 @@ def publish_scoring(part: Path) -> Path:
     part.chmod(0o755)
     while True:
         there = scorings(part.parent.parent)
-        wanted = part.with_name(f"{int(there[-1].name) + 1 if there else 1:03}")
+        target = part.with_name(f"{int(there[-1].name) + 1 if there else 1:03}")
         try:
-            return replace_folder(part, wanted)
+            return replace_folder(part, target)
         except OSError:
-            if not wanted.exists():
+            if not target.exists():
                 raise

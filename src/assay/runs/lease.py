@@ -48,8 +48,8 @@ class Lease:
 
     def beat(self, documents: Mapping[str, int] | None = None) -> None:
         """Say that this process lives, and how many documents of each task have their answer."""
-        told = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": documents or {}}
-        data = json.dumps(told).encode()
+        sign = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": documents or {}}
+        data = json.dumps(sign).encode()
         os.pwrite(self._handle, data, 0)
         os.ftruncate(self._handle, len(data))
 
@@ -87,7 +87,7 @@ class Lease:
 
 def is_held(folder: Path) -> bool:
     """Whether a process works in a folder, by what it says of itself: nothing is locked to find out."""
-    owner = _told(folder)
+    owner = _owner(folder)
     if owner.get("host") != socket.gethostname():
         return _is_recent(owner)
     try:
@@ -107,13 +107,15 @@ def _is_recent(owner: Mapping[str, Any]) -> bool:
 
 def progress(folder: Path) -> dict[str, int]:
     """Return the number of answered documents by task, as last recorded by the process that holds the folder."""
-    told = _told(folder).get("documents")
+    documents = _owner(folder).get("documents")
     return (
-        {str(task): count for task, count in told.items() if isinstance(count, int)} if isinstance(told, dict) else {}
+        {str(task): count for task, count in documents.items() if isinstance(count, int)}
+        if isinstance(documents, dict)
+        else {}
     )
 
 
-def _told(folder: Path) -> dict[str, Any]:
+def _owner(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads((folder / NAME).read_bytes())
     except (OSError, ValueError):

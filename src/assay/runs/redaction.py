@@ -176,10 +176,10 @@ def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
 
 def written_arguments(request: Request) -> tuple[Any, ...]:
     """The arguments of a request as they may be written down: LiteLLM is given headers among the parameters."""
-    told = arguments(request)
+    plain = arguments(request)
     if isinstance(request, Generate) and any(is_header(key) for key in request.params):
-        return (told[0], redacted(told[1], texts=False))
-    return told
+        return (plain[0], redacted(plain[1], texts=False))
+    return plain
 
 
 @lru_cache(1024)
@@ -208,10 +208,10 @@ def _called(key: str, within: str) -> str:
 
 def redacted_command(arguments: Sequence[str]) -> list[str]:
     """Redact a command line: also where a flag and its value are separate."""
-    hidden, missing, made = False, "", list[str]()
+    hidden, missing, redacted_arguments = False, "", list[str]()
     for argument in arguments:
         if missing and not argument.startswith("--"):  # headers or a key that the shell cut at their blanks
-            made.append(HIDDEN)
+            redacted_arguments.append(HIDDEN)
             is_end = missing in argument if missing in _QUOTES else argument.endswith(tuple(missing))
             missing = "" if is_end else missing
             continue
@@ -219,9 +219,9 @@ def redacted_command(arguments: Sequence[str]) -> list[str]:
         name = flag.lstrip("-")
         is_secret = flag.startswith("--") and bool(_NAME.search(name)) and name not in NOT_SECRET
         text, missing = (f"{flag}={HIDDEN}", "") if is_secret and equals else _redacted_text(argument, command=True)
-        made.append(HIDDEN if hidden else text)
+        redacted_arguments.append(HIDDEN if hidden else text)
         hidden = is_secret and not equals
-    return made
+    return redacted_arguments
 
 
 BY_NAME = frozenset(

@@ -127,9 +127,9 @@ def _inherit(group: GroupResult, shots: dict[str, int], better: dict[str, dict[s
     numbers = {shots.get(member) for member in group.members}
     if len(numbers) == 1 and None not in numbers:
         shots[group.name] = shots[group.members[0]]
-    told = group.metadata.get("num_fewshot")
-    if isinstance(told, int):
-        shots[group.name] = told
+    num_fewshot = group.metadata.get("num_fewshot")
+    if isinstance(num_fewshot, int):
+        shots[group.name] = num_fewshot
     merged: dict[str, bool | None] = {}
     for member in group.members:
         for metric, direction in better.get(member, {}).items():
@@ -325,17 +325,17 @@ def failure_lines(account: Mapping[str, Any]) -> list[str]:
 
 def total_usage(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Add up the usage of parts: counts and costs are added. For seconds the maximum is kept: percentiles do not add up."""
-    made: dict[str, Any] = {}
+    total: dict[str, Any] = {}
     for account in accounts:
         for key, value in account.items():
             if key == "seconds":
-                known = made.get(key, {})
-                made[key] = {name: max(known.get(name, 0.0), seconds) for name, seconds in value.items()}
+                known = total.get(key, {})
+                total[key] = {name: max(known.get(name, 0.0), seconds) for name, seconds in value.items()}
             elif isinstance(value, Mapping):
-                made[key] = total_usage([made.get(key, {}), value])
+                total[key] = total_usage([total.get(key, {}), value])
             else:
-                made[key] = made.get(key, 0) + value
-    return made
+                total[key] = total.get(key, 0) + value
+    return total
 
 
 Results = Mapping[str, Any]

@@ -387,11 +387,11 @@ RUNS_DIR = "runs"
 
 def output_folder(runs_dir: Path, spec: Mapping[str, Any], model: str, tasks: Sequence[str]) -> Path:
     """Return the folder of the latest unfinished run with this spec that no process holds, else a new one."""
-    wanted = as_written(spec)
+    written_spec = as_written(spec)
     unfinished = [
         (manifest.get("created") or 0.0, path)
         for path, manifest in _manifests(runs_dir)
-        if manifest.get("spec") == wanted and manifest.get("status") != COMPLETE and not is_held(path)
+        if manifest.get("spec") == written_spec and manifest.get("status") != COMPLETE and not is_held(path)
     ]
     return max(unfinished)[1] if unfinished else new_folder(runs_dir, model, tasks)
 

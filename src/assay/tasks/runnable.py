@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from assay.records import Asking, Estimate, Failed, FilterScores, Response, Sample, ScoreKey
-from assay.runs.folder import Writer
+from assay.runs.folder import SampleSink
 from assay.scoring.loop import Document
 from assay.scoring.scorer import Scorer
 from assay.statistics.aggregations import Aggregation
@@ -96,7 +96,7 @@ class Runnable(Protocol):
 
     def higher_is_better(self) -> Mapping[str, bool | None]: ...
 
-    def files(self, folder: Path | None, created: float, label: str) -> Writer | None:
+    def files(self, folder: Path | None, created: float, label: str) -> SampleSink | None:
         """What takes its samples into files of its own; without a folder, what reads them when all are there."""
         ...
 

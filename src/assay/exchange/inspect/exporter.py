@@ -55,16 +55,16 @@ def _members(
     summaries.write(b"[")
     reductions = EpochReductions(repeats)
     failed = total = 0
-    for row, kept in samples.rows_kept():
-        reductions.add(kept.sample.doc_id, kept.scores)
-        total, failed = total + repeats, failed + (repeats if kept.failed else 0)
-        for number, sample in enumerate(epochs(kept, spec)):
+    for row, record in samples.rows_with_records():
+        reductions.add(record.sample.doc_id, record.scores)
+        total, failed = total + repeats, failed + (repeats if record.failed else 0)
+        for number, sample in enumerate(epochs(record, spec)):
             sample = {**sample, "store": {ASSAY_KEY: marked_sample(row)}} if number == 0 else sample
             summaries.write((b"," if summaries.tell() > 1 else b"") + _json(summary(sample)))
             yield f"samples/{sample['id']}_epoch_{sample['epoch']}.json", _json(sample)
     summaries.write(b"]")
     yield "summaries.json", summaries
-    yield "reductions.json", _json(reductions.told())
+    yield "reductions.json", _json(reductions.as_json())
     lacking = int(run.summary(task).get("not_asked", 0)) * repeats
     header = {
         "version": 2,
@@ -85,8 +85,8 @@ def _ended(account: Mapping[str, Any]) -> dict[str, Any]:
         return {"status": "success"}
     counts = {"failed": account.get("failed", 0), "were not asked": account.get("not_asked", 0)}
     whole = account.get("documents", 0) + account.get("not_asked", 0)
-    told = [f"{count} of {whole} documents {what}" for what, count in counts.items() if count]
-    message = "; ".join(["the task is incomplete", *told])
+    failures = [f"{count} of {whole} documents {what}" for what, count in counts.items() if count]
+    message = "; ".join(["the task is incomplete", *failures])
     return {"status": "error", "error": {"message": message, "traceback": "", "traceback_ansi": ""}}
 
 
@@ -105,7 +105,7 @@ class EpochReductions:
                         {"value": value, "sample_id": doc_id}
                     )
 
-    def told(self) -> list[dict[str, Any]]:
+    def as_json(self) -> list[dict[str, Any]]:
         return [
             {"scorer": name, "reducer": self._reducer, "samples": samples} for name, samples in self._samples.items()
         ]
@@ -202,28 +202,28 @@ THIN = 1000
 """Characters of a text in a summary."""
 
 
-def epochs(kept: SampleRecord, spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def epochs(record: SampleRecord, spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The sample, once for each time it was asked about."""
-    sample = kept.sample
+    sample = record.sample
     prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
-    table = _table(kept)
-    for epoch in range(kept.repeats):
-        said = _said_text(kept, epoch, table)
+    table = _table(record)
+    for epoch in range(record.repeats):
+        said = _said_text(record, epoch, table)
         made: dict[str, Any] = {
             "id": sample.doc_id,
             "epoch": epoch + 1,
             "input": prompt,
             **({"choices": list(map(str, sample.choices))} if sample.choices is not None else {}),
-            "target": _target(kept),
+            "target": _target(record),
             "messages": [{"role": "user", "content": prompt}] + ([] if said is None else [_assistant(said, spec)]),
-            "output": _output(kept, said, epoch, spec),
-            "scores": scores_of(kept, epoch),
+            "output": _output(record, said, epoch, spec),
+            "scores": scores_of(record, epoch),
             "metadata": dict(sample.doc),
             "events": [_info({"log-likelihoods": table}, spec)] if table else [],
             "uuid": digest(f"{spec['eval_id']} {sample.doc_id} {epoch}".encode())[:22],
         }
-        if kept.failed:
-            made["error"] = {"message": kept.failed, "traceback": "", "traceback_ansi": ""}
+        if record.failed:
+            made["error"] = {"message": record.failed, "traceback": "", "traceback_ansi": ""}
         yield made
 
 
@@ -255,11 +255,11 @@ def letter(index: int) -> str:
     return chr(ord("A") + index) if index < 26 else str(index - 25)
 
 
-def _target(kept: SampleRecord) -> str | list[str]:
-    gold, choices = kept.sample.gold, kept.sample.choices
+def _target(record: SampleRecord) -> str | list[str]:
+    gold, choices = record.sample.gold, record.sample.choices
     if choices is not None and isinstance(gold, int) and 0 <= gold < len(choices):
         return letter(gold)
-    target = kept.sample.target
+    target = record.sample.target
     return [_text(each) for each in target] if isinstance(target, list | tuple) else _text(target)
 
 
@@ -267,19 +267,19 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
-def _table(kept: SampleRecord) -> list[dict[str, Any]]:
+def _table(record: SampleRecord) -> list[dict[str, Any]]:
     """The log-likelihood of every continuation, where those were asked for."""
-    requests = kept.sample.requests[:: kept.repeats]
-    if not requests or len(requests) != len(kept.responses) or not isinstance(requests[0], Loglikelihood):
+    requests = record.sample.requests[:: record.repeats]
+    if not requests or len(requests) != len(record.responses) or not isinstance(requests[0], Loglikelihood):
         return []
     return [
         {"continuation": request.continuation, "loglikelihood": _finite(several[0][0]), "greedy": several[0][1]}
-        for request, several in zip(requests, kept.responses, strict=True)
+        for request, several in zip(requests, record.responses, strict=True)
         if isinstance(request, Loglikelihood)
     ]
 
 
-def _said_text(kept: SampleRecord, epoch: int, table: Sequence[Mapping[str, Any]]) -> str | None:
+def _said_text(record: SampleRecord, epoch: int, table: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the model's text, or the continuation it found the likeliest."""
     if table:
         return str(
@@ -287,7 +287,7 @@ def _said_text(kept: SampleRecord, epoch: int, table: Sequence[Mapping[str, Any]
                 "continuation"
             ]
         )
-    texts = [str(each) for several in kept.responses for each in several[epoch : epoch + 1]]
+    texts = [str(each) for several in record.responses for each in several[epoch : epoch + 1]]
     return "\n".join(texts) if texts else None
 
 
@@ -295,10 +295,10 @@ def _assistant(said: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", "content": said, "source": "generate", "model": spec["model"]}
 
 
-def _output(kept: SampleRecord, said: str | None, epoch: int, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _output(record: SampleRecord, said: str | None, epoch: int, spec: Mapping[str, Any]) -> dict[str, Any]:
     if said is None:
         return {"model": spec["model"], "choices": [], "completion": ""}
-    reply = kept.replies[epoch] if kept.replies is not None and epoch < len(kept.replies) else {}
+    reply = record.replies[epoch] if record.replies is not None and epoch < len(record.replies) else {}
     reason = {"length": "max_tokens", "content_filter": "content_filter"}.get(str(reply.get("finish")), "stop")
     usage = reply.get("usage")
     spent = (
@@ -312,10 +312,10 @@ def _output(kept: SampleRecord, said: str | None, epoch: int, spec: Mapping[str,
     }
 
 
-def scores_of(kept: SampleRecord, epoch: int) -> dict[str, Any]:
+def scores_of(record: SampleRecord, epoch: int) -> dict[str, Any]:
     """Every value of every filter, with the answer that the filter left; what only all repeats have together is in each."""
     found = {}
-    for each in kept.scores:
+    for each in record.scores:
         for metric, whole in each.values.items():
             several = each.repeats.get(metric)
             value = several[epoch] if several is not None and epoch < len(several) else whole

@@ -34,7 +34,7 @@ def from_inspect(path: Path) -> ImportedRun:
         task = ImportedTask(
             name=str(about["task"]).rpartition("/")[2],
             samples=partial(_samples, log, names, repeats),
-            told=_told(log, names),
+            reported=_reported(log, names),
             alias=str(about.get("task_display_name") or about["task"]),
             repeats=repeats,
             original=(about.get("dataset") or {}).get("samples"),
@@ -60,15 +60,15 @@ def _expected(about: Mapping[str, Any]) -> int:
 def _ended(header: Mapping[str, Any]) -> str:
     """How an evaluation ended that was no success: `cancelled`, `error: …`."""
     status = header.get("status") or "success"
-    told = _error(header) if header.get("error") else ""
-    return "" if status == "success" else ": ".join(filter(None, (str(status), told)))
+    error = _error(header) if header.get("error") else ""
+    return "" if status == "success" else ": ".join(filter(None, (str(status), error)))
 
 
 def _config(header: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the task as far as the log has them."""
     about, steps = header["eval"], (header.get("plan") or {}).get("steps") or ()
-    told = redacted({key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")})
-    return {**told, "doc_to_target": "target", "solver": [step.get("solver") for step in steps]}
+    settings = redacted({key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")})
+    return {**settings, "doc_to_target": "target", "solver": [step.get("solver") for step in steps]}
 
 
 def number(value: Any) -> float | None:
@@ -107,7 +107,7 @@ def _average(score: Mapping[str, Any]) -> str | None:
     return next((str(name) for name in score.get("metrics") or {} if name in ("accuracy", "mean")), None)
 
 
-def _told(log: InspectLog, names: Names) -> dict[ScoreKey, ReportedValue]:
+def _reported(log: InspectLog, names: Names) -> dict[ScoreKey, ReportedValue]:
     """Read the numbers of the results; a metric beside the average is listed under its own name."""
     found: dict[ScoreKey, ReportedValue] = {}
     for score in (log.header.get("results") or {}).get("scores") or ():
@@ -129,10 +129,10 @@ def _told(log: InspectLog, names: Names) -> dict[ScoreKey, ReportedValue]:
 
 
 def _samples(log: InspectLog, names: Names, repeats: int) -> Iterator[SampleRecord]:
-    reduced, ids, ended = _reduced(log), log.wanted, _ended(log.header)
+    reduced, ids, ended = _reduced(log), log.sample_ids, _ended(log.header)
     for doc_id, epochs in enumerate(log.samples()):
         if epochs:
-            yield _kept(doc_id, _said_unscored(epochs, ended), names, repeats, reduced)
+            yield _record(doc_id, _said_unscored(epochs, ended), names, repeats, reduced)
         else:
             failed = "the sample is not in the log" + (f", which ended with {ended}" if ended else "")
             yield SampleRecord(
@@ -161,7 +161,7 @@ def _reduced(log: InspectLog) -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-def _kept(
+def _record(
     doc_id: int, epochs: Sequence[Mapping[str, Any]], names: Names, repeats: int, reduced: Reduced
 ) -> SampleRecord:
     first = epochs[0]
@@ -260,13 +260,13 @@ def _reply(sample: Mapping[str, Any]) -> dict[str, Any]:
     output = sample.get("output") or {}
     reason = next((each.get("stop_reason") for each in output.get("choices") or ()), None)
     usage = output.get("usage") or {}
-    told: dict[str, Any] = (
+    metadata: dict[str, Any] = (
         {"finish": "length" if reason in ("max_tokens", "model_length") else reason} if reason else {}
     )
     if usage:
         spent = (usage.get("input_tokens", 0), usage.get("output_tokens", 0), float(output.get("time") or 0))
-        told["usage"] = (*spent, 1, 0, usage.get("input_tokens_cache_read") or 0)
-    return told
+        metadata["usage"] = (*spent, 1, 0, usage.get("input_tokens_cache_read") or 0)
+    return metadata
 
 
 def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,7 +275,8 @@ def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
     stats = header.get("stats") or {}
     source, _, name = str(about.get("model", "")).partition("/")
     moments = {
-        key: _moment(stats.get(told)) for key, told in (("start_time", "started_at"), ("end_time", "completed_at"))
+        key: _moment(stats.get(inspect_key))
+        for key, inspect_key in (("start_time", "started_at"), ("end_time", "completed_at"))
     }
     return {
         "config": {"model": about.get("model"), "model_args": about.get("model_args") or {},
@@ -294,18 +295,18 @@ def _moment(text: Any) -> float | None:
         return None
 
 
-def unmarked_sample(kept: Mapping[str, Any]) -> StoredSample:
+def unmarked_sample(stored: Mapping[str, Any]) -> StoredSample:
     """The row that a log keeps. Logs of version 0.1 keep rows of format 1."""
-    if "kind" not in kept:
-        return format_1.row_of(kept)
-    told = _unmarked(kept)
+    if "kind" not in stored:
+        return format_1.row_of(stored)
+    values = _unmarked(stored)
     own = {
-        "requests": [StoredRequest(*each) for each in told["requests"]],
-        "responses": [[_likelihood_pair(each) for each in several] for several in told["responses"]],
-        "answers": {name: [_likelihood_pair(each) for each in several] for name, several in told["answers"].items()},
-        "failures": {ScoreKey(metric, name): reason for metric, name, reason in told["failures"]},
+        "requests": [StoredRequest(*each) for each in values["requests"]],
+        "responses": [[_likelihood_pair(each) for each in several] for several in values["responses"]],
+        "answers": {name: [_likelihood_pair(each) for each in several] for name, several in values["answers"].items()},
+        "failures": {ScoreKey(metric, name): reason for metric, name, reason in values["failures"]},
     }
-    return StoredSample(**{**told, **own})
+    return StoredSample(**{**values, **own})
 
 
 def _likelihood_pair(value: Any) -> Any:
@@ -325,8 +326,8 @@ def own_task(log: InspectLog, repeats: int, expected: int) -> ImportedTask | Non
     ours = (log.header["eval"].get("metadata") or {}).get(ASSAY_KEY)
     if not isinstance(ours, Mapping):
         return None
-    told = {ScoreKey(*key): ReportedValue(*numbers) for key, numbers in ours["rows"]}
-    if _header_values(log.header) != _written_values(told):
+    reported = {ScoreKey(*key): ReportedValue(*numbers) for key, numbers in ours["rows"]}
+    if _header_values(log.header) != _written_values(reported):
         return None
     if not all(_is_unchanged(epochs, repeats) for epochs in log.samples()):
         return None
@@ -335,7 +336,7 @@ def own_task(log: InspectLog, repeats: int, expected: int) -> ImportedTask | Non
         for epochs in log.samples():
             yield _original_sample(epochs, repeats)
 
-    return ImportedTask(samples=samples, told=told, repeats=repeats, expected=expected, **ours["task"])
+    return ImportedTask(samples=samples, reported=reported, repeats=repeats, expected=expected, **ours["task"])
 
 
 def _original_sample(epochs: Sequence[Mapping[str, Any]], repeats: int) -> SampleRecord:
@@ -356,11 +357,11 @@ def _header_values(header: Mapping[str, Any]) -> ScorerValues:
     return found
 
 
-def _written_values(told: Mapping[ScoreKey, ReportedValue]) -> ScorerValues:
+def _written_values(reported: Mapping[ScoreKey, ReportedValue]) -> ScorerValues:
     """Return the values that assay wrote into the results of a log."""
     return {
         scorer_name(*key): {key.metric: each.value, **({"stderr": each.stderr} if is_number(each.stderr) else {})}
-        for key, each in told.items()
+        for key, each in reported.items()
     }
 
 
@@ -368,9 +369,9 @@ def _is_unchanged(epochs: Sequence[Mapping[str, Any]], repeats: int) -> bool:
     """Whether each epoch of a sample has the scores that we gave it."""
     if not epochs or ASSAY_KEY not in (epochs[0].get("store") or {}):
         return False
-    kept = _original_sample(epochs, repeats)
+    record = _original_sample(epochs, repeats)
     now = [_score_values(each.get("scores") or {}) for each in epochs]
-    return now == [_score_values(orjson.loads(orjson.dumps(scores_of(kept, number)))) for number in range(repeats)]
+    return now == [_score_values(orjson.loads(orjson.dumps(scores_of(record, number)))) for number in range(repeats)]
 
 
 def _score_values(scores: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,10 +32,10 @@ class InspectLog:
     def samples(self) -> Iterator[list[Mapping[str, Any]]]:
         """The epochs of each sample, in the order of the data set: none of one that is not in the log."""
         if self.path.suffix == ".json":
-            yield from _grouped(self.wanted, _parsed(self.path, self.path.read_bytes()).get("samples") or ())
+            yield from _grouped(self.sample_ids, _parsed(self.path, self.path.read_bytes()).get("samples") or ())
             return
         with zipfile.ZipFile(self.path) as file:
-            named: dict[str, list[str]] = {f"samples/{each}": [] for each in self.wanted}
+            named: dict[str, list[str]] = {f"samples/{each}": [] for each in self.sample_ids}
             for name in file.namelist():
                 if name.startswith("samples/") and name.endswith(".json"):
                     named.setdefault(name.rpartition("_epoch_")[0], []).append(name)
@@ -44,10 +44,10 @@ class InspectLog:
                 yield sorted((with_attachments(each) for each in epochs), key=lambda each: each.get("epoch", 1))
 
     @property
-    def wanted(self) -> list[Any]:
+    def sample_ids(self) -> list[Any]:
         """The ids of the samples to be asked, each once; empty where the log does not list them."""
-        told = {str(each): each for each in (self.header["eval"].get("dataset") or {}).get("sample_ids") or ()}
-        return list(told.values())
+        ids = {str(each): each for each in (self.header["eval"].get("dataset") or {}).get("sample_ids") or ()}
+        return list(ids.values())
 
 
 def read_log(path: Path) -> InspectLog:
@@ -144,8 +144,8 @@ def _parsed(path: Path, data: bytes) -> dict[str, Any]:
     return found
 
 
-def _grouped(wanted: Sequence[Any], samples: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {str(each): [] for each in wanted}
+def _grouped(ids: Sequence[Any], samples: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {str(each): [] for each in ids}
     for sample in samples:
         found.setdefault(str(sample.get("id")), []).append(with_attachments(sample))
     for epochs in found.values():

@@ -24,9 +24,9 @@ JSON_TEXTS = ("doc", "target", "gold")
 
 def columns_of(names: Sequence[str], fields: Sequence[str]) -> list[str]:
     """The columns, of those that a file has, that some fields of rows are made of; a score is named by its column."""
-    wanted = {column for field in fields for column in NEEDS.get(field, (field,))}
+    needed = {column for field in fields for column in NEEDS.get(field, (field,))}
     has_scores = "scores" in fields
-    return [name for name in names if name in wanted or (has_scores and "," in name)]
+    return [name for name in names if name in needed or (has_scores and "," in name)]
 
 
 def wrong_schema(schema: Any) -> str:
@@ -47,14 +47,14 @@ def _is_right(name: str, written: Any) -> bool:
     return name not in SCHEMA or is_subtype(plain, arrow_type(name))
 
 
-def fields_of(table: Any, wanted: Sequence[str]) -> dict[str, list[Any]]:
+def fields_of(table: Any, names: Sequence[str]) -> dict[str, list[Any]]:
     """Some fields of the rows of a table, or columns of scores, as lists. What is not as it should be is a ValueError."""
     arrays = {name: _whole(table.column(name)) for name in table.column_names}
     empty = sorted(name for name in PRESENT & arrays.keys() if arrays[name].null_count)
     if empty:
         raise ValueError(f"the column {empty[0]} is empty in some rows")
     found: dict[str, list[Any]] = {}
-    for name in wanted:
+    for name in names:
         make = FIELDS.get(name)
         if make is not None:
             found[name] = make(arrays, table)
@@ -210,10 +210,10 @@ def _prompts(arrays: Arrays, _: Any) -> list[str]:
 def _responses(arrays: Arrays, _: Any) -> list[list[list[Any]]]:
     """By request what was answered. Of a sample that failed answers are not kept."""
     found: list[list[list[Any]]] = _lists(arrays["responses"], lambda inner: _lists(inner, _said))
-    return [[] if responses and _are_not_kept(responses) else responses for responses in found]
+    return [[] if responses and _are_not_stored(responses) else responses for responses in found]
 
 
-def _are_not_kept(responses: Sequence[Sequence[Any]]) -> bool:
+def _are_not_stored(responses: Sequence[Sequence[Any]]) -> bool:
     return responses[0] == [None] and all(several == [None] for several in responses)
 
 
@@ -236,14 +236,14 @@ def _said(structs: Any) -> list[Any]:
 def _replies(arrays: Arrays, table: Any) -> list[list[dict[str, Any]] | None]:
     """Return the metadata of responses, then the responses to scorers; None where there is neither."""
     size = table.num_rows
-    nested = _lists(arrays["responses"], lambda inner: _lists(inner, _told))
-    own = [[told for several in responses for told in several] for responses in nested]
+    nested = _lists(arrays["responses"], lambda inner: _lists(inner, _metadata))
+    own = [[reply for several in responses for reply in several] for responses in nested]
     behind = _optional_lists(arrays, "verdicts", _verdicts, size)
     traces = _optional_lists(arrays, "trace", _trace, size)
     noticed = _optional_lists(arrays, "noticed", _noticed, size)
     found: list[list[dict[str, Any]] | None] = []
-    for told, more, trace, counts in zip(own, behind, traces, noticed, strict=True):
-        several = [*told, *(more or ())]
+    for reply, more, trace, counts in zip(own, behind, traces, noticed, strict=True):
+        several = [*reply, *(more or ())]
         ends = {**({"trace": trace} if trace else {}), **({"noticed": dict(counts)} if counts else {})}
         if ends:
             several = [*several[:-1], {**(several[-1] if several else {}), **ends}]
@@ -251,7 +251,7 @@ def _replies(arrays: Arrays, table: Any) -> list[list[dict[str, Any]] | None]:
     return found
 
 
-def _told(structs: Any) -> list[dict[str, Any]]:
+def _metadata(structs: Any) -> list[dict[str, Any]]:
     fields = [
         name for name in ("failed", "finish", "reasoning", "usage", "tool_calls") if _field(structs, name) is not None
     ]
@@ -270,8 +270,8 @@ def _told(structs: Any) -> list[dict[str, Any]]:
 
 def _verdicts(structs: Any) -> list[dict[str, Any]]:
     return [
-        {**told, **({"verdict": said} if said is not None else {})}
-        for told, said in zip(_told(structs), _said(structs), strict=True)
+        {**reply, **({"verdict": said} if said is not None else {})}
+        for reply, said in zip(_metadata(structs), _said(structs), strict=True)
     ]
 
 

@@ -33,7 +33,7 @@ from assay.runs.samples.schema import (
 from assay.writable import written
 
 
-def asked_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:
+def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:
     """Columns of what was asked and answered; `requests`, where that column is built. Beginnings that many prompts share are
     stored once."""
     import pyarrow as pa
@@ -55,7 +55,7 @@ def asked_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) 
     return _those_there(found)
 
 
-def verdict_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[str]]:
+def score_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[str]]:
     """Columns of what a scoring made of samples, behind the others those of scores that are numbers; and the names of all rows
     of scores, in their order."""
     answers, scores, failed, failures, audit = _turned(rows, len(ScoreColumns._fields))
@@ -75,11 +75,11 @@ def _those_there(found: Mapping[str, Array | None]) -> dict[str, Array]:
     import pyarrow as pa
 
     size = len(next(each for each in found.values() if each is not None))
-    made = {
+    arrays = {
         name: pa.nulls(size, arrow_type(name)) if each is None and name in ALWAYS else each
         for name, each in found.items()
     }
-    return {name: each for name, each in made.items() if each is not None}
+    return {name: each for name, each in arrays.items() if each is not None}
 
 
 def _turned(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Any]]:
@@ -223,7 +223,7 @@ def call_of(call_id: str | None, name: str | None, arguments: str | None) -> dic
 
 # ---- responses
 
-NOT_KEPT: list[Any] = [None]
+NOT_STORED: list[Any] = [None]
 
 
 def _responses(
@@ -232,22 +232,24 @@ def _responses(
     """Build the columns of responses with their metadata; the responses to scorers come after those to the sample's requests."""
     if not any(replies):
         lengths = [len(several) for responses in column for several in responses]
-        made = _response_structs([said for responses in column for several in responses for said in several], None)
-        return {"responses": _split(_split(made, lengths), map(len, column))}
+        structs = _response_structs([said for responses in column for several in responses for said in several], None)
+        return {"responses": _split(_split(structs, lengths), map(len, column))}
     nested: list[Sequence[Sequence[Any]]] = []
     own: list[Mapping[str, Any]] = []
     behind: list[Sequence[Mapping[str, Any]]] = []
-    for responses, told in zip(column, replies, strict=True):
-        kept = responses or [NOT_KEPT] * len(told or ())  # of a sample that failed only that, and what others took
-        count = sum(map(len, kept))
-        nested.append(kept)
-        own += told[:count] if told else [{}] * count
-        behind.append(told[count:] if told else ())
+    for responses, metadata in zip(column, replies, strict=True):
+        stored = responses or [NOT_STORED] * len(
+            metadata or ()
+        )  # of a sample that failed only that, and what others took
+        count = sum(map(len, stored))
+        nested.append(stored)
+        own += metadata[:count] if metadata else [{}] * count
+        behind.append(metadata[count:] if metadata else ())
     lengths = [len(several) for responses in nested for several in responses]
-    made = _response_structs([said for responses in nested for several in responses for said in several], own)
-    ends = [(told[-1] if told else {}) for told in replies]
+    structs = _response_structs([said for responses in nested for several in responses for said in several], own)
+    ends = [(metadata[-1] if metadata else {}) for metadata in replies]
     return {
-        "responses": _split(_split(made, lengths), map(len, nested)),
+        "responses": _split(_split(structs, lengths), map(len, nested)),
         "verdicts": _lists(behind, _verdicts) if any(behind) else None,
         "trace": _lists([each.get("trace") or None for each in ends], _trace)
         if any("trace" in e for e in ends)
@@ -262,12 +264,12 @@ def _verdicts(flat: Sequence[Mapping[str, Any]]) -> Array:
     return _response_structs([each.get("verdict") for each in flat], flat)
 
 
-def _response_structs(said: Sequence[Any], told: Sequence[Mapping[str, Any]] | None) -> Array:
+def _response_structs(said: Sequence[Any], metadata: Sequence[Mapping[str, Any]] | None) -> Array:
     fields = _said(said)
-    if told is not None:
-        usages = [each.get("usage") for each in told]
-        calls = [each.get("calls") for each in told]
-        fields |= {name: _texts([each.get(name) for each in told]) for name in ("failed", "finish", "reasoning")}
+    if metadata is not None:
+        usages = [each.get("usage") for each in metadata]
+        calls = [each.get("calls") for each in metadata]
+        fields |= {name: _texts([each.get(name) for each in metadata]) for name in ("failed", "finish", "reasoning")}
         fields["usage"] = _usages(usages) if any(each is not None for each in usages) else None
         fields["tool_calls"] = _lists(calls, _tool_calls) if any(calls) else None
     return _struct(RESPONSE, fields)

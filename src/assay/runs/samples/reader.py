@@ -77,37 +77,37 @@ class SampleFile:
 
     def samples(self) -> Iterator[AnsweredSample]:
         """The samples in their order."""
-        yield from self._made(lambda row: _stored(row, self._repeats))
+        yield from self._converted(lambda row: _stored(row, self._repeats))
 
     def outcomes(self) -> Iterator[AnsweredSample]:
         """Yield the samples of a graph: after the responses of each its outcome, or why it failed."""
-        yield from self._made(_ended)
+        yield from self._converted(_ended)
 
     def first_record(self) -> Mapping[str, Any] | None:
         """Return a record of a graph's output, if there is any."""
-        return next((found for found in self._made(_record) if found is not None), None)
+        return next((found for found in self._converted(_record) if found is not None), None)
 
-    def kept(self) -> Iterator[SampleRecord]:
+    def records(self) -> Iterator[SampleRecord]:
         """The samples in their order, as they were kept when they were scored."""
-        yield from self._made(lambda row: sample_record(row, self._repeats))
+        yield from self._converted(lambda row: sample_record(row, self._repeats))
 
-    def rows_kept(self) -> Iterator[tuple[StoredSample, SampleRecord]]:
+    def rows_with_records(self) -> Iterator[tuple[StoredSample, SampleRecord]]:
         """The rows in their order, each with the sample as it was kept."""
-        yield from self._made(lambda row: (row, sample_record(row, self._repeats)))
+        yield from self._converted(lambda row: (row, sample_record(row, self._repeats)))
 
     def check(self) -> None:
         """Check that every sample can be read."""
         for _ in self.columns(StoredSample._fields):
             pass
 
-    def _made(self, make: Callable[[StoredSample], T]) -> Iterator[T]:
+    def _converted(self, make: Callable[[StoredSample], T]) -> Iterator[T]:
         """Convert each sample; one that cannot be converted is a RunError."""
         for row in self.rows():
             try:
-                made = make(row)
+                value = make(row)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 raise self._damaged(f"document {row.doc_id}: {type(error).__name__}: {error}") from error
-            yield made
+            yield value
 
     def rows(self) -> Iterator[StoredSample]:
         """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
@@ -118,12 +118,12 @@ class SampleFile:
 
     def at(self, places: Sequence[int]) -> list[StoredSample]:
         """The rows at these places of the file, in this order: only the row groups that hold them are read."""
-        wanted, start = set(places), 0
+        positions, start = set(places), 0
         found: dict[int, StoredSample] = {}
         sizes = self._read(lambda file: [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)])
         for number in range(len(sizes)):
             size = sizes[number]
-            own = [place for place in wanted if start <= place < start + size]
+            own = [place for place in positions if start <= place < start + size]
             if own:
                 group = self._group(number, None).take([place - start for place in own])
                 found |= dict(zip(own, self._rows(group), strict=True))
@@ -147,17 +147,17 @@ class SampleFile:
         found: int = self._read(lambda file: file.num_row_groups)
         return found
 
-    def columns(self, wanted: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
+    def columns(self, fields: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
         """Some fields of the rows, or columns of scores that are there, as lists: one row group at a time."""
         for number in range(self._groups):
-            group = self._group(number, wanted)
-            yield self._told(lambda: _checked(fields_of(group, wanted)))  # noqa: B023  # called at once
+            group = self._group(number, fields)
+            yield self._guarded(lambda: _checked(fields_of(group, fields)))  # noqa: B023  # called at once
 
     def tables(self) -> Iterator[Any]:
         """The row groups as tables of format 2."""
         return (self._group(number, None) for number in range(self._groups))
 
-    def asked(self, number: int) -> dict[str, Any]:
+    def request_arrays(self, number: int) -> dict[str, Any]:
         """The columns of what was asked and answered of one row group: the one that was read last is at hand."""
         known, group = self._latest
         if known != number:
@@ -168,26 +168,26 @@ class SampleFile:
         """A file of format 2 with these samples: itself, or one at this path."""
         if not self._read(lambda file: format_1.is_format_1(file.schema_arrow)):
             return self.path
-        made = GroupWriter(path)
+        writer = GroupWriter(path)
         for table in self.tables():
-            made.write({name: table.column(name).chunk(0) for name in table.column_names}, row_names(table.schema))
-        made.end()
+            writer.write({name: table.column(name).chunk(0) for name in table.column_names}, row_names(table.schema))
+        writer.end()
         return path
 
-    def _group(self, number: int, wanted: Sequence[str] | None) -> Any:
-        """A row group in format 2; with `wanted`, at least the columns that these fields of rows are made of."""
+    def _group(self, number: int, fields: Sequence[str] | None) -> Any:
+        """A row group in format 2; with `fields`, at least the columns that those need."""
 
         def read(file: Any) -> Any:
             names = file.schema_arrow.names
             if format_1.is_format_1(file.schema_arrow):
                 return _table(*format_1.as_format_2(file.read_row_group(number)))
-            group = file.read_row_group(number, columns=columns_of(names, wanted) if wanted is not None else None)
+            group = file.read_row_group(number, columns=columns_of(names, fields) if fields is not None else None)
             return group.combine_chunks()
 
         return self._read(read)
 
     def _rows(self, group: Any) -> list[StoredSample]:
-        return self._told(lambda: [*rows_of(group)])
+        return self._guarded(lambda: [*rows_of(group)])
 
     def _read(self, read: Callable[[Any], T]) -> T:
         """Open the file, once."""
@@ -197,9 +197,9 @@ class SampleFile:
                 self._file = _opened(self.path)
             return read(self._file)
 
-        return self._told(opened)
+        return self._guarded(opened)
 
-    def _told(self, make: Callable[[], T]) -> T:
+    def _guarded(self, make: Callable[[], T]) -> T:
         """Convert the file; a damaged one is a RunError."""
         try:
             return make()
@@ -308,10 +308,10 @@ def _sample(row: StoredSample, repeats: int) -> Sample:
     )
 
 
-def _requests(context: str, asked: Sequence[StoredRequest], repeats: int) -> list[Request]:
-    if repeats == 1 and asked and asked[0].kind == LOGLIKELIHOOD:
-        return [_request(context, each, 0) for each in asked]
-    return [_request(context, each, repeat) for each in asked for repeat in range(repeats)]
+def _requests(context: str, stored: Sequence[StoredRequest], repeats: int) -> list[Request]:
+    if repeats == 1 and stored and stored[0].kind == LOGLIKELIHOOD:
+        return [_request(context, each, 0) for each in stored]
+    return [_request(context, each, repeat) for each in stored for repeat in range(repeats)]
 
 
 def _ended(row: StoredSample) -> AnsweredSample:
@@ -324,8 +324,8 @@ def _ended(row: StoredSample) -> AnsweredSample:
     own = _responses(requests, raw, replies[: len(raw)] if raw else replies)
     record, target = _record(row), loads(row.target)
     if record is not None:
-        told: Mapping[str, Any] = behind[0] if behind else {}
-        end: Response = Outcome(record, requests, told.get("noticed", {}), trace=told.get("trace", ()))
+        metadata: Mapping[str, Any] = behind[0] if behind else {}
+        end: Response = Outcome(record, requests, metadata.get("noticed", {}), trace=metadata.get("trace", ()))
         responses = [*own, end]
     else:
         failed = any(isinstance(response, Failed) for response in own)
@@ -340,13 +340,13 @@ def _record(row: StoredSample) -> Mapping[str, Any] | None:
     return found[0] if found else None
 
 
-def _request(context: str, asked: StoredRequest, repeat: int) -> Request:
-    text = context if asked.prompt is None else asked.prompt
-    prompt: Prompt = text if asked.messages is None else plain_to_messages(asked.messages)
-    if asked.kind == LOGLIKELIHOOD:
-        return Loglikelihood(prompt, asked.continuation or "")
-    if asked.kind == GENERATE:
-        return Generate(prompt, orjson.loads(asked.params or "{}"), repeat)
+def _request(context: str, stored: StoredRequest, repeat: int) -> Request:
+    text = context if stored.prompt is None else stored.prompt
+    prompt: Prompt = text if stored.messages is None else plain_to_messages(stored.messages)
+    if stored.kind == LOGLIKELIHOOD:
+        return Loglikelihood(prompt, stored.continuation or "")
+    if stored.kind == GENERATE:
+        return Generate(prompt, orjson.loads(stored.params or "{}"), repeat)
     return Rolling(text)
 
 
@@ -358,9 +358,9 @@ def _responses(
         return [_failure(reply) for reply in replies]
     if replies is None and raw and isinstance(requests[0], Loglikelihood):  # a hundred thousand times four of them
         return [Likelihood(value, greedy) for value, greedy in raw]
-    told: Sequence[Mapping[str, Any]] = replies if replies is not None else [{}] * len(raw)
-    own = [_response(*each) for each in zip(requests, raw, told[: len(raw)], strict=bool(raw))]
-    return [*own, *map(_verdict, told[len(raw) :])]
+    metadata: Sequence[Mapping[str, Any]] = replies if replies is not None else [{}] * len(raw)
+    own = [_response(*each) for each in zip(requests, raw, metadata[: len(raw)], strict=bool(raw))]
+    return [*own, *map(_verdict, metadata[len(raw) :])]
 
 
 def _verdict(reply: Mapping[str, Any]) -> Response:
@@ -386,5 +386,5 @@ def _response(request: Request | None, raw: Any, reply: Mapping[str, Any]) -> Re
 
 
 def _usage(reply: Mapping[str, Any]) -> Usage | None:
-    told = reply.get("usage")
-    return Usage(*told) if told is not None else None
+    usage = reply.get("usage")
+    return Usage(*usage) if usage is not None else None

@@ -89,11 +89,11 @@ class StoredSample(NamedTuple):
     audit: Sequence[str]
 
     @property
-    def asked(self) -> RequestColumns:
+    def request_columns(self) -> RequestColumns:
         return RequestColumns._make(self[: len(RequestColumns._fields)])
 
     @property
-    def verdict(self) -> ScoreColumns:
+    def score_columns(self) -> ScoreColumns:
         return ScoreColumns._make(self[len(RequestColumns._fields) :])
 
 
@@ -113,11 +113,11 @@ class SampleRecord(NamedTuple):
     """Anomalies of the sample: see tasks/audit.py."""
 
 
-def row_failures(kept: SampleRecord) -> dict[ScoreKey, str]:
+def row_failures(record: SampleRecord) -> dict[ScoreKey, str]:
     """Return by row why a sample has no value there; EVERY_ROW means all rows of a filter, or of all filters."""
-    if kept.failed and not kept.scores:
-        return {ScoreKey(EVERY_ROW, EVERY_ROW): kept.failed}
-    return {ScoreKey(row, each.filter): reason for each in kept.scores for row, reason in each.failed.items()}
+    if record.failed and not record.scores:
+        return {ScoreKey(EVERY_ROW, EVERY_ROW): record.failed}
+    return {ScoreKey(row, each.filter): reason for each in record.scores for row, reason in each.failed.items()}
 
 
 def response_metadata(responses: Sequence[Response], own: int) -> Sequence[Mapping[str, Any]] | None:
@@ -138,41 +138,41 @@ def _verdict(response: Response) -> dict[str, Any]:
 def _reply(response: Response) -> dict[str, Any]:
     if isinstance(response, Failed):
         return {"failed": response.reason, **({"trace": response.trace} if response.trace else {})}
-    told: dict[str, Any] = {"trace": response.trace} if isinstance(response, Outcome) and response.trace else {}
+    metadata: dict[str, Any] = {"trace": response.trace} if isinstance(response, Outcome) and response.trace else {}
     if isinstance(response, Text):
         if response.finish:
-            told["finish"] = response.finish
+            metadata["finish"] = response.finish
         if response.reasoning:
-            told["reasoning"] = response.reasoning
+            metadata["reasoning"] = response.reasoning
         if response.calls:
-            told["calls"] = list(response.calls)
+            metadata["calls"] = list(response.calls)
     if isinstance(response, Outcome) and response.noticed:
-        told["noticed"] = dict(response.noticed)
+        metadata["noticed"] = dict(response.noticed)
     if response.usage is not None:
-        told["usage"] = tuple(response.usage)
-    return told
+        metadata["usage"] = tuple(response.usage)
+    return metadata
 
 
-def lm_eval_records(kept: SampleRecord, doc_id: int) -> Iterator[dict[str, Any]]:
+def lm_eval_records(record: SampleRecord, doc_id: int) -> Iterator[dict[str, Any]]:
     """The sample as lm-eval logs it: one record per filter."""
-    sample = kept.sample
-    if not kept.scores:
+    sample = record.sample
+    if not record.scores:
         return
     common = {
         "doc_id": doc_id,
         "doc": sample.doc,
         "target": sample.target,
-        "arguments": [written_arguments(request) for request in sample.requests[:: kept.repeats]],
-        "resps": [list(responses) for responses in kept.responses],
+        "arguments": [written_arguments(request) for request in sample.requests[:: record.repeats]],
+        "resps": [list(responses) for responses in record.responses],
     }
-    asked = [told["verdict"] for told in kept.replies or () if "verdict" in told]
-    verdicts = {"verdicts": asked} if asked else {}
+    verbatim = [reply["verdict"] for reply in record.replies or () if "verdict" in reply]
+    verdicts = {"verdicts": verbatim} if verbatim else {}
     hashes = {
         "doc_hash": _hash(_indented(sample.doc)),
         "prompt_hash": _hash((_prompt(sample.requests[0]) if sample.requests else "").encode()),
         "target_hash": _hash(str(sample.target).encode()),
     }
-    for name, answers, values, repeats, failed in kept.scores:
+    for name, answers, values, repeats, failed in record.scores:
         if EVERY_ROW in failed:  # lm-eval has no line for what has no score
             continue
         own = {"filtered_resps": list(answers), "filter": name, "metrics": list(values)}

@@ -154,22 +154,22 @@ def _joined_inner(one: Any, other: Any, whole: Any) -> Iterator[tuple[str, Any]]
             yield field.name, _joined_types(there[0], there[-1], field.type)
 
 
-def _conformed(array: Any, wanted: Any) -> Any:
+def _conformed(array: Any, target: Any) -> Any:
     import pyarrow as pa
     from pyarrow import types
 
-    if array.type == wanted:
+    if array.type == target:
         return array
-    if types.is_list(wanted):
+    if types.is_list(target):
         offsets, values, missing = list_buffers(array)
-        return pa.ListArray.from_arrays(offsets, _conformed(values, wanted.value_type), mask=missing)
+        return pa.ListArray.from_arrays(offsets, _conformed(values, target.value_type), mask=missing)
     fields = [
         _conformed(array.field(field.name), field.type)
         if array.type.get_field_index(field.name) >= 0
         else pa.nulls(len(array), field.type)
-        for field in wanted
+        for field in target
     ]
-    return pa.StructArray.from_arrays(fields, fields=[*wanted], mask=array.is_null())
+    return pa.StructArray.from_arrays(fields, fields=[*target], mask=array.is_null())
 
 
 def list_buffers(array: Any) -> tuple[Any, Any, Any]:

@@ -16,7 +16,7 @@ from assay.config.source import digest
 from assay.records import Generate, Loglikelihood, Prompt, Request, Rolling, ScoreKey, messages_to_plain, prompt_text
 from assay.runs.atomic import replace_file
 from assay.runs.redaction import written_arguments
-from assay.runs.samples.encode import as_json, asked_arrays, likelihood_requests, request_lists, verdict_arrays
+from assay.runs.samples.encode import as_json, likelihood_requests, request_arrays, request_lists, score_arrays
 from assay.runs.samples.records import (
     GENERATE,
     GRAPH,
@@ -136,17 +136,17 @@ class SampleWriter:
         self._held = 0
         self._arrays: dict[str, Any] = {}
 
-    def add(self, kept: SampleRecord) -> None:
+    def add(self, record: SampleRecord) -> None:
         if self._known is None:
-            requests = kept.sample.requests[:: kept.repeats]
-            asked = _asked(kept, requests)
+            requests = record.sample.requests[:: record.repeats]
+            columns = _request_columns(record, requests)
             self._requests.append(requests)
-            self._asked.append(asked)
-            self._held += len(asked.doc) + len(asked.prompt) + len(asked.prefix) + _length(kept.responses)
+            self._asked.append(columns)
+            self._held += len(columns.doc) + len(columns.prompt) + len(columns.prefix) + _length(record.responses)
         elif not self._verdicts:
             self._arrays = self._known(self._groups)
-        self._documents.append(kept.sample.doc_id)
-        self._verdicts.append(score_columns(kept))
+        self._documents.append(record.sample.doc_id)
+        self._verdicts.append(score_columns(record))
         if self._is_full:
             self._flush()
 
@@ -173,10 +173,10 @@ class SampleWriter:
         if not self._verdicts and self._file.has_begun:
             return
         is_known = self._known is not None and self._verdicts
-        arrays = dict(self._arrays) if is_known else _asked_arrays(self._asked, self._requests)
+        arrays = dict(self._arrays) if is_known else _request_arrays(self._asked, self._requests)
         self._groups += 1
         assert arrays["doc_id"].to_pylist() == self._documents, "the samples of another file come in its order"
-        scored, names = verdict_arrays(self._verdicts)
+        scored, names = score_arrays(self._verdicts)
         self._file.write({**arrays, **scored}, names)
         self._asked, self._requests, self._documents, self._verdicts, self._held = [], [], [], [], 0
 
@@ -192,20 +192,20 @@ def _length(responses: Sequence[Sequence[Any]]) -> int:
 
 def row_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Any], list[str]]:
     """The columns of rows, and the names of their scores."""
-    scored, names = verdict_arrays([row.verdict for row in rows])
-    return {**asked_arrays([row.asked for row in rows]), **scored}, names
+    scored, names = score_arrays([row.score_columns for row in rows])
+    return {**request_arrays([row.request_columns for row in rows]), **scored}, names
 
 
 # ---- a sample as rows have it
 
 
-def score_columns(kept: SampleRecord) -> ScoreColumns:
+def score_columns(record: SampleRecord) -> ScoreColumns:
     """Return the columns of a sample's scores."""
     answers: dict[str, Sequence[Any]] = {}
     scores: dict[str, Any] = {}
     repeats: dict[str, Any] = {}
-    has_failed = bool(kept.failed)
-    for name, left, values, several, failed in kept.scores:
+    has_failed = bool(record.failed)
+    for name, left, values, several, failed in record.scores:
         answers[name] = left
         if failed:
             has_failed = True
@@ -213,29 +213,29 @@ def score_columns(kept: SampleRecord) -> ScoreColumns:
             scores[row_name(ScoreKey(metric, name))] = value
         for metric, each in several.items() if several else ():
             repeats[repeats_name(ScoreKey(metric, name))] = each
-    failures = row_failures(kept) if has_failed else NO_FAILURES
+    failures = row_failures(record) if has_failed else NO_FAILURES
     return ScoreColumns(
-        answers, {**scores, **repeats} if repeats else scores, kept.failed or None, failures, kept.audit
+        answers, {**scores, **repeats} if repeats else scores, record.failed or None, failures, record.audit
     )
 
 
 NO_FAILURES: Mapping[ScoreKey, str] = MappingProxyType({})
 
 
-def request_columns(kept: SampleRecord) -> RequestColumns:
+def request_columns(record: SampleRecord) -> RequestColumns:
     """Return the columns of a sample's requests and responses."""
-    requests = kept.sample.requests[:: kept.repeats]
-    return _with_requests(_asked(kept, requests), request_rows(requests, Params()))
+    requests = record.sample.requests[:: record.repeats]
+    return _with_requests(_request_columns(record, requests), request_rows(requests, Params()))
 
 
-def _asked(kept: SampleRecord, requests: Sequence[Request]) -> RequestColumns:
+def _request_columns(record: SampleRecord, requests: Sequence[Request]) -> RequestColumns:
     """Return the columns without the requests, which are encoded together; their first prompt is whole."""
-    sample = kept.sample
+    sample = record.sample
     first = _prompt(requests[0]) if requests else ""
     prefix = sample.prefix if requests and first.startswith(sample.prefix) else ""
     return RequestColumns(
         sample.doc_id,
-        _kind(kept, requests),
+        _kind(record, requests),
         sample.dropped or None,
         as_json(sample.doc),
         as_json(sample.target),
@@ -244,8 +244,8 @@ def _asked(kept: SampleRecord, requests: Sequence[Request]) -> RequestColumns:
         prefix,
         first[len(prefix) :],
         (),
-        kept.responses,
-        kept.replies,
+        record.responses,
+        record.replies,
     )
 
 
@@ -254,14 +254,14 @@ def _prompt(request: Request) -> str:
     return prompt if isinstance(prompt, str) else prompt_text(prompt)
 
 
-def _with_requests(asked: RequestColumns, described: Sequence[StoredRequest]) -> RequestColumns:
+def _with_requests(columns: RequestColumns, described: Sequence[StoredRequest]) -> RequestColumns:
     """Add the requests. A conversation is stored in the first of them, and not as a prompt, too."""
     if described and described[0].messages is not None:
-        return asked._replace(prefix="", prompt="", requests=described)
-    return asked._replace(requests=described)
+        return columns._replace(prefix="", prompt="", requests=described)
+    return columns._replace(requests=described)
 
 
-def _asked_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Request]]) -> dict[str, Any]:
+def _request_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Request]]) -> dict[str, Any]:
     """The columns of what was asked; log-likelihoods, of which there are most, without a row for each request."""
     flat: Sequence[Any] = [request for several in requests for request in several]
     if {*map(type, flat)} != {Loglikelihood} or {type(request[0]) for request in flat} != {str}:
@@ -269,7 +269,7 @@ def _asked_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Re
         described = [request_rows(several, params) for several in requests]
         if any(own[0].messages is not None for own in described if own):
             rows = [_with_requests(*each) for each in zip(rows, described, strict=True)]
-        return asked_arrays(rows, request_lists(described))
+        return request_arrays(rows, request_lists(described))
     firsts = [_prompt(several[0]) if several else "" for several in requests]
     prompts: list[Any] = [
         None if request[0] is first or request[0] == first else request[0]
@@ -277,15 +277,15 @@ def _asked_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Re
         for request in several
     ]
     continuations = [request.continuation for request in flat]
-    return asked_arrays(rows, likelihood_requests(map(len, requests), prompts, continuations, LOGLIKELIHOOD))
+    return request_arrays(rows, likelihood_requests(map(len, requests), prompts, continuations, LOGLIKELIHOOD))
 
 
-def _kind(kept: SampleRecord, requests: Sequence[Request]) -> str:
+def _kind(record: SampleRecord, requests: Sequence[Request]) -> str:
     """Return the kind of a sample: a graph's has a trace, and its requests name their nodes."""
     request = requests[0] if requests else None
     if type(request) is Loglikelihood:
         return LOGLIKELIHOOD
-    if (kept.replies and "trace" in kept.replies[-1]) or (isinstance(request, Generate) and request.node):
+    if (record.replies and "trace" in record.replies[-1]) or (isinstance(request, Generate) and request.node):
         return GRAPH
     return NOTHING if request is None else ROLLING if isinstance(request, Rolling) else GENERATE
 
