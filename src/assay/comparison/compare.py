@@ -31,6 +31,7 @@ from assay.comparison.rows import (
 )
 from assay.errors import ConfigError, Place, Problem
 from assay.runs.run import Run
+from assay.runs.validation import JSON, JSONObject
 from assay.statistics.paired import holm
 
 
@@ -203,7 +204,7 @@ def _of_line(task: PairedTask, line: PairedRow, member: ComparedTask, run: int, 
     ]
 
 
-def answer(row: Mapping[str, Any], filter_name: str) -> str:
+def answer(row: JSONObject, filter_name: str) -> str:
     """Return the answer after a filter; for choices the likeliest one."""
     several = row["answers"].get(filter_name, [])
     choices = row["choices"]
@@ -213,7 +214,7 @@ def answer(row: Mapping[str, Any], filter_name: str) -> str:
     return "\n".join(each if isinstance(each, str) else orjson.dumps(each).decode() for each in several)
 
 
-def target(row: Mapping[str, Any]) -> str:
+def target(row: JSONObject) -> str:
     """Return the right answer; for choices its text."""
     found = orjson.loads(row["gold"] or row["target"])
     choices = row["choices"]
@@ -282,7 +283,7 @@ def _options(stage: str, a: Run, b: Run) -> Iterable[Difference]:
             yield Difference(stage, name, _short(mine.get(name)), _short(others.get(name)))
 
 
-def _spec(run: Run) -> Mapping[str, Any]:
+def _spec(run: Run) -> JSONObject:
     found: Mapping[str, Any] = run.answers_manifest.get("spec", {})
     return found
 
@@ -317,7 +318,7 @@ def _models(a: Run, b: Run) -> Iterable[Difference]:
             )
 
 
-def _model(run: Run, identity: object) -> str:
+def _model(run: Run, identity: JSON) -> str:
     return f"{model_of(run)} [{str(identity)[-12:]}]"
 
 
@@ -338,6 +339,6 @@ def _packages(run: Run) -> Mapping[str, str]:
     return found
 
 
-def _short(value: object) -> str:
+def _short(value: JSON) -> str:
     text = value if isinstance(value, str) else "–" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else text[:79] + "…"

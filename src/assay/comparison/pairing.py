@@ -17,6 +17,7 @@ from assay.runs.redaction import redacted
 from assay.runs.run import Run, mapping
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredRequest
+from assay.runs.validation import JSONDict
 from assay.statistics.board import cluster_number
 
 PROMPT_OPTIONS = ("apply_chat_template", "system_instruction", "fewshot_as_multiturn", "fewshot_random_seed", "num_fewshot",
@@ -107,7 +108,7 @@ class TaskScores:
                 place += 1
         return found if known else None
 
-    def some(self, places: Sequence[int], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def some(self, places: Sequence[int], columns: Sequence[str]) -> Iterator[JSONDict]:
         """Columns of a few samples, in the order of the file."""
         positions, before = sorted(set(places)), 0
         for part in self.file.columns(columns):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from assay.evaluation.verify import KINDS, Asked, Scores, Verified, kind_of
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text, prompt_text
+from assay.runs.validation import JSONObject
 from assay.statistics.aggregations import known_aggregation
 from assay.statistics.board import Board
 from assay.statistics.drift import Drift, drift
@@ -173,7 +174,7 @@ def _compare(asked: Asked, found: AnswerComparison, count: Callable[[str], int] 
     _choose(asked, found)
 
 
-def _said(text: Text) -> tuple[str, list[Mapping[str, Any]]]:
+def _said(text: Text) -> tuple[str, list[JSONObject]]:
     return text.text, list(text.calls)
 
 

@@ -37,6 +37,7 @@ from assay.runs.samples.decode import texts_of
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.writer import file_name
 from assay.runs.signature import SIGNATURE
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 NOTE = "packed.json"
 SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIALS?)S?$", re.IGNORECASE)
@@ -111,13 +112,13 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
             yield inner, path if golds is None else golds.rewritten(run, task, inner), path
 
 
-def _clean(value: Mapping[str, Any]) -> Mapping[str, Any]:
+def _clean(value: JSONObject) -> JSONObject:
     """Remove secrets and the path of the home directory from the content of a file."""
     found: Mapping[str, Any] = _without_home(without_secrets(value), str(Path.home()))
     return found
 
 
-def _without_home(value: Any, home: str) -> Any:
+def _without_home(value: JSON, home: str) -> JSON:
     if isinstance(value, str):
         return value.replace(home, "~") if len(home) > 1 else value
     if isinstance(value, Mapping):
@@ -171,7 +172,7 @@ def _hash(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _json(value: object) -> bytes:
+def _json(value: JSON) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n"
 
 
@@ -203,7 +204,7 @@ MEMBER = re.compile(
 """The allowed names of members, below the one folder of the archive: no name leads out of it."""
 
 
-def unpack(archive: Path, target: Path) -> dict[str, Any]:
+def unpack(archive: Path, target: Path) -> JSONDict:
     """Unpack an archive of `assay pack` into a new folder; returns the content of its results.json."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RunError([Problem(Place(str(target)), "the folder holds something already", "choose a new folder")])
@@ -276,7 +277,7 @@ def _note_paths(part: Path) -> None:
         write_json(path, imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]))
 
 
-def read_json(path: Path) -> Mapping[str, Any]:
+def read_json(path: Path) -> JSONObject:
     """The mapping in a file of another program; an empty one where there is none."""
     try:
         content = orjson.loads(path.read_bytes())

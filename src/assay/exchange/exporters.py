@@ -18,6 +18,7 @@ from assay.runs.folder import MANIFEST, RESULTS
 from assay.runs.redaction import redacted
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.records import SampleRecord
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 
 def export_mlflow(run: Run, target: str | None, name: str | None = None) -> str:
@@ -75,7 +76,7 @@ def tracked_metrics(run: Run) -> Iterator[tuple[str, float]]:
         yield from ((whole + ending, float(each)) for ending, each in known.items() if each is not None)
 
 
-def tracked_settings(results: Mapping[str, Any]) -> dict[str, Any]:
+def tracked_settings(results: JSONObject) -> JSONDict:
     """Flatten the settings of a run: `model_args.pretrained`, `limit` …"""
     config = {key: value for key, value in redacted(results.get("config", {})).items() if value not in (None, [], {})}
     nested = config.pop("model_args", None) or {}
@@ -93,7 +94,7 @@ def _tracker_name(name: str) -> str:
     return re.sub(r"[^\w.\- ]", "_", name)
 
 
-def _short(value: Any) -> str:
+def _short(value: JSON) -> str:
     return str(value)[:500]
 
 
@@ -136,7 +137,7 @@ def export_parquet(run: Run, target: Path) -> list[Path]:
     return [_write(target / f"{name}.parquet", columns, rows) for name, columns, rows in tables]
 
 
-def result_values(run: Run) -> Iterator[tuple[Any, ...]]:
+def result_values(run: Run) -> Iterator[tuple[JSON, ...]]:
     """Every number of a run: model, name, task or group, metric, filter, value, standard error, interval, documents."""
     model = run.model_name
     for kind, names in (("task", run.scored_tasks), ("group", run.groups)):
@@ -149,7 +150,7 @@ def _sample_records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
     return ((task, record) for task, samples in run.sample_files().items() for record in samples.records())
 
 
-def _sample_values(run: Run, task: str, record: SampleRecord) -> tuple[Any, ...]:
+def _sample_values(run: Run, task: str, record: SampleRecord) -> tuple[JSON, ...]:
     sample = record.sample
     prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
     answers = {each.filter: each.answers for each in record.scores}
@@ -166,7 +167,7 @@ def _sample_values(run: Run, task: str, record: SampleRecord) -> tuple[Any, ...]
     )
 
 
-def _score_values(run: Run, task: str, record: SampleRecord) -> Iterator[tuple[Any, ...]]:
+def _score_values(run: Run, task: str, record: SampleRecord) -> Iterator[tuple[JSON, ...]]:
     for each in record.scores:
         for metric, value in each.values.items():
             about = (run.model_name, task, record.sample.doc_id, metric, each.filter)
@@ -178,7 +179,7 @@ def _score_values(run: Run, task: str, record: SampleRecord) -> Iterator[tuple[A
             )
 
 
-def _write(path: Path, columns: Mapping[str, str], rows: Iterator[Sequence[Any]]) -> Path:
+def _write(path: Path, columns: Mapping[str, str], rows: Iterator[Sequence[JSON]]) -> Path:
     """Write rows as they come, a few thousand at a time, into a file that gets its name when it is whole."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -195,7 +196,7 @@ def _write(path: Path, columns: Mapping[str, str], rows: Iterator[Sequence[Any]]
     return path
 
 
-def _batches(rows: Iterator[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
+def _batches(rows: Iterator[Sequence[JSON]]) -> Iterator[list[Sequence[JSON]]]:
     held: list[Sequence[Any]] = []
     for row in rows:
         held.append(row)
@@ -206,11 +207,11 @@ def _batches(rows: Iterator[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
         yield held
 
 
-def _json_text(value: Any) -> str:
+def _json_text(value: JSON) -> str:
     return orjson.dumps(value, default=_plain_value, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
-def _plain_value(value: Any) -> Any:
+def _plain_value(value: JSON) -> JSON:
     make: Callable[[Any], Any] = list if isinstance(value, tuple) else dict if isinstance(value, Mapping) else str
     return make(value)
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -12,6 +11,7 @@ from assay.runs.run import Run
 from assay.runs.samples.decode import rows_of
 from assay.runs.samples.records import ROLLING, StoredRequest, StoredSample
 from assay.runs.samples.writer import GroupWriter, row_arrays
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 REMOVED = "[removed]"
 WITHOUT_GOLD = "without_gold"
@@ -38,14 +38,14 @@ class GoldRemoval:
     def _tell(self, task: str, what: str) -> None:
         self._removed.setdefault(what, {})[task] = None
 
-    def without(self, value: Mapping[str, Any], *, is_manifest: bool) -> Mapping[str, Any]:
+    def without(self, value: JSONObject, *, is_manifest: bool) -> JSONObject:
         """Results or a manifest without examples that have their answers, marked as what they are."""
         if is_manifest:
             return {**value, WITHOUT_GOLD: True}
         configs = {task: self._config(task, config) for task, config in value.get("configs", {}).items()}
         return {**value, "configs": configs} if configs else value
 
-    def _config(self, task: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _config(self, task: str, config: JSONObject) -> JSONObject:
         fewshot = config.get("fewshot_config")
         if not isinstance(fewshot, Mapping) or not fewshot.get("samples"):
             return config
@@ -72,7 +72,7 @@ class GoldRemoval:
 class TaskRemoval:
     """Takes the right answers out of the rows of one task."""
 
-    def __init__(self, config: Mapping[str, Any], shots: int, *, is_chat: bool = False) -> None:
+    def __init__(self, config: JSONObject, shots: int, *, is_chat: bool = False) -> None:
         self._asked = template_columns(config.get("doc_to_target"))
         self._delimiter = str(config.get("fewshot_delimiter") or "\n\n")
         self._shots, self._is_chat = shots, is_chat
@@ -109,7 +109,7 @@ class TaskRemoval:
             scores=self._numbers(row.scores),
         )
 
-    def _doc(self, doc: Any, golds: Sequence[Any]) -> str:
+    def _doc(self, doc: JSON, golds: Sequence[JSON]) -> str:
         """A document without the columns of the right answer; where none is known to be it, without all of them."""
         if not isinstance(doc, Mapping):
             return "{}"
@@ -142,7 +142,7 @@ class TaskRemoval:
         *examples, last = prompt.split(self._delimiter)
         return last if len(examples) == self._shots and not self._is_chat else REMOVED
 
-    def _answers(self, answers: Mapping[str, Any]) -> dict[str, Any]:
+    def _answers(self, answers: JSONObject) -> JSONDict:
         """Return the answers after filters: texts and likelihoods; a whole record may contain the right answer."""
         answers_left = {
             name: [each if _is_answer(each) else REMOVED for each in several] for name, several in answers.items()
@@ -150,14 +150,14 @@ class TaskRemoval:
         self._records = self._records or answers_left != dict(answers)
         return answers_left
 
-    def _replies(self, replies: Sequence[Mapping[str, Any]] | None) -> list[Mapping[str, Any]] | None:
+    def _replies(self, replies: Sequence[JSONObject] | None) -> list[JSONObject] | None:
         """Return the metadata of the responses without judges' responses: judges were shown the right answer."""
         if replies is None:
             return None
         self._verdicts = self._verdicts or any(isinstance(each.get("verdict"), str) for each in replies)
         return [{**each, "verdict": REMOVED} if isinstance(each.get("verdict"), str) else each for each in replies]
 
-    def _requests(self, requests: Sequence[StoredRequest], golds: Sequence[Any]) -> list[StoredRequest]:
+    def _requests(self, requests: Sequence[StoredRequest], golds: Sequence[JSON]) -> list[StoredRequest]:
         """Return the requests without contexts that have examples; a single continuation is the right answer.
 
         A further prompt of a graph with a right answer in it was written for a judge.
@@ -178,13 +178,13 @@ class TaskRemoval:
             requests_left.append(request)
         return requests_left
 
-    def _numbers(self, scores: Mapping[str, Any]) -> dict[str, Any]:
+    def _numbers(self, scores: JSONObject) -> JSONDict:
         numbers = {row: value for row, value in scores.items() if _is_plain(value)}
         self._scores = self._scores or len(numbers) < len(scores)
         return numbers
 
 
-def _is_answer(value: Any) -> bool:
+def _is_answer(value: JSON) -> bool:
     """Whether it is a text, a likelihood, or several of those."""
     return (
         all(map(_is_answer, value))
@@ -193,7 +193,7 @@ def _is_answer(value: Any) -> bool:
     )
 
 
-def sounds_like_gold(key: str, value: Any) -> bool:
+def sounds_like_gold(key: str, value: JSON) -> bool:
     """Whether a column, or something in it, is called as right answers are, or what explains them.
 
     >>> sounds_like_gold("mc1_targets", {"choices": ["a", "b"], "labels": [1, 0]}), sounds_like_gold("question", "a?")
@@ -214,13 +214,13 @@ def sounds_like_gold(key: str, value: Any) -> bool:
     return any(sounds_like_gold(str(name), each) for name, each in inner)
 
 
-def _texts(golds: Sequence[Any]) -> set[str]:
+def _texts(golds: Sequence[JSON]) -> set[str]:
     """Return the texts of right answers, also of lists; a single letter occurs anywhere."""
     every = [each for gold in golds for each in (gold if isinstance(gold, list) else [gold])]
     return {each for each in every if isinstance(each, str) and len(each.strip()) > 1}
 
 
-def _tells(value: Any, said: Sequence["re.Pattern[str]"]) -> bool:
+def _tells(value: JSON, said: Sequence["re.Pattern[str]"]) -> bool:
     """Whether a text in a value has a right answer in it. Of several texts all must have one: else they may be the choices."""
     if isinstance(value, str):
         return any(pattern.search(value) for pattern in said)
@@ -231,7 +231,7 @@ def _tells(value: Any, said: Sequence["re.Pattern[str]"]) -> bool:
     return isinstance(value, list) and any(_tells(each, said) for each in value)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: JSON) -> bool:
     """Whether a score is a number, or those of several answers: a pair may hold what is right."""
     several = value if isinstance(value, list) else [value]
     return all(each is None or isinstance(each, int | float) for each in several) and (
@@ -239,7 +239,7 @@ def _is_plain(value: Any) -> bool:
     )
 
 
-def template_columns(template: object) -> frozenset[str]:
+def template_columns(template: JSON) -> frozenset[str]:
     """The columns that a target is made of: the name of one, or those that a template speaks of.
 
     >>> sorted(template_columns("{{ answer.split('#')[-1] }} {{unit}}")), sorted(template_columns("label"))

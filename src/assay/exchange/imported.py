@@ -30,7 +30,7 @@ from assay.runs.redaction import redacted
 from assay.runs.results import GroupResult, TaskResult, assay_section, lm_eval_results
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
-from assay.runs.validation import wrong_results
+from assay.runs.validation import JSON, JSONDict, JSONObject, wrong_results
 from assay.statistics.aggregations import BOUNDS
 from assay.statistics.board import Board
 from assay.statistics.intervals import interval
@@ -97,7 +97,7 @@ class ImportedRun:
     files: Sequence[Path] = ()
 
 
-def reported_values(row: Mapping[str, Any]) -> dict[ScoreKey, ReportedValue]:
+def reported_values(row: JSONObject) -> dict[ScoreKey, ReportedValue]:
     """Read the numbers of a row of lm-eval's results: `{"acc,none": 0.5, "acc_stderr,none": 0.1}`.
 
     >>> reported_values({"alias": "a", "acc,none": 0.5, "acc_stderr,none": "N/A"})
@@ -114,7 +114,7 @@ def reported_values(row: Mapping[str, Any]) -> dict[ScoreKey, ReportedValue]:
     return found
 
 
-def is_number(value: object) -> TypeGuard[int | float]:
+def is_number(value: JSON) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -146,7 +146,7 @@ class ImportTarget(NamedTuple):
     facts: Mapping[str, Any] = {}
 
 
-def write_imported_run(runs: Sequence[ImportedRun], into: ImportTarget) -> dict[str, Any]:
+def write_imported_run(runs: Sequence[ImportedRun], into: ImportTarget) -> JSONDict:
     """Write imported runs as one run folder; returns the content of its results.json."""
     runs = [_without_secrets(run) for run in runs]
     tasks = [task for run in runs for task in run.tasks]
@@ -178,7 +178,7 @@ def _without_secrets(run: ImportedRun) -> ImportedRun:
     return replace(run, tasks=tasks, facts={**facts, "config": redacted(config)})
 
 
-def _arguments(written: object) -> dict[str, object]:
+def _arguments(written: JSON) -> JSONDict:
     """Arguments of a model as a mapping; a text that is none is kept whole."""
     try:
         return parse_arguments(written, "model_args")
@@ -186,12 +186,12 @@ def _arguments(written: object) -> dict[str, object]:
         return {"model_args": str(written)}
 
 
-def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _settings(config: JSONObject) -> JSONObject:
     """The settings of a task; lm-eval writes the arguments of the model among its metadata."""
     return {**config, "metadata": redacted(config["metadata"])} if "metadata" in config else config
 
 
-def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) -> dict[str, Any]:
+def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) -> JSONDict:
     written = [_write_task(task, into.folder / "samples") for run in runs for task in run.tasks]
     folder.manifest["tasks"] = {each.result.name: each.facts for each in written}
     results_by_task = {each.result.name: each.result for each in written}
@@ -208,7 +208,7 @@ def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) ->
     return results
 
 
-def _marked(account: Mapping[str, Any], ended: Mapping[str, str]) -> dict[str, Any]:
+def _marked(account: JSONObject, ended: Mapping[str, str]) -> JSONDict:
     """Add to the run's section of the results why tasks did not finish."""
     reasons = "; ".join(f"{name}: {why}" for name, why in ended.items())
     return {**account, "status": "incomplete", "ended": reasons} if ended else dict(account)
@@ -374,7 +374,7 @@ def _below(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
     return list(found)
 
 
-def _facts(runs: Sequence[ImportedRun]) -> dict[str, Any]:
+def _facts(runs: Sequence[ImportedRun]) -> JSONDict:
     """Return the manifest's facts, so that the run can be scored again: tasks and groups are looked up by name."""
     names = [
         name for run in runs for name in [*(task.name for task in run.tasks), *(group.name for group in run.groups)]
@@ -385,7 +385,7 @@ def _facts(runs: Sequence[ImportedRun]) -> dict[str, Any]:
     }
 
 
-def _model(runs: Sequence[ImportedRun]) -> dict[str, Any]:
+def _model(runs: Sequence[ImportedRun]) -> JSONDict:
     """Describe the model as far as its source does: a name does not identify a model."""
     names = list(dict.fromkeys(_model_name(run.facts) for run in runs))
     name = " and ".join(names)
@@ -393,11 +393,11 @@ def _model(runs: Sequence[ImportedRun]) -> dict[str, Any]:
     return {"name": name, "identity": f"told: {name} {digest(orjson.dumps(arguments, default=str))}", "args": arguments}
 
 
-def _model_name(facts: Mapping[str, Any]) -> str:
+def _model_name(facts: JSONObject) -> str:
     return str(facts.get("model_name") or facts.get("config", {}).get("model") or "unknown")
 
 
-def _run_facts(runs: Sequence[ImportedRun]) -> dict[str, Any]:
+def _run_facts(runs: Sequence[ImportedRun]) -> JSONDict:
     """Return lm-eval's facts about a run: of the first, as the others have the same model."""
     first, now = runs[0].facts, time.time()
     facts = {key: first[key] for key in RUN_KEYS if key in first}
@@ -431,7 +431,7 @@ def groups_over_imports(
     return [group_result(group, tasks, numbers[group.name]) for group in ordered]
 
 
-def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, Mapping[str, object]]:
+def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, JSONObject]:
     """The name of the group in a file, and what it says."""
     try:
         value, problems = load(file.read_bytes(), str(file), lenient=False)
@@ -450,7 +450,7 @@ def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, Mapping[str
     return name, {key: each for key, each in value.items() if key != "group"}
 
 
-def _refuse_function(function: Function) -> Any:
+def _refuse_function(function: Function) -> JSON:
     what, fix = (
         f"{function} cannot be used here",
         "take an aggregation that has a name, or `assay score RUN --with FILE`",

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
 from assay.exchange.archive import read_json, unpack
@@ -21,6 +20,7 @@ from assay.records import ScoreKey
 from assay.runs.folder import RunError
 from assay.runs.run import ResultRow, Run, finished_run, holds_run
 from assay.runs.samples.reader import SampleFile
+from assay.runs.validation import JSONDict, JSONObject
 
 
 def import_runs(
@@ -29,8 +29,8 @@ def import_runs(
     *,
     groups: Sequence[str | Path] = (),
     force: bool = False,
-    facts: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    facts: JSONObject | None = None,
+) -> JSONDict:
     """Import results and logs of other programs, and runs of assay, into one folder; returns the content of its results.json.
 
     `groups` are YAML files of groups whose members are the imported tasks.

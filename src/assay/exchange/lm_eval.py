@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from assay.errors import Place, Problem
 from assay.exchange.imported import ImportedGroup, ImportedRun, ImportedTask, members_first, reported_values
@@ -16,6 +15,7 @@ from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile, filter_scores
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
+from assay.runs.validation import JSON, JSONObject
 
 OURS = ("assay", "assay_version")
 """Keys that only assay's results have."""
@@ -46,7 +46,7 @@ def export_lm_eval(run: Run, target: Path) -> list[Path]:
     return [results, *files]
 
 
-def _date(results: Mapping[str, Any]) -> str:
+def _date(results: JSONObject) -> str:
     """When the run was made, as lm-eval writes it into names of files."""
     moment = results.get("end_time") or results.get("date") or 0
     return datetime.fromtimestamp(float(moment), UTC).replace(tzinfo=None).isoformat().replace(":", "-")
@@ -56,7 +56,7 @@ def _write_samples(samples: SampleFile, path: Path) -> str:
     """Write the samples of a task; returns lm-eval's hash over all of them."""
     hashes: dict[str, list[str]] = {}
 
-    def records(kept: SampleRecord, doc_id: int) -> Iterator[Mapping[str, Any]]:
+    def records(kept: SampleRecord, doc_id: int) -> Iterator[JSONObject]:
         for record in lm_eval_records(kept, doc_id):
             own = hashes.setdefault(record["filter"], [])
             own.append(record["doc_hash"] + record["prompt_hash"] + record["target_hash"])
@@ -93,7 +93,7 @@ def from_lm_eval(paths: Sequence[Path]) -> ImportedRun:
     )
 
 
-def _task(file: SampleLog, results: Mapping[str, Any]) -> ImportedTask:
+def _task(file: SampleLog, results: JSONObject) -> ImportedTask:
     name = file.task
     row = results.get("results", {}).get(name, {})
     first = next(logged_samples(file.path), None)
@@ -115,7 +115,7 @@ def _task(file: SampleLog, results: Mapping[str, Any]) -> ImportedTask:
     )
 
 
-def _groups(results: Mapping[str, Any], files: Mapping[str, SampleLog]) -> Iterator[ImportedGroup]:
+def _groups(results: JSONObject, files: Mapping[str, SampleLog]) -> Iterator[ImportedGroup]:
     """Read the groups whose tasks are all imported. Where members are not listed, a single group has them all."""
     groups, rows = results.get("groups", {}), results.get("results", {})
     tasks = [name for name in rows if name not in groups]
@@ -159,14 +159,14 @@ def _record(logged: LoggedSample, repeats: int) -> SampleRecord:
     return SampleRecord(sample, responses, filter_scores(answers, logged.scores), repeats)
 
 
-def _left(answer: Any) -> Any:
+def _left(answer: JSON) -> JSON:
     """Convert the answers of a filter: pairs of texts are likelihoods."""
     if isinstance(answer, list) and len(answer) == 2 and answer[1] in ("True", "False"):
         return (float(answer[0]), answer[1] == "True")
     return answer
 
 
-def _request(arguments: Sequence[Any], repeat: int) -> Request:
+def _request(arguments: Sequence[JSON], repeat: int) -> Request:
     """A request from its arguments: a text and parameters, a text and what follows, or a text alone."""
     if len(arguments) < 2:
         return Rolling(str(arguments[0]))
@@ -182,7 +182,7 @@ def _choices(requests: Sequence[Request]) -> list[str] | None:
     return same if len(same) > 1 else None
 
 
-def _seen(request: Request, response: Response) -> Any:
+def _seen(request: Request, response: Response) -> JSON:
     """A response as filters saw it."""
     if isinstance(response, Likelihood):
         return (response.value, response.greedy)

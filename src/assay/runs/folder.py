@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
 import orjson
@@ -30,7 +31,7 @@ from assay.runs.lease import NAME as LOCK
 from assay.runs.lease import Lease
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import SampleWriter, file_name
-from assay.runs.validation import FORMAT, newer_format, wrong_manifest, wrong_results
+from assay.runs.validation import FORMAT, JSON, JSONDict, JSONObject, newer_format, wrong_manifest, wrong_results
 
 JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
 SCORED = "scored"
@@ -86,7 +87,7 @@ class RunFolder:
             self.lease.beat(documents())
             self._beaten = time.monotonic()
 
-    def finish(self, results: Mapping[str, Any], status: str, requests: Mapping[str, int]) -> None:
+    def finish(self, results: JSONObject, status: str, requests: Mapping[str, int]) -> None:
         """Put samples, results and manifest in place."""
         for keeper in self.keepers:
             keeper.place()
@@ -99,7 +100,7 @@ class RunFolder:
     def __enter__(self) -> "RunFolder":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """Close the folder; records why the run stopped early, and reports a full disk as such."""
         try:
             for keeper in self.keepers:
@@ -166,7 +167,7 @@ class LineWriter:
         self,
         path: Path,
         doc_ids: Callable[[int, int], int],
-        records: Callable[[SampleRecord, int], Iterable[Mapping[str, Any]]] = lm_eval_records,
+        records: Callable[[SampleRecord, int], Iterable[JSONObject]] = lm_eval_records,
     ) -> None:
         self.path = path
         self._doc_ids = doc_ids
@@ -197,11 +198,11 @@ class LineWriter:
         for part in self._parts.values():
             part.close()
 
-    def _part(self, name: object) -> Path:
+    def _part(self, name: JSON) -> Path:
         return self.path.with_name(f"{self.path.name}.{name}.part")
 
 
-def _as_logged(record: Mapping[str, Any]) -> dict[str, Any]:
+def _as_logged(record: JSONObject) -> JSONDict:
     """A record in the shape of lm-eval's files: arguments by number, responses as texts."""
     named = {
         f"gen_args_{n}": {f"arg_{m}": value for m, value in enumerate(each)}
@@ -216,11 +217,11 @@ def _as_logged(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _as_texts(value: Any) -> Any:
+def _as_texts(value: JSON) -> JSON:
     return [_as_texts(each) for each in value] if isinstance(value, list | tuple) else str(value)
 
 
-def as_written(spec: Mapping[str, Any]) -> dict[str, Any]:
+def as_written(spec: JSONObject) -> JSONDict:
     """A spec as it is read back from a manifest."""
     found: dict[str, Any] = orjson.loads(
         orjson.dumps(spec, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS)
@@ -228,7 +229,7 @@ def as_written(spec: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, force: bool) -> RunFolder:
+def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) -> RunFolder:
     """The folder of a run: new, or the same run to be gone on with. Another run's folder is refused, or moved aside."""
     spec = as_written(spec)
     try:
@@ -280,18 +281,18 @@ def _is_ours(entry: Path) -> bool:
     return entry.name in (lease.NAME, journal.NAME) or entry.name == f".{MANIFEST}.part"
 
 
-def _other_run(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Problem:
+def _other_run(path: Path, before: JSONObject, now: JSONObject) -> Problem:
     fix = "choose another --output_path, or --force to move the old run aside"
     return Problem(Place(str(path)), f"the folder holds another run ({difference(before, now)})", fix)
 
 
-def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def difference(before: JSONObject, now: JSONObject) -> str:
     """In what two specs differ, in a few words; nothing where they are equal."""
     differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     return "; ".join(_difference(key, before.get(key), now.get(key)) for key in differing[:4])
 
 
-def _difference(key: str, there: Any, here: Any) -> str:
+def _difference(key: str, there: JSON, here: JSON) -> str:
     """Describe a difference; for mappings, such as the tasks with their settings and data, by the keys that differ."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         names = sorted(name for name in {*there, *here} if there.get(name) != here.get(name))
@@ -299,12 +300,12 @@ def _difference(key: str, there: Any, here: Any) -> str:
     return f"{key}: {_short(there)} there, {_short(here)} here"
 
 
-def _short(value: Any) -> str:
+def _short(value: JSON) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def _known(path: Path, force: bool) -> dict[str, Any] | None:
+def _known(path: Path, force: bool) -> JSONDict | None:
     """The manifest that a folder has already. One that is lost or damaged is taken from the header of the journal; without
     that, a damaged one is as good as another run's where that is moved aside."""
     try:
@@ -321,7 +322,7 @@ def _known(path: Path, force: bool) -> dict[str, Any] | None:
     return found or manifest_from_journal(path) or None
 
 
-def manifest_from_journal(path: Path) -> dict[str, Any]:
+def manifest_from_journal(path: Path) -> JSONDict:
     """The manifest that a run began with, from the header of its journal; empty where there is none."""
     try:
         found = read_header(path / journal.NAME)
@@ -335,7 +336,7 @@ def manifest_from_journal(path: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def read_file(path: Path) -> dict[str, Any]:
+def read_file(path: Path) -> JSONDict:
     """Read and check manifest.json or results.json; empty where the file does not exist. A damaged one is
     a RunError. For `Run.open` and for writers only: readers open a Run."""
     try:
@@ -356,7 +357,7 @@ def read_file(path: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: JSONObject) -> None:
     """Write a file in one move; what cannot be JSON is written as text."""
     part = path.with_name(f".{path.name}.part")
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
@@ -364,7 +365,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     replace_file(part, path)
 
 
-def environment() -> dict[str, Any]:
+def environment() -> JSONDict:
     """Describe the environment of a run: versions, the state of the code around it, the machine."""
     packages = ("assay", "numpy", "pyarrow", "jinja2", "torch", "transformers", "tokenizers", "datasets", "sacrebleu")
     found = {}
@@ -376,7 +377,7 @@ def environment() -> dict[str, Any]:
     return {"python": platform.python_version(), "platform": platform.platform(), "packages": found, "git": git_state()}
 
 
-def git_state() -> dict[str, Any] | None:
+def git_state() -> JSONDict | None:
     """Return the commit of the working directory and whether it has changes; None outside of a repository."""
     command = ["git", "status", "--porcelain=v2", "--branch"]
     try:

@@ -25,7 +25,7 @@ from assay.errors import AssayError, Place, Problem
 from assay.records import MOST_TOKENS, Failed, Likelihood, Response, Text, Usage
 from assay.runs.atomic import replace_file, sync_folder
 from assay.runs.compression import has_frames, read_frames, write_frames
-from assay.runs.validation import FORMAT, newer_format
+from assay.runs.validation import FORMAT, JSON, JSONObject, newer_format
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
@@ -129,7 +129,7 @@ class Journal:
     the header of a new journal. `damaged` is how many lines were there and could not be read.
     """
 
-    def __init__(self, path: Path | None, manifest: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, path: Path | None, manifest: JSONObject | None = None) -> None:
         self._index = KeyIndex()
         self._path = path
         self.damaged = 0
@@ -308,13 +308,13 @@ class _Clock(threading.Thread):
             self.join()
 
 
-def header(manifest: Mapping[str, Any]) -> bytes:
+def header(manifest: JSONObject) -> bytes:
     """The first line of a journal."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     return sealed(b'{"format":%d,"manifest":%s' % (FORMAT, orjson.dumps(manifest, default=str, option=options)))
 
 
-def read_header(path: Path) -> Mapping[str, Any] | None:
+def read_header(path: Path) -> JSONObject | None:
     """The manifest that a run began with, from its journal, compressed or not; None where it has none."""
     first = next(iter(lines(path)), None)
     found = first.entry.get("manifest") if first is not None and first.entry is not None else None
@@ -363,7 +363,7 @@ def _entries(texts: Iterable[bytes | int], path: Path | None) -> Iterator[Journa
         yield JournalLine(text, entry, lost=int(entry is None))
 
 
-def _entry(line: bytes, has_seals: bool) -> Mapping[str, Any] | None:
+def _entry(line: bytes, has_seals: bool) -> JSONObject | None:
     is_sealed = is_intact(line)
     if has_seals and not is_sealed:
         return None
@@ -377,7 +377,7 @@ def _entry(line: bytes, has_seals: bool) -> Mapping[str, Any] | None:
     return entry if is_known else None
 
 
-def _key(entry: Mapping[str, Any]) -> bytes | None:
+def _key(entry: JSONObject) -> bytes | None:
     """The key of an entry that holds a response of any kind."""
     try:
         _read(entry)
@@ -387,12 +387,12 @@ def _key(entry: Mapping[str, Any]) -> bytes | None:
         return None
 
 
-def _answered(entry: Mapping[str, Any] | None) -> bytes | None:
+def _answered(entry: JSONObject | None) -> bytes | None:
     """The key of an entry that holds an answer."""
     return None if entry is None or "format" in entry or _is_failure(entry) else _key(entry)
 
 
-def _is_failure(entry: Mapping[str, Any] | None) -> bool:
+def _is_failure(entry: JSONObject | None) -> bool:
     return entry is not None and "r" in entry and isinstance(_response(entry["r"]), Failed)
 
 
@@ -449,14 +449,14 @@ def from_line(inside: bytes) -> Response:
     return _read(entry)
 
 
-def _read(entry: Mapping[str, Any]) -> Response:
+def _read(entry: JSONObject) -> Response:
     response = _response(entry["r"])
     if isinstance(response, Failed) or "u" not in entry:
         return response
     return response._replace(usage=_usage(entry["u"]))
 
 
-def _usage(plain: Any) -> Usage:
+def _usage(plain: JSON) -> Usage:
     """The usage that was written so: counts and seconds, none of them below 0; a ValueError where none can have been."""
     if not isinstance(plain, list) or not 1 <= len(plain) <= _PARTS or not _NUMBERS.issuperset(map(type, plain)):
         raise ValueError(UNREADABLE)
@@ -465,7 +465,7 @@ def _usage(plain: Any) -> Usage:
     return Usage(*plain)
 
 
-def _plain(response: Response) -> Any:
+def _plain(response: Response) -> JSON:
     if isinstance(response, Likelihood):
         return (response.value, response.greedy)
     if isinstance(response, Text):
@@ -475,7 +475,7 @@ def _plain(response: Response) -> Any:
     return {"failed": response.reason}
 
 
-def _response(plain: Any) -> Response:
+def _response(plain: JSON) -> Response:
     """The response that was written so; a ValueError where none can have been."""
     match plain:
         case [float() | int() as value, bool() as greedy] if not isinstance(value, bool):
@@ -492,9 +492,9 @@ def _response(plain: Any) -> Response:
     raise ValueError(UNREADABLE)
 
 
-def _is_text(plain: Any) -> bool:
+def _is_text(plain: JSON) -> bool:
     return plain is None or isinstance(plain, str)
 
 
-def _are_calls(plain: Any) -> bool:
+def _are_calls(plain: JSON) -> bool:
     return isinstance(plain, list) and all(isinstance(call, dict) for call in plain)

@@ -6,9 +6,9 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from assay.errors import AssayError, Place, Problem
+from assay.runs.validation import JSONDict, JSONObject
 
 try:
     import fcntl
@@ -72,7 +72,7 @@ class Lease:
         except FileNotFoundError:
             return False
 
-    def _owner(self) -> dict[str, Any]:
+    def _owner(self) -> JSONDict:
         try:
             found = json.loads(os.pread(self._handle, 1 << 20, 0) or b"{}")
         except ValueError:
@@ -80,7 +80,7 @@ class Lease:
         return found if isinstance(found, dict) else {}
 
     @staticmethod
-    def _lives_elsewhere(owner: dict[str, Any]) -> bool:
+    def _lives_elsewhere(owner: JSONDict) -> bool:
         elsewhere = owner.get("host") not in (None, socket.gethostname())
         return elsewhere and _is_recent(owner)
 
@@ -99,7 +99,7 @@ def is_held(folder: Path) -> bool:
     return True
 
 
-def _is_recent(owner: Mapping[str, Any]) -> bool:
+def _is_recent(owner: JSONObject) -> bool:
     """Whether the owner gave a sign of life in the last minute, and not in the future."""
     beat = owner.get("time")
     return isinstance(beat, int | float) and abs(time.time() - beat) < STALE_SECONDS
@@ -115,7 +115,7 @@ def progress(folder: Path) -> dict[str, int]:
     )
 
 
-def _owner(folder: Path) -> dict[str, Any]:
+def _owner(folder: Path) -> JSONDict:
     try:
         found = json.loads((folder / NAME).read_bytes())
     except (OSError, ValueError):
@@ -123,5 +123,5 @@ def _owner(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _named(owner: dict[str, Any]) -> str:
+def _named(owner: JSONDict) -> str:
     return f" (process {owner.get('pid')} on {owner.get('host')})" if owner else ""

@@ -13,6 +13,7 @@ from assay.config.row_names import row_name
 from assay.errors import Place, Problem
 from assay.records import Likelihood, Response, ScoreKey, Text
 from assay.runs.folder import RunError
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 _DATED = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
 
@@ -50,7 +51,7 @@ def logged_files(paths: Iterable[Path]) -> dict[str, SampleLog]:
     return found
 
 
-def results_beside(file: SampleLog) -> Mapping[str, Any]:
+def results_beside(file: SampleLog) -> JSONObject:
     """The results that lm-eval wrote together with a samples file, where they are still there."""
     path = file.path.with_name(f"results_{file.date}.json" if file.date else "results.json")
     try:
@@ -82,7 +83,7 @@ def logged_samples(path: Path) -> Iterator[LoggedSample]:
             )
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def _records(path: Path) -> Iterator[JSONDict]:
     needed = {"doc_id", "doc", "arguments", "resps", "filter", "metrics"}
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -95,7 +96,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _record(line: bytes) -> Any:
+def _record(line: bytes) -> JSON:
     """Parse a line. Python writes NaN and Infinity, which JSON does not have."""
     try:
         return orjson.loads(line)
@@ -105,7 +106,7 @@ def _record(line: bytes) -> Any:
         return json.loads(line)
 
 
-def _response(written: Any) -> Response:
+def _response(written: JSON) -> Response:
     """Parse a response: pairs are log-likelihoods; whether it is a rolling one depends on its task."""
     if isinstance(written, list):
         return Likelihood(float(written[0]), written[1] in ("True", True))

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 from assay.records import Generate, Request, arguments
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 HIDDEN = "***"
 _SECRET = r"(?:api[_-]?key|apikey|key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?|bearer)"
@@ -157,7 +157,7 @@ def _bare_address(rest: str) -> str:
     return f"{HIDDEN + at if user else ''}{host}{slash}{path}{'?' + HIDDEN if mark else ''}"
 
 
-def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
+def redacted(value: JSON, name: str = "", *, texts: bool = True) -> JSON:
     """Redact a value; `name` is its key. Without `texts`, only keys decide: a prompt may mention keys."""
     if is_header(name) and not isinstance(value, bool | int | float | None):
         return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
@@ -174,7 +174,7 @@ def redacted(value: Any, name: str = "", *, texts: bool = True) -> Any:
     return redacted_text(value) if isinstance(value, str) and texts else value
 
 
-def written_arguments(request: Request) -> tuple[Any, ...]:
+def written_arguments(request: Request) -> tuple[JSON, ...]:
     """The arguments of a request as they may be written down: LiteLLM is given headers among the parameters."""
     plain = arguments(request)
     if isinstance(request, Generate) and any(is_header(key) for key in request.params):
@@ -192,7 +192,7 @@ def is_header(name: str) -> bool:
     return bool(name) and _HEADERS.search(name) is not None
 
 
-def _is_numbers(value: Any) -> bool:
+def _is_numbers(value: JSON) -> bool:
     """Whether a value is a number, or consists of numbers: token counts are not secret, even if their name sounds so."""
     if isinstance(value, Mapping):
         return all(map(_is_numbers, value.values()))
@@ -230,7 +230,7 @@ BY_NAME = frozenset(
 """Parts of results and manifests by task or group, which may be called anything."""
 
 
-def without_secrets(value: Mapping[str, Any]) -> dict[str, Any]:
+def without_secrets(value: JSONObject) -> JSONDict:
     """Redact results or a manifest of any origin.
 
     >>> without_secrets({"config": {"model_args": {"api_key": "abc"}}, "results": {"key": {"alias": "key"}}})
@@ -239,7 +239,7 @@ def without_secrets(value: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _part(key, each) for key, each in value.items()}
 
 
-def _part(key: str, value: Any) -> Any:
+def _part(key: str, value: JSON) -> JSON:
     if key == "assay":
         return _account(value)
     if key in BY_NAME and isinstance(value, Mapping):
@@ -247,7 +247,7 @@ def _part(key: str, value: Any) -> Any:
     return redacted(value, key, texts=key != "system_instruction")  # prompts may speak of keys
 
 
-def _account(value: Any, name: str = "") -> Any:
+def _account(value: JSON, name: str = "") -> JSON:
     """Redact assay's section of the results: its keys are names of tasks, metrics, filters and models, which may be
     anything; only a group's metadata is written by users."""
     if name == "metadata":

@@ -9,6 +9,7 @@ from assay.config.row_names import row_name, stderr_name
 from assay.errors import some
 from assay.records import Estimate, RowFailures, ScoreKey
 from assay.runs.redaction import redacted
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 Ends = Callable[[Estimate], Sequence[float] | None]
 """The interval of a number."""
@@ -70,7 +71,7 @@ class Share(NamedTuple):
     slope: float
 
 
-def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) -> dict[str, Any]:
+def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) -> JSONDict:
     """The results of tasks and groups; groups come with members before those that contain them."""
     rows = {
         task.name: {"name": task.name, "alias": task.alias, "sample_len": task.scored, **_written(task.rows)}
@@ -97,7 +98,7 @@ def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) 
     }
 
 
-def plain(value: Any) -> Any:
+def plain(value: JSON) -> JSON:
     """A value as JSON has it; what has no place there, as text."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
@@ -106,7 +107,7 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
-def _written(rows: Mapping[ScoreKey, Estimate]) -> dict[str, Any]:
+def _written(rows: Mapping[ScoreKey, Estimate]) -> JSONDict:
     found: dict[str, Any] = {}
     for key, estimate in rows.items():
         found[row_name(key)] = float(estimate) if estimate.several is None else dict(estimate.several)
@@ -114,7 +115,7 @@ def _written(rows: Mapping[ScoreKey, Estimate]) -> dict[str, Any]:
     return found
 
 
-def _group_row(group: GroupResult) -> dict[str, Any]:
+def _group_row(group: GroupResult) -> JSONDict:
     row: dict[str, Any] = {"alias": group.alias, "name": group.name}
     if group.rows is None:
         return row
@@ -146,7 +147,7 @@ def assay_section(
     max_failed: float,
     ends: Ends,
     ended: Collection[str] = (),
-) -> dict[str, Any]:
+) -> JSONDict:
     """Build the `assay` section of results.json: intervals, failures, how far they can move a number, why one is missing.
 
     Tasks that `ended` early are incomplete, even with samples.
@@ -166,7 +167,7 @@ def assay_section(
     }
 
 
-def _completeness(group: GroupResult, by_task: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _completeness(group: GroupResult, by_task: Mapping[str, JSONObject]) -> JSONDict:
     """Whether all tasks of a group were run and are complete; else which are not."""
     run = [name for name in group.tasks if name in by_task]
     scored = [name for name in run if by_task[name]["scored"] or not by_task[name]["incomplete"]]
@@ -183,7 +184,7 @@ def _completeness(group: GroupResult, by_task: Mapping[str, Mapping[str, Any]]) 
     }
 
 
-def coverage(group: Mapping[str, Any]) -> str:
+def coverage(group: JSONObject) -> str:
     """How much of a group was scored, from its account; nothing where that is all of it.
 
     >>> coverage({"incomplete": True, "tasks": 57, "scored_tasks": 1, "incomplete_tasks": []})
@@ -198,7 +199,7 @@ def coverage(group: Mapping[str, Any]) -> str:
     return f"{len(group['incomplete_tasks'])} of {group['tasks']} tasks incomplete"
 
 
-def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
+def _account(task: TaskResult, max_failed: float, ends: Ends) -> JSONDict:
     failed = sum(task.failed.values())
     never = sorted(set(task.higher_is_better) - {key.metric for key in task.rows})
     without = {row_name(key): row.reason for key, row in task.rows.items() if _is_lost(row)}
@@ -218,7 +219,7 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
     }
 
 
-def _with_failures(described: dict[str, Any], task: TaskResult, max_failed: float) -> dict[str, Any]:
+def _with_failures(described: JSONDict, task: TaskResult, max_failed: float) -> JSONDict:
     """The rows of a task, each with how many documents failed in it, and why, where they failed in this row alone.
 
     A row in which all documents failed has no number, and is listed here only.
@@ -244,7 +245,7 @@ def _is_lost(row: Estimate) -> bool:
     return math.isnan(row) and row.several is None
 
 
-def _group_account(group: GroupResult, ends: Ends) -> dict[str, Any]:
+def _group_account(group: GroupResult, ends: Ends) -> JSONDict:
     rows = _described(group.rows or {}, ends)
     for key, several in group.shares.items():
         written = [[each.task, row_name(each.row), each.slope] for each in several]
@@ -256,7 +257,7 @@ def _group_account(group: GroupResult, ends: Ends) -> dict[str, Any]:
     }
 
 
-def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> dict[str, Any]:
+def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> JSONDict:
     """All that is known about each number: null, with the reason, where there is none."""
     return {
         row_name(key): {
@@ -290,7 +291,7 @@ def _share(what: str, count: int, documents: int) -> str:
     return f"{what}: {count}" + (f" of {documents} documents ({count / documents:.1%})" if documents >= count else "")
 
 
-def failure_lines(account: Mapping[str, Any]) -> list[str]:
+def failure_lines(account: JSONObject) -> list[str]:
     """List the problems of a run, a line each: failed documents, missing numbers, skipped members and tasks."""
     further = "" if account.get("imported") else "; the same command resumes it"
     lines = [f"ended early: {account['ended']}{further}"] if account.get("ended") else []
@@ -323,7 +324,7 @@ def failure_lines(account: Mapping[str, Any]) -> list[str]:
     return lines + [f"not run: {task}: {reason}" for task, reason in account.get("broken", {}).items()]
 
 
-def total_usage(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def total_usage(accounts: Sequence[JSONObject]) -> JSONDict:
     """Add up the usage of parts: counts and costs are added. For seconds the maximum is kept: percentiles do not add up."""
     total: dict[str, Any] = {}
     for account in accounts:

@@ -37,6 +37,7 @@ from assay.runs.journal import JournaledResponse
 from assay.runs.lease import is_held, progress
 from assay.runs.redaction import without_secrets
 from assay.runs.samples.reader import SampleFile, sample_file
+from assay.runs.validation import JSON, JSONObject
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,7 +101,7 @@ class ResultRow:
 class Run:
     """A run folder, opened for reading."""
 
-    def __init__(self, path: Path, manifest: Mapping[str, Any], results: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, path: Path, manifest: JSONObject, results: JSONObject | None = None) -> None:
         self.path, self.manifest = path, manifest
         self._rows: dict[str, dict[ScoreKey, ResultRow]] = {}
         if results is not None:
@@ -122,12 +123,12 @@ class Run:
         return cls(folder, manifest)
 
     @cached_property
-    def results(self) -> Mapping[str, Any]:
+    def results(self) -> JSONObject:
         """The content of results.json, in lm-eval's layout; empty where the run has none yet."""
         return read_file(self.path / RESULTS)
 
     @cached_property
-    def answers_manifest(self) -> Mapping[str, Any]:
+    def answers_manifest(self) -> JSONObject:
         """The manifest of the run whose answers these are: of a scoring, that of the run above it."""
         if "scored" not in self.manifest:
             return self.manifest
@@ -194,7 +195,7 @@ class Run:
         """Of a run in progress: how many documents of each task are answered."""
         return progress(self.path) if self.status == RUNNING else {}
 
-    def facts(self, task: str) -> Mapping[str, Any]:
+    def facts(self, task: str) -> JSONObject:
         """Noted of a task when it was asked: how many documents, how many repeats, a name for its data."""
         return mapping(mapping(self.answers_manifest.get("tasks")).get(task))
 
@@ -205,7 +206,7 @@ class Run:
         """A name for the data of a task: documents of one source with one number are the same; empty where none is noted."""
         return str(self.facts(task).get("source") or "")
 
-    def config(self, task: str) -> Mapping[str, Any]:
+    def config(self, task: str) -> JSONObject:
         """The settings of a task."""
         return mapping(mapping(self.results.get("configs")).get(task))
 
@@ -257,17 +258,17 @@ class Run:
                 ),
             )
 
-    def _row(self, name: str) -> Mapping[str, Any]:
+    def _row(self, name: str) -> JSONObject:
         return mapping(mapping(self.results.get("results")).get(name))
 
     # ---- failures and usage
 
     @property
-    def extras(self) -> Mapping[str, Any]:
+    def extras(self) -> JSONObject:
         """All that lm-eval's layout has no place for: `tasks`, `groups`, `broken`, `account` …"""
         return mapping(self.results.get("assay"))
 
-    def summary(self, name: str) -> Mapping[str, Any]:
+    def summary(self, name: str) -> JSONObject:
         """Of a task or group: documents, failures and their reasons, whether it is incomplete, audit counts."""
         known = self.extras
         return mapping(mapping(known.get("tasks")).get(name)) or mapping(mapping(known.get("groups")).get(name))
@@ -278,12 +279,12 @@ class Run:
         return mapping(self.extras.get("broken"))
 
     @property
-    def usage(self) -> Mapping[str, Any]:
+    def usage(self) -> JSONObject:
         """Requests, retries, tokens, cost and seconds, in all and by role and task."""
         return mapping(self.extras.get("account"))
 
     @property
-    def labels(self) -> Mapping[str, Mapping[int, Mapping[str, Any]]]:
+    def labels(self) -> Mapping[str, Mapping[int, JSONObject]]:
         """By task and document the labels that people gave. No version writes them yet."""
         return MappingProxyType({})
 
@@ -362,30 +363,30 @@ def _runs(folder: Path, name: str, depth: int) -> Iterator[tuple[str, Path]]:
             yield from _runs(folder / entry.name, f"{name}/{entry.name}".lstrip("/"), depth - 1)
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: JSON) -> JSONObject:
     """A value where it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
-def number(value: Any) -> float | None:
+def number(value: JSON) -> float | None:
     """A value where it is a number, else None."""
     is_plain = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_plain and value == value else None
 
 
-def _pair(written: Sequence[Any] | None) -> tuple[float | None, float | None]:
+def _pair(written: Sequence[JSON] | None) -> tuple[float | None, float | None]:
     low, high = written or (None, None)
     return number(low), number(high)
 
 
-def _influences(written: Sequence[Sequence[Any]] | None) -> Mapping[tuple[str, ScoreKey], float] | None:
+def _influences(written: Sequence[Sequence[JSON]] | None) -> Mapping[tuple[str, ScoreKey], float] | None:
     return {(task, row_key(row)): float(slope) for task, row, slope in written} if written else None
 
 
 RUNS_DIR = "runs"
 
 
-def output_folder(runs_dir: Path, spec: Mapping[str, Any], model: str, tasks: Sequence[str]) -> Path:
+def output_folder(runs_dir: Path, spec: JSONObject, model: str, tasks: Sequence[str]) -> Path:
     """Return the folder of the latest unfinished run with this spec that no process holds, else a new one."""
     written_spec = as_written(spec)
     unfinished = [
@@ -409,7 +410,7 @@ def new_folder(runs_dir: Path, model: str, tasks: Sequence[str]) -> Path:
     return next(path for each in names if not (path := runs_dir / each).exists())
 
 
-def _manifests(runs_dir: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+def _manifests(runs_dir: Path) -> Iterator[tuple[Path, JSONObject]]:
     """The runs directly below a folder that can be read, each with its manifest."""
     for path in runs_in(runs_dir):
         with suppress(RunError):

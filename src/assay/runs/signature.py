@@ -8,23 +8,23 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import orjson
+
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 SIGNATURE = "signature"
 SIZE = 32
 
 
-def with_signature(options: Mapping[str, Any]) -> dict[str, Any]:
+def with_signature(options: JSONObject) -> JSONDict:
     """Options as a manifest has them, with the signature of this user; without one where no key can be kept."""
     key = _key(make=True)
     return {"options": options, **({SIGNATURE: _sign(key, options)} if key is not None else {})}
 
 
-def is_signed_by_user(manifest: Mapping[str, Any]) -> bool:
+def is_signed_by_user(manifest: JSONObject) -> bool:
     """Whether this user made the run, and its options are as they were then."""
     key, written = _key(make=False), manifest.get(SIGNATURE)
     if key is None or not isinstance(written, str):
@@ -32,7 +32,7 @@ def is_signed_by_user(manifest: Mapping[str, Any]) -> bool:
     return hmac.compare_digest(_sign(key, manifest.get("options")).encode(), written.encode("utf-8", "replace"))
 
 
-def _sign(key: bytes, options: object) -> str:
+def _sign(key: bytes, options: JSON) -> str:
     """A signature of options: the same before they are written down and after they are read back."""
     written = orjson.loads(
         orjson.dumps(options, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)

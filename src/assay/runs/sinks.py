@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from assay.runs.atomic import replace_file
+from assay.runs.validation import JSON
 
 Records = Iterable[Mapping[str, Any]]
 ROWS = 2000
@@ -71,7 +72,7 @@ def _parquet(path: Path, records: Records, encoding: str) -> None:  # noqa: ARG0
     writer.close()
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: JSON) -> JSON:
     plain = value is None or isinstance(value, str | int | float)
     return value if plain else orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 

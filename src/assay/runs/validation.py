@@ -9,7 +9,13 @@ from typing import Any
 
 import orjson
 
-Check = Callable[[Any], str]
+JSON = Any
+"""A JSON value. Files of users and other programs have no schema; `Check` narrows the parts that readers rely on."""
+JSONObject = Mapping[str, JSON]
+"""A JSON object that is read only."""
+JSONDict = dict[str, JSON]
+"""A JSON object that the caller may change."""
+Check = Callable[[JSON], str]
 """Describe what is wrong with a value, with its path (`.tasks.t.n must be a number, not a mapping`); empty where it is right."""
 FORMAT = 2
 """The latest layout that is known here. What changed: docs/decisions/0018-format.md."""
@@ -20,12 +26,12 @@ LATEST = 253_402_300_799
 KINDS = {dict: "a mapping", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 
 
-def wrong_manifest(value: Any) -> str:
+def wrong_manifest(value: JSON) -> str:
     """Describe what is wrong with the content of a manifest.json; empty where it is right."""
     return _wrong(value, MANIFEST_LAYOUT)
 
 
-def newer_format(value: Any) -> str:
+def newer_format(value: JSON) -> str:
     """That a manifest or a journal's header was written by a later version; nothing where it was not."""
     written = value.get("format") if isinstance(value, dict) else None
     if not isinstance(written, int) or isinstance(written, bool) or written <= FORMAT:
@@ -33,17 +39,17 @@ def newer_format(value: Any) -> str:
     return f"it has format {written}, and this version of assay reads 1 to {FORMAT}"
 
 
-def wrong_results(value: Any) -> str:
+def wrong_results(value: JSON) -> str:
     """Describe what is wrong with the content of a results.json; empty where it is right."""
     return _wrong(value, RESULTS_LAYOUT)
 
 
-def _wrong(value: Any, check: Check) -> str:
+def _wrong(value: JSON, check: Check) -> str:
     found = " is nested too deeply" if _is_too_deep(value) else check(value)
     return f"it{found}" if found[:1] == " " else found.removeprefix(".")
 
 
-def _is_too_deep(value: Any) -> bool:
+def _is_too_deep(value: JSON) -> bool:
     level = [value]
     for _ in range(DEEPEST):
         inside = [each for each in level if isinstance(each, dict | list)]
@@ -56,19 +62,19 @@ def _is_too_deep(value: Any) -> bool:
 # ---- kinds of values
 
 
-def _must(kind: str, holds: Callable[[Any], bool]) -> Check:
-    def check(value: Any) -> str:
+def _must(kind: str, holds: Callable[[JSON], bool]) -> Check:
+    def check(value: JSON) -> str:
         return "" if holds(value) else f" must be {kind}, not {KINDS.get(type(value), repr(value)[:40])}"
 
     return check
 
 
-def is_number(value: object) -> bool:
+def is_number(value: JSON) -> bool:
     """Whether a value is a number that can be reckoned with."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _is_numeric(value: object) -> bool:
+def _is_numeric(value: JSON) -> bool:
     try:
         return is_number(float(value)) if isinstance(value, str) else is_number(value)
     except ValueError:
@@ -104,7 +110,7 @@ def optional(check: Check) -> Check:
 def each(check: Check) -> Check:
     """A mapping by names, of values of one kind."""
 
-    def checked(value: Any) -> str:
+    def checked(value: JSON) -> str:
         return mapping(value) or _first((f".{key}", check(inner)) for key, inner in value.items())
 
     return checked
@@ -113,7 +119,7 @@ def each(check: Check) -> Check:
 def listed(check: Check) -> Check:
     """A list of values of one kind."""
 
-    def checked(value: Any) -> str:
+    def checked(value: JSON) -> str:
         if not isinstance(value, list):
             return _must("a list", lambda _: False)(value)
         return _first((f".{number}", check(inner)) for number, inner in enumerate(value))
@@ -124,7 +130,7 @@ def listed(check: Check) -> Check:
 def fields(known: Mapping[str, Check], *needed: str) -> Check:
     """A mapping with keys that are known, of which some are needed."""
 
-    def checked(value: Any) -> str:
+    def checked(value: JSON) -> str:
         if wrong := mapping(value):
             return wrong
         missing = [key for key in needed if key not in value]
@@ -144,7 +150,7 @@ def _first(several: Iterable[tuple[str, str]]) -> str:
 MEMBERS = each(listed(text))
 
 
-def _is_tree(value: Any) -> str:
+def _is_tree(value: JSON) -> str:
     """Groups by name with their members: no group is below itself."""
     if wrong := MEMBERS(value):
         return wrong
@@ -182,7 +188,7 @@ _GROUP = fields({
 }, "rows")  # fmt: skip
 
 
-def _group_account(value: Any) -> str:
+def _group_account(value: JSON) -> str:
     """Describe what is wrong with the section of a group: an incomplete one needs the number of its scored tasks."""
     return _GROUP(value) or (fields({}, *_COVERED)(value) if value.get("incomplete") else "")
 
@@ -195,14 +201,14 @@ _SPENT = {
 _COUNTED = ("requests", "failed", "retries", "tokens")
 
 
-def _spent(value: Any) -> str:
+def _spent(value: JSON) -> str:
     """The usage; for a model on this machine with the number of computed tokens."""
     is_local = isinstance(value, dict) and "device_seconds" in value
     computed = fields({"tokens": fields({}, "computed")})(value) if is_local else ""
     return fields(_SPENT, *_COUNTED)(value) or computed
 
 
-def _spent_in_all(value: Any) -> str:
+def _spent_in_all(value: JSON) -> str:
     if value == {}:
         return ""
     return _spent(value) or fields({"roles": each(_spent), "tasks": each(_spent)})(value)
@@ -243,7 +249,7 @@ NEEDED = frozenset(("doc_id", "doc", "target", "prompt", "requests", "responses"
 """Columns that samples cannot be without; the others may be missing, or empty in some rows."""
 
 
-def _are_requests(value: Any) -> bool:
+def _are_requests(value: JSON) -> bool:
     """The parts of each request beside the first context: texts, parameters, nothing."""
     if not isinstance(value, list) or not all(type(request) is list for request in value):
         return False
@@ -254,7 +260,7 @@ _LIKELIHOOD = (float, int, type(None))
 _SAID = (str, *_LIKELIHOOD)
 
 
-def are_responses(value: Any) -> bool:
+def are_responses(value: JSON) -> bool:
     """Whether a value is, by request, what was answered: texts, likelihoods, likelihoods with whether they are the greatest."""
     if type(value) is not list:
         return False
@@ -270,7 +276,7 @@ def are_responses(value: Any) -> bool:
     return True
 
 
-JSON: Mapping[str, Callable[[Any], bool]] = {
+JSON_COLUMNS: Mapping[str, Callable[[Any], bool]] = {
     "doc": lambda value: isinstance(value, dict),
     "target": lambda _: True,
     "gold": lambda _: True,
@@ -283,16 +289,16 @@ JSON: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def wrong_column(name: str, values: Sequence[Any]) -> str:
+def wrong_column(name: str, values: Sequence[JSON]) -> str:
     """Describe what is wrong with a column of samples; empty where it is right. All its texts are parsed at once: that is quick."""
     if name in NEEDED and None in values:
         return f"the column {name} is empty in some rows"
-    if name not in JSON:
+    if name not in JSON_COLUMNS:
         return ""
     texts = [value for value in dict.fromkeys(values) if value is not None]
     try:
         found = orjson.loads("[" + ",".join(texts) + "]")
     except (TypeError, ValueError) as error:
         return f"the column {name} is not JSON ({error})"
-    is_right = len(found) == len(texts) and all(map(JSON[name], found)) and not _is_too_deep(found)
+    is_right = len(found) == len(texts) and all(map(JSON_COLUMNS[name], found)) and not _is_too_deep(found)
     return "" if is_right else f"the column {name} is not what it should be"

@@ -17,6 +17,7 @@ from assay.runs.run import ResultRow, Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord, StoredSample, arguments
 from assay.runs.samples.writer import file_name
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 ASSAY_KEY = "assay"
 """Where a log keeps what is ours: in its metadata that of the task, in the store of a sample's first epoch the sample."""
@@ -42,7 +43,7 @@ def export_inspect(run: Run, target: Path) -> list[Path]:
 
 
 def _members(
-    run: Run, samples: SampleFile, spec: Mapping[str, Any], summaries: IO[bytes]
+    run: Run, samples: SampleFile, spec: JSONObject, summaries: IO[bytes]
 ) -> Iterator[tuple[str, bytes | IO[bytes]]]:
     """The members of a log in the order that Inspect writes them: the start, the samples, what sums them up, the header.
 
@@ -79,7 +80,7 @@ def _members(
     yield "header.json", _json(header)
 
 
-def _ended(account: Mapping[str, Any]) -> dict[str, Any]:
+def _ended(account: JSONObject) -> JSONDict:
     """Return Inspect's status of a task: an incomplete one is not a success."""
     if not account.get("incomplete"):
         return {"status": "success"}
@@ -97,7 +98,7 @@ class EpochReductions:
         self._reducer = "mean" if repeats > 1 else None
         self._samples: dict[str, list[dict[str, Any]]] = {}
 
-    def add(self, doc_id: int, scores: Sequence[Any]) -> None:
+    def add(self, doc_id: int, scores: Sequence[JSON]) -> None:
         for each in scores:
             for metric, value in each.values.items():
                 if _is_value(value):
@@ -105,13 +106,13 @@ class EpochReductions:
                         {"value": value, "sample_id": doc_id}
                     )
 
-    def as_json(self) -> list[dict[str, Any]]:
+    def as_json(self) -> list[JSONDict]:
         return [
             {"scorer": name, "reducer": self._reducer, "samples": samples} for name, samples in self._samples.items()
         ]
 
 
-def _spec(run: Run, task: str) -> dict[str, Any]:
+def _spec(run: Run, task: str) -> JSONDict:
     results, manifest = run.results, run.manifest
     config, about = results.get("config", {}), run.facts(task)
     own = digest(f"{manifest.get('spec_digest')} {manifest.get('created')} {task}".encode())
@@ -138,7 +139,7 @@ def _spec(run: Run, task: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ours(run: Run, task: str) -> dict[str, Any]:
+def _ours(run: Run, task: str) -> JSONDict:
     """All that is known of a task, so that nothing is lost on the way back."""
     results = run.results
     return {
@@ -157,7 +158,7 @@ def _ours(run: Run, task: str) -> dict[str, Any]:
     }
 
 
-def _scores(run: Run, task: str, repeats: int) -> Iterator[dict[str, Any]]:
+def _scores(run: Run, task: str, repeats: int) -> Iterator[JSONDict]:
     """The numbers of a task: each row a score, with its value under the metric's name and its standard error."""
     documents = run.summary(task).get("documents", 0)
     for key, row in run.rows(task).items():
@@ -181,20 +182,20 @@ def _interval(row: ResultRow) -> list[float] | None:
     return [row.low, row.high] if row.low is not None and row.high is not None else None
 
 
-def _version(version: object) -> int | str:
+def _version(version: JSON) -> int | str:
     return version if isinstance(version, int) else str(version)
 
 
-def moment(seconds: object) -> str:
+def moment(seconds: JSON) -> str:
     """A point in time as Inspect writes it."""
     return datetime.fromtimestamp(float(str(seconds or 0)), UTC).isoformat(timespec="seconds")
 
 
-def _is_value(value: object) -> bool:
+def _is_value(value: JSON) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _json(value: object) -> bytes:
+def _json(value: JSON) -> bytes:
     return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
 
 
@@ -202,7 +203,7 @@ THIN = 1000
 """Characters of a text in a summary."""
 
 
-def epochs(record: SampleRecord, spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def epochs(record: SampleRecord, spec: JSONObject) -> Iterator[JSONDict]:
     """The sample, once for each time it was asked about."""
     sample = record.sample
     prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
@@ -227,7 +228,7 @@ def epochs(record: SampleRecord, spec: Mapping[str, Any]) -> Iterator[dict[str, 
         yield made
 
 
-def summary(sample: Mapping[str, Any]) -> dict[str, Any]:
+def summary(sample: JSONObject) -> JSONDict:
     """Summarize a sample for the list of samples."""
     own = {key: sample[key] for key in ("id", "epoch", "choices", "uuid", "scores") if key in sample}
     return {
@@ -263,11 +264,11 @@ def _target(record: SampleRecord) -> str | list[str]:
     return [_text(each) for each in target] if isinstance(target, list | tuple) else _text(target)
 
 
-def _text(value: Any) -> str:
+def _text(value: JSON) -> str:
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
-def _table(record: SampleRecord) -> list[dict[str, Any]]:
+def _table(record: SampleRecord) -> list[JSONDict]:
     """The log-likelihood of every continuation, where those were asked for."""
     requests = record.sample.requests[:: record.repeats]
     if not requests or len(requests) != len(record.responses) or not isinstance(requests[0], Loglikelihood):
@@ -279,7 +280,7 @@ def _table(record: SampleRecord) -> list[dict[str, Any]]:
     ]
 
 
-def _said_text(record: SampleRecord, epoch: int, table: Sequence[Mapping[str, Any]]) -> str | None:
+def _said_text(record: SampleRecord, epoch: int, table: Sequence[JSONObject]) -> str | None:
     """Return the model's text, or the continuation it found the likeliest."""
     if table:
         return str(
@@ -291,11 +292,11 @@ def _said_text(record: SampleRecord, epoch: int, table: Sequence[Mapping[str, An
     return "\n".join(texts) if texts else None
 
 
-def _assistant(said: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _assistant(said: str, spec: JSONObject) -> JSONDict:
     return {"role": "assistant", "content": said, "source": "generate", "model": spec["model"]}
 
 
-def _output(record: SampleRecord, said: str | None, epoch: int, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _output(record: SampleRecord, said: str | None, epoch: int, spec: JSONObject) -> JSONDict:
     if said is None:
         return {"model": spec["model"], "choices": [], "completion": ""}
     reply = record.replies[epoch] if record.replies is not None and epoch < len(record.replies) else {}
@@ -312,7 +313,7 @@ def _output(record: SampleRecord, said: str | None, epoch: int, spec: Mapping[st
     }
 
 
-def scores_of(record: SampleRecord, epoch: int) -> dict[str, Any]:
+def scores_of(record: SampleRecord, epoch: int) -> JSONDict:
     """Every value of every filter, with the answer that the filter left; what only all repeats have together is in each."""
     found = {}
     for each in record.scores:
@@ -335,7 +336,7 @@ def _answer(scores: FilterScores, epoch: int) -> str | None:
     return answers[0] if len(answers) == 1 and isinstance(answers[0], str) else None
 
 
-def _info(value: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+def _info(value: JSONObject, spec: JSONObject) -> JSONDict:
     return {"event": "info", "timestamp": spec["created"], "working_start": 0.0, "source": "assay", "data": value}
 
 
@@ -343,14 +344,14 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def marked_sample(row: StoredSample) -> dict[str, Any]:
+def marked_sample(row: StoredSample) -> JSONDict:
     """A row as our logs keep it."""
     failures = [[*key, reason] for key, reason in row.failures.items()]
     found: dict[str, Any] = orjson.loads(orjson.dumps(_marked({**row._asdict(), "failures": failures})))
     return found
 
 
-def _marked(value: Any) -> Any:
+def _marked(value: JSON) -> JSON:
     if isinstance(value, float) and not math.isfinite(value):
         return {FLOAT: str(value)}
     if isinstance(value, Mapping):

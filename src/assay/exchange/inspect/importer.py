@@ -17,6 +17,7 @@ from assay.runs.redaction import redacted, redacted_text
 from assay.runs.samples import format_1
 from assay.runs.samples.reader import sample_record
 from assay.runs.samples.records import SampleRecord, StoredRequest, StoredSample
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """The letters of Inspect's scorers: correct, partly, incorrect, no answer."""
@@ -47,7 +48,7 @@ def from_inspect(path: Path) -> ImportedRun:
     return ImportedRun(format="inspect", tasks=[task], facts=_facts(log.header), files=[path])
 
 
-def _expected(about: Mapping[str, Any]) -> int:
+def _expected(about: JSONObject) -> int:
     """Count the samples to be asked, by the ids listed in the log, else by the data set and the limit."""
     dataset, config = about.get("dataset") or {}, about.get("config") or {}
     size, limit = dataset.get("samples"), config.get("limit")
@@ -57,21 +58,21 @@ def _expected(about: Mapping[str, Any]) -> int:
     return max(min(int(stop), size) - int(start), 0)
 
 
-def _ended(header: Mapping[str, Any]) -> str:
+def _ended(header: JSONObject) -> str:
     """How an evaluation ended that was no success: `cancelled`, `error: …`."""
     status = header.get("status") or "success"
     error = _error(header) if header.get("error") else ""
     return "" if status == "success" else ": ".join(filter(None, (str(status), error)))
 
 
-def _config(header: Mapping[str, Any]) -> dict[str, Any]:
+def _config(header: JSONObject) -> JSONDict:
     """Return the settings of the task as far as the log has them."""
     about, steps = header["eval"], (header.get("plan") or {}).get("steps") or ()
     settings = redacted({key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")})
     return {**settings, "doc_to_target": "target", "solver": [step.get("solver") for step in steps]}
 
 
-def number(value: Any) -> float | None:
+def number(value: JSON) -> float | None:
     """Convert a score by Inspect's rule. None where it is not a number, or nothing was scored.
 
     >>> number("C"), number("P"), number("0.25"), number(True), number("maybe"), number(float("nan"))
@@ -103,7 +104,7 @@ def _names(log: InspectLog) -> dict[tuple[str, str | None], ScoreKey]:
     return found
 
 
-def _average(score: Mapping[str, Any]) -> str | None:
+def _average(score: JSONObject) -> str | None:
     return next((str(name) for name in score.get("metrics") or {} if name in ("accuracy", "mean")), None)
 
 
@@ -140,7 +141,7 @@ def _samples(log: InspectLog, names: Names, repeats: int) -> Iterator[SampleReco
             )
 
 
-def _said_unscored(epochs: Sequence[Mapping[str, Any]], ended: str) -> Sequence[Mapping[str, Any]]:
+def _said_unscored(epochs: Sequence[JSONObject], ended: str) -> Sequence[JSONObject]:
     """The epochs of a sample; where an evaluation ended before one was scored, that is an error of the epoch."""
     return [
         each if each.get("error") or each.get("scores") or not ended else {**each, "error": f"not scored: {ended}"}
@@ -152,7 +153,7 @@ Reduced = Mapping[tuple[str, str], Mapping[str, Any]]
 """Return by scorer and sample the reduced scores of its epochs, for every reducer: the first of them counts."""
 
 
-def _reduced(log: InspectLog) -> dict[tuple[str, str], dict[str, Any]]:
+def _reduced(log: InspectLog) -> dict[tuple[str, str], JSONDict]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for reduction in log.reductions:
         for sample in reduction.get("samples") or ():
@@ -161,9 +162,7 @@ def _reduced(log: InspectLog) -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-def _record(
-    doc_id: int, epochs: Sequence[Mapping[str, Any]], names: Names, repeats: int, reduced: Reduced
-) -> SampleRecord:
+def _record(doc_id: int, epochs: Sequence[JSONObject], names: Names, repeats: int, reduced: Reduced) -> SampleRecord:
     first = epochs[0]
     target, choices = first.get("target"), first.get("choices")
     asked = {"id": first.get("id"), "input": as_text(first.get("input")), "target": target}
@@ -181,18 +180,18 @@ def _record(
     )
 
 
-def _gold(target: Any, choices: Sequence[str] | None) -> Any:
+def _gold(target: JSON, choices: Sequence[str] | None) -> JSON:
     """The right choice by its number, where a letter names it."""
     is_letter = choices and isinstance(target, str) and len(target) == 1 and target.isascii() and target.isupper()
     return ord(target) - 65 if is_letter and ord(target) - 65 < len(choices or ()) else target
 
 
-def _error(sample: Mapping[str, Any]) -> str:
+def _error(sample: JSONObject) -> str:
     error = sample.get("error")
     return redacted_text(str(error.get("message") if isinstance(error, Mapping) else error)) or "failed"
 
 
-def _scores(epochs: Sequence[Mapping[str, Any]], names: Names, reduced: Reduced) -> list[FilterScores]:
+def _scores(epochs: Sequence[JSONObject], names: Names, reduced: Reduced) -> list[FilterScores]:
     """Convert the scores of each scorer to a filter with its answers."""
     found = []
     for scorer in epochs[0].get("scores") or {}:
@@ -221,18 +220,18 @@ def _values(metric: str, own: Sequence[float | None], whole: Mapping[str, float 
     return found | {f"{metric}_{reducer}": value for reducer, value in further if value is not None}
 
 
-def _at(value: Any, key: str | None) -> float | None:
+def _at(value: JSON, key: str | None) -> float | None:
     """A value as a number; of several the one under a key."""
     return number(value.get(key) if isinstance(value, Mapping) and key is not None else value)
 
 
-def _keys(values: Sequence[Any]) -> list[str | None]:
+def _keys(values: Sequence[JSON]) -> list[str | None]:
     """Return the keys of a scorer's values; None for a plain value."""
     keys = dict.fromkeys(str(key) for value in values if isinstance(value, Mapping) for key in value)
     return list(keys) if keys else [None]
 
 
-def _prompt(sample: Mapping[str, Any]) -> str:
+def _prompt(sample: JSONObject) -> str:
     """Return the prompt: the conversation up to its last answer."""
     messages = list(sample.get("messages") or ())
     while messages and messages[-1].get("role") == "assistant":
@@ -240,7 +239,7 @@ def _prompt(sample: Mapping[str, Any]) -> str:
     return as_text(messages) if messages else as_text(sample.get("input"))
 
 
-def as_text(content: Any) -> str:
+def as_text(content: JSON) -> str:
     """Convert a conversation, a message's content, or a text to one text; a single user message is returned without its role."""
     if isinstance(content, str) or content is None:
         return content or ""
@@ -249,14 +248,14 @@ def as_text(content: Any) -> str:
     return "\n\n".join(f"[{each['role']}]\n{_content(each)}" if "role" in each else _content(each) for each in content)
 
 
-def _content(message: Mapping[str, Any]) -> str:
+def _content(message: JSONObject) -> str:
     if "text" in message:
         return str(message["text"])
     content = message.get("content")
     return as_text(content) if "role" in message or content else f"[{message.get('type', '?')}]"
 
 
-def _reply(sample: Mapping[str, Any]) -> dict[str, Any]:
+def _reply(sample: JSONObject) -> JSONDict:
     output = sample.get("output") or {}
     reason = next((each.get("stop_reason") for each in output.get("choices") or ()), None)
     usage = output.get("usage") or {}
@@ -269,7 +268,7 @@ def _reply(sample: Mapping[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(header: JSONObject) -> JSONDict:
     """Return the facts of the run, under lm-eval's names."""
     about = header["eval"]
     stats = header.get("stats") or {}
@@ -288,14 +287,14 @@ def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _moment(text: Any) -> float | None:
+def _moment(text: JSON) -> float | None:
     try:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
         return None
 
 
-def unmarked_sample(stored: Mapping[str, Any]) -> StoredSample:
+def unmarked_sample(stored: JSONObject) -> StoredSample:
     """The row that a log keeps. Logs of version 0.1 keep rows of format 1."""
     if "kind" not in stored:
         return format_1.row_of(stored)
@@ -309,13 +308,13 @@ def unmarked_sample(stored: Mapping[str, Any]) -> StoredSample:
     return StoredSample(**{**values, **own})
 
 
-def _likelihood_pair(value: Any) -> Any:
+def _likelihood_pair(value: JSON) -> JSON:
     """A pair of log-likelihood and greediness, which JSON makes a list of; anything else as it is."""
     is_pair = isinstance(value, list) and len(value) == 2 and isinstance(value[0], float) and isinstance(value[1], bool)
     return tuple(value) if is_pair else value
 
 
-def _unmarked(value: Any) -> Any:
+def _unmarked(value: JSON) -> JSON:
     if isinstance(value, Mapping):
         return float(value[FLOAT]) if [*value] == [FLOAT] else {key: _unmarked(each) for key, each in value.items()}
     return [_unmarked(each) for each in value] if isinstance(value, list) else value
@@ -339,7 +338,7 @@ def own_task(log: InspectLog, repeats: int, expected: int) -> ImportedTask | Non
     return ImportedTask(samples=samples, reported=reported, repeats=repeats, expected=expected, **ours["task"])
 
 
-def _original_sample(epochs: Sequence[Mapping[str, Any]], repeats: int) -> SampleRecord:
+def _original_sample(epochs: Sequence[JSONObject], repeats: int) -> SampleRecord:
     return sample_record(unmarked_sample((epochs[0].get("store") or {})[ASSAY_KEY]), repeats)
 
 
@@ -347,7 +346,7 @@ ScorerValues = dict[str, dict[str, float]]
 """By scorer the values of its metrics."""
 
 
-def _header_values(header: Mapping[str, Any]) -> ScorerValues:
+def _header_values(header: JSONObject) -> ScorerValues:
     """Return the values in the results of a log."""
     found = {}
     for score in (header.get("results") or {}).get("scores") or ():
@@ -365,7 +364,7 @@ def _written_values(reported: Mapping[ScoreKey, ReportedValue]) -> ScorerValues:
     }
 
 
-def _is_unchanged(epochs: Sequence[Mapping[str, Any]], repeats: int) -> bool:
+def _is_unchanged(epochs: Sequence[JSONObject], repeats: int) -> bool:
     """Whether each epoch of a sample has the scores that we gave it."""
     if not epochs or ASSAY_KEY not in (epochs[0].get("store") or {}):
         return False
@@ -374,5 +373,5 @@ def _is_unchanged(epochs: Sequence[Mapping[str, Any]], repeats: int) -> bool:
     return now == [_score_values(orjson.loads(orjson.dumps(scores_of(record, number)))) for number in range(repeats)]
 
 
-def _score_values(scores: Mapping[str, Any]) -> dict[str, Any]:
+def _score_values(scores: JSONObject) -> JSONDict:
     return {str(name): each.get("value") for name, each in scores.items()}

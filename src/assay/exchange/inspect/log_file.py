@@ -13,6 +13,7 @@ import orjson
 
 from assay.errors import Place, Problem
 from assay.runs.folder import RunError
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 ZSTD = 93
 """How Inspect packs members; Python's own zipfile learns it with 3.14."""
@@ -29,7 +30,7 @@ class InspectLog:
     header: Mapping[str, Any]
     reductions: list[Mapping[str, Any]]
 
-    def samples(self) -> Iterator[list[Mapping[str, Any]]]:
+    def samples(self) -> Iterator[list[JSONObject]]:
         """The epochs of each sample, in the order of the data set: none of one that is not in the log."""
         if self.path.suffix == ".json":
             yield from _grouped(self.sample_ids, _parsed(self.path, self.path.read_bytes()).get("samples") or ())
@@ -44,7 +45,7 @@ class InspectLog:
                 yield sorted((with_attachments(each) for each in epochs), key=lambda each: each.get("epoch", 1))
 
     @property
-    def sample_ids(self) -> list[Any]:
+    def sample_ids(self) -> list[JSON]:
         """The ids of the samples to be asked, each once; empty where the log does not list them."""
         ids = {str(each): each for each in (self.header["eval"].get("dataset") or {}).get("sample_ids") or ()}
         return list(ids.values())
@@ -109,13 +110,13 @@ def _unpacked(file: zipfile.ZipFile, known: zipfile.ZipInfo) -> bytes:
     return found
 
 
-def with_attachments(sample: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_attachments(sample: JSONObject) -> JSONObject:
     """Return a sample with its attachments in place."""
     apart = sample.get("attachments") or {}
     if not apart:
         return sample
 
-    def placed(value: Any) -> Any:
+    def placed(value: JSON) -> JSON:
         if isinstance(value, str):
             return apart.get(value.removeprefix("attachment://"), value) if value.startswith("attachment://") else value
         if isinstance(value, Mapping):
@@ -134,7 +135,7 @@ def finite(data: bytes) -> bytes:
     return json.dumps(json.load(io.BytesIO(data), parse_constant=lambda _: None)).encode()
 
 
-def _parsed(path: Path, data: bytes) -> dict[str, Any]:
+def _parsed(path: Path, data: bytes) -> JSONDict:
     try:
         found = orjson.loads(finite(data))
     except ValueError as error:
@@ -144,7 +145,7 @@ def _parsed(path: Path, data: bytes) -> dict[str, Any]:
     return found
 
 
-def _grouped(ids: Sequence[Any], samples: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+def _grouped(ids: Sequence[JSON], samples: Iterable[JSONObject]) -> Iterator[list[JSONObject]]:
     found: dict[str, list[Mapping[str, Any]]] = {str(each): [] for each in ids}
     for sample in samples:
         found.setdefault(str(sample.get("id")), []).append(with_attachments(sample))

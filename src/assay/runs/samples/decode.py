@@ -10,8 +10,19 @@ from assay.config.row_names import REPEATS, row_name
 from assay.records import ScoreKey, Usage
 from assay.runs.samples.encode import call_of
 from assay.runs.samples.records import StoredRequest, StoredSample
-from assay.runs.samples.schema import SCHEMA, arrow_type, is_subtype, list_buffers, row_names
+from assay.runs.samples.schema import (
+    SCHEMA,
+    Array,
+    ArrowSchema,
+    ArrowTable,
+    ArrowType,
+    arrow_type,
+    is_subtype,
+    list_buffers,
+    row_names,
+)
 from assay.runs.samples.writer import conversation_text, ordered
+from assay.runs.validation import JSON, JSONDict
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "prompt": ("prompt", "requests"), "replies": ("responses", "verdicts", "trace", "noticed"), "scores": ("other_scores",),
@@ -29,7 +40,7 @@ def columns_of(names: Sequence[str], fields: Sequence[str]) -> list[str]:
     return [name for name in names if name in needed or (has_scores and "," in name)]
 
 
-def wrong_schema(schema: Any) -> str:
+def wrong_schema(schema: ArrowSchema) -> str:
     """Describe what is wrong with the columns of a file; empty where they are right."""
     missing = sorted(PRESENT - {*schema.names})
     if missing or len({*schema.names}) != len(schema.names):
@@ -38,7 +49,7 @@ def wrong_schema(schema: Any) -> str:
     return f"the column {wrong[0].name} holds {wrong[0].type}" if wrong else ""
 
 
-def _is_right(name: str, written: Any) -> bool:
+def _is_right(name: str, written: ArrowType) -> bool:
     from pyarrow import types
 
     if "," in name:
@@ -47,7 +58,7 @@ def _is_right(name: str, written: Any) -> bool:
     return name not in SCHEMA or is_subtype(plain, arrow_type(name))
 
 
-def fields_of(table: Any, names: Sequence[str]) -> dict[str, list[Any]]:
+def fields_of(table: ArrowTable, names: Sequence[str]) -> dict[str, list[JSON]]:
     """Some fields of the rows of a table, or columns of scores, as lists. What is not as it should be is a ValueError."""
     arrays = {name: _whole(table.column(name)) for name in table.column_names}
     empty = sorted(name for name in PRESENT & arrays.keys() if arrays[name].null_count)
@@ -65,19 +76,19 @@ def fields_of(table: Any, names: Sequence[str]) -> dict[str, list[Any]]:
     return found
 
 
-def rows_of(table: Any) -> Iterator[StoredSample]:
+def rows_of(table: ArrowTable) -> Iterator[StoredSample]:
     """The rows of a table."""
     fields = fields_of(table, StoredSample._fields)
     return map(StoredSample._make, zip(*(fields[name] for name in StoredSample._fields), strict=True))
 
 
-def texts_of(table: Any) -> Iterator[str]:
+def texts_of(table: ArrowTable) -> Iterator[str]:
     """All texts in a table, wherever they are."""
     for column in table.itercolumns():
         yield from _texts_in(_whole(column))
 
 
-def _texts_in(array: Any) -> Iterator[str]:
+def _texts_in(array: Array) -> Iterator[str]:
     from pyarrow import types
 
     if types.is_list(array.type):
@@ -89,7 +100,7 @@ def _texts_in(array: Any) -> Iterator[str]:
         yield from (text for text in _texts(array) if text is not None)
 
 
-def wrong_json(fields: Mapping[str, Sequence[Any]]) -> str:
+def wrong_json(fields: Mapping[str, Sequence[JSON]]) -> str:
     """Describe what is wrong with texts that must be JSON; empty where they are right. A column is parsed at once."""
     for name in JSON_TEXTS:
         texts = [each for each in dict.fromkeys(fields.get(name, ())) if each is not None]
@@ -107,12 +118,12 @@ def wrong_json(fields: Mapping[str, Sequence[Any]]) -> str:
 Arrays = Mapping[str, Any]
 
 
-def _whole(column: Any) -> Any:
+def _whole(column: Array) -> Array:
     found = column.combine_chunks()
     return found if not hasattr(found, "chunks") else found.chunk(0)
 
 
-def _texts(array: Any) -> list[Any]:
+def _texts(array: Array) -> list[JSON]:
     """A list of texts; those of a dictionary are one object each."""
     if hasattr(array, "dictionary"):
         texts = array.dictionary.to_pylist()
@@ -121,17 +132,17 @@ def _texts(array: Any) -> list[Any]:
     return found
 
 
-def _field(structs: Any, name: str) -> Any | None:
+def _field(structs: Array, name: str) -> Array | None:
     """A field of structs, where they have it."""
     return structs.field(name) if structs.type.get_field_index(name) >= 0 else None
 
 
-def _values(structs: Any, name: str) -> list[Any]:
+def _values(structs: Array, name: str) -> list[JSON]:
     array = _field(structs, name)
     return array.to_pylist() if array is not None else [None] * len(structs)
 
 
-def _lists(array: Any, make: Callable[[Any], Sequence[Any]], missing: Any = None) -> list[Any]:
+def _lists(array: Array, make: Callable[[JSON], Sequence[JSON]], missing: Array = None) -> list[JSON]:
     """By row the items of its list, from what is made of all items."""
     offsets, values, absent = list_buffers(array)
     items, ends = make(values), offsets.to_pylist()
@@ -141,19 +152,19 @@ def _lists(array: Any, make: Callable[[Any], Sequence[Any]], missing: Any = None
     return [missing if is_absent else each for each, is_absent in zip(found, absent.to_pylist(), strict=True)]
 
 
-def _optional_lists(arrays: Arrays, name: str, make: Callable[[Any], Sequence[Any]], size: int) -> list[Any]:
+def _optional_lists(arrays: Arrays, name: str, make: Callable[[JSON], Sequence[JSON]], size: int) -> list[JSON]:
     return _lists(arrays[name], make) if name in arrays else [None] * size
 
 
 # ---- requests
 
 
-def _requests(arrays: Arrays, _: Any) -> list[list[StoredRequest]]:
+def _requests(arrays: Arrays, _: ArrowTable) -> list[list[StoredRequest]]:
     found: list[list[StoredRequest]] = _lists(arrays["requests"], _request_rows)
     return found
 
 
-def _request_rows(structs: Any) -> list[StoredRequest]:
+def _request_rows(structs: Array) -> list[StoredRequest]:
     messages: Sequence[Any] = [None] * len(structs)
     prompts = _values(structs, "prompt")
     if (talks := _field(structs, "messages")) is not None:
@@ -172,7 +183,7 @@ def _request_rows(structs: Any) -> list[StoredRequest]:
     return [*map(StoredRequest._make, zip(*columns, strict=True))]
 
 
-def _messages(structs: Any) -> list[dict[str, Any]]:
+def _messages(structs: Array) -> list[JSONDict]:
     names = ("role", "tool_call_id", "content", "name")
     columns = [_values(structs, name) for name in names]
     calls = _field(structs, "tool_calls")
@@ -186,12 +197,12 @@ def _messages(structs: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _tool_calls(structs: Any) -> list[dict[str, Any]]:
+def _tool_calls(structs: Array) -> list[JSONDict]:
     columns = [_values(structs, name) for name in ("id", "name", "arguments", "json")]
     return [call_of(*parts) if whole is None else orjson.loads(whole) for *parts, whole in zip(*columns, strict=True)]
 
 
-def _prompts(arrays: Arrays, _: Any) -> list[str]:
+def _prompts(arrays: Arrays, _: ArrowTable) -> list[str]:
     """The prompt of each sample; that of a conversation is the text it is sent as."""
     prompts = _texts(arrays["prompt"])
     _, values, _ = list_buffers(arrays["requests"])
@@ -207,17 +218,17 @@ def _prompts(arrays: Arrays, _: Any) -> list[str]:
 # ---- responses
 
 
-def _responses(arrays: Arrays, _: Any) -> list[list[list[Any]]]:
+def _responses(arrays: Arrays, _: ArrowTable) -> list[list[list[JSON]]]:
     """By request what was answered. Of a sample that failed answers are not kept."""
     found: list[list[list[Any]]] = _lists(arrays["responses"], lambda inner: _lists(inner, _said))
     return [[] if responses and _are_not_stored(responses) else responses for responses in found]
 
 
-def _are_not_stored(responses: Sequence[Sequence[Any]]) -> bool:
+def _are_not_stored(responses: Sequence[Sequence[JSON]]) -> bool:
     return responses[0] == [None] and all(several == [None] for several in responses)
 
 
-def _said(structs: Any) -> list[Any]:
+def _said(structs: Array) -> list[JSON]:
     """Texts, log-likelihoods, or pairs of those with their greediness."""
     texts, values, flags = (_field(structs, name) for name in ("text", "value", "greedy"))
     if values is None:
@@ -233,7 +244,7 @@ def _said(structs: Any) -> list[Any]:
     ]
 
 
-def _replies(arrays: Arrays, table: Any) -> list[list[dict[str, Any]] | None]:
+def _replies(arrays: Arrays, table: ArrowTable) -> list[list[JSONDict] | None]:
     """Return the metadata of responses, then the responses to scorers; None where there is neither."""
     size = table.num_rows
     nested = _lists(arrays["responses"], lambda inner: _lists(inner, _metadata))
@@ -251,7 +262,7 @@ def _replies(arrays: Arrays, table: Any) -> list[list[dict[str, Any]] | None]:
     return found
 
 
-def _metadata(structs: Any) -> list[dict[str, Any]]:
+def _metadata(structs: Array) -> list[JSONDict]:
     fields = [
         name for name in ("failed", "finish", "reasoning", "usage", "tool_calls") if _field(structs, name) is not None
     ]
@@ -268,35 +279,35 @@ def _metadata(structs: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _verdicts(structs: Any) -> list[dict[str, Any]]:
+def _verdicts(structs: Array) -> list[JSONDict]:
     return [
         {**reply, **({"verdict": said} if said is not None else {})}
         for reply, said in zip(_metadata(structs), _said(structs), strict=True)
     ]
 
 
-def _trace(structs: Any) -> list[list[Any]]:
+def _trace(structs: Array) -> list[list[JSON]]:
     numbers = _lists(structs.field("responses"), lambda values: values.to_pylist())
     return [[node, several] for node, several in zip(_values(structs, "node"), numbers, strict=True)]
 
 
-def _noticed(structs: Any) -> list[tuple[str, int]]:
+def _noticed(structs: Array) -> list[tuple[str, int]]:
     return [*zip(_values(structs, "what"), _values(structs, "count"), strict=True)]
 
 
 # ---- answers and scores
 
 
-def _answers(arrays: Arrays, _: Any) -> list[dict[str, list[Any]]]:
+def _answers(arrays: Arrays, _: ArrowTable) -> list[dict[str, list[JSON]]]:
     pairs = _lists(arrays["answers"], _filtered)
     return [dict(each) for each in pairs]
 
 
-def _filtered(structs: Any) -> list[tuple[str, list[Any]]]:
+def _filtered(structs: Array) -> list[tuple[str, list[JSON]]]:
     return [*zip(_values(structs, "filter"), _lists(structs.field("values"), _left), strict=True)]
 
 
-def _left(structs: Any) -> list[Any]:
+def _left(structs: Array) -> list[JSON]:
     """Return the answers by filter."""
     said, others = _said(structs), _field(structs, "json")
     if others is None:
@@ -304,7 +315,7 @@ def _left(structs: Any) -> list[Any]:
     return [each if text is None else orjson.loads(text) for each, text in zip(said, others.to_pylist(), strict=True)]
 
 
-def _scores(arrays: Arrays, table: Any) -> list[dict[str, Any]]:
+def _scores(arrays: Arrays, table: ArrowTable) -> list[JSONDict]:
     """By `metric,filter` the scores of each sample, in their order."""
     names = row_names(table.schema)
     columns = {name: arrays[name].to_pylist() for name in names if name in arrays}
@@ -329,11 +340,11 @@ def _scores(arrays: Arrays, table: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _turned(columns: Any, size: int) -> Any:
+def _turned(columns: JSON, size: int) -> JSON:
     return zip(*columns, strict=True) if columns else [()] * size
 
 
-def _other_scores(structs: Any) -> list[tuple[str, int | None, Any]]:
+def _other_scores(structs: Array) -> list[tuple[str, int | None, JSON]]:
     columns = [_values(structs, name) for name in ("metric", "filter", "repeat", "value", "json")]
     return [
         (row_name(ScoreKey(metric, name)), repeat, orjson.loads(text) if text is not None else value)
@@ -341,13 +352,13 @@ def _other_scores(structs: Any) -> list[tuple[str, int | None, Any]]:
     ]
 
 
-def _failures(arrays: Arrays, table: Any) -> list[dict[ScoreKey, str]]:
+def _failures(arrays: Arrays, table: ArrowTable) -> list[dict[ScoreKey, str]]:
     if "failures" not in arrays:
         return [{}] * table.num_rows
     return [dict(each) for each in _lists(arrays["failures"], _reasons, ())]
 
 
-def _reasons(structs: Any) -> list[tuple[ScoreKey, str]]:
+def _reasons(structs: Array) -> list[tuple[ScoreKey, str]]:
     columns = [_values(structs, name) for name in ("metric", "filter", "reason")]
     return [(ScoreKey(metric, name), reason) for metric, name, reason in zip(*columns, strict=True)]
 

@@ -30,6 +30,7 @@ from assay.runs.samples.schema import (
     arrow_type,
     type_of,
 )
+from assay.runs.validation import JSON, JSONDict, JSONObject
 from assay.writable import written
 
 
@@ -82,7 +83,7 @@ def _those_there(found: Mapping[str, Array | None]) -> dict[str, Array]:
     return {name: each for name, each in arrays.items() if each is not None}
 
 
-def _turned(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Any]]:
+def _turned(rows: Sequence[Sequence[JSON]], width: int) -> list[Sequence[JSON]]:
     """The columns of rows."""
     return list(zip(*rows, strict=True)) if rows else [()] * width
 
@@ -111,7 +112,7 @@ def _unless_empty(array: Array) -> Array | None:
     return None if array is None or array.null_count == len(array) else array
 
 
-def _lists(column: Sequence[Sequence[Any] | None], make: Callable[[list[Any]], Array]) -> Array:
+def _lists(column: Sequence[Sequence[JSON] | None], make: Callable[[list[JSON]], Array]) -> Array:
     """Build a column of lists from the array of all their items; None is a missing list."""
     missing = [each is None for each in column] if None in column else None
     there: Sequence[Sequence[Any]] = [each or () for each in column] if missing else column  # type: ignore[assignment]
@@ -137,7 +138,7 @@ def _struct(described: Mapping[str, Type], fields: Mapping[str, Array | None], *
     return pa.StructArray.from_arrays([*there.values()], [*there])
 
 
-def as_json(value: Any) -> str:
+def as_json(value: JSON) -> str:
     """A value as JSON; what JSON has no word for, as text."""
     try:
         return orjson.dumps(value).decode()
@@ -145,14 +146,14 @@ def as_json(value: Any) -> str:
         return _odd_json(value)
 
 
-def _odd_json(value: Any) -> str:
+def _odd_json(value: JSON) -> str:
     try:
         return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
     except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
         return json.dumps(value, default=_plain)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: JSON) -> JSON:
     if hasattr(value, "_asdict") or isinstance(value, tuple):
         return list(value)
     if isinstance(value, Mapping):
@@ -190,7 +191,7 @@ def likelihood_requests(
     return _split(_struct(REQUEST, fields, "kind"), lengths)
 
 
-def _messages(flat: Sequence[Mapping[str, Any]]) -> Array:
+def _messages(flat: Sequence[JSONObject]) -> Array:
     calls = [each.get("tool_calls") for each in flat]
     fields = {
         **{name: _texts([each.get(name) for each in flat]) for name in ("role", "content", "name", "tool_call_id")},
@@ -199,7 +200,7 @@ def _messages(flat: Sequence[Mapping[str, Any]]) -> Array:
     return _struct(MESSAGE, fields, "role", "content")
 
 
-def _tool_calls(flat: Sequence[Mapping[str, Any]]) -> Array:
+def _tool_calls(flat: Sequence[JSONObject]) -> Array:
     parts = [call_parts(each) for each in flat]
     ids, names, arguments = _turned(parts, 3)
     whole = [None if call_of(*own) == each else as_json(each) for own, each in zip(parts, flat, strict=True)]
@@ -207,7 +208,7 @@ def _tool_calls(flat: Sequence[Mapping[str, Any]]) -> Array:
     return _struct(TOOL_CALL, fields, "name")
 
 
-def call_parts(call: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
+def call_parts(call: JSONObject) -> tuple[str | None, str | None, str | None]:
     """Id, name and arguments of a call in OpenAI's words, those that are texts."""
     function = call.get("function")
     inner: Mapping[str, Any] = function if isinstance(function, Mapping) else {}
@@ -216,7 +217,7 @@ def call_parts(call: Mapping[str, Any]) -> tuple[str | None, str | None, str | N
     return ids, name, arguments
 
 
-def call_of(call_id: str | None, name: str | None, arguments: str | None) -> dict[str, Any]:
+def call_of(call_id: str | None, name: str | None, arguments: str | None) -> JSONDict:
     """A call of a tool in OpenAI's words."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -227,7 +228,7 @@ NOT_STORED: list[Any] = [None]
 
 
 def _responses(
-    column: Sequence[Sequence[Sequence[Any]]], replies: Sequence[Sequence[Mapping[str, Any]] | None]
+    column: Sequence[Sequence[Sequence[JSON]]], replies: Sequence[Sequence[JSONObject] | None]
 ) -> dict[str, Array | None]:
     """Build the columns of responses with their metadata; the responses to scorers come after those to the sample's requests."""
     if not any(replies):
@@ -260,11 +261,11 @@ def _responses(
     }
 
 
-def _verdicts(flat: Sequence[Mapping[str, Any]]) -> Array:
+def _verdicts(flat: Sequence[JSONObject]) -> Array:
     return _response_structs([each.get("verdict") for each in flat], flat)
 
 
-def _response_structs(said: Sequence[Any], metadata: Sequence[Mapping[str, Any]] | None) -> Array:
+def _response_structs(said: Sequence[JSON], metadata: Sequence[JSONObject] | None) -> Array:
     fields = _said(said)
     if metadata is not None:
         usages = [each.get("usage") for each in metadata]
@@ -275,7 +276,7 @@ def _response_structs(said: Sequence[Any], metadata: Sequence[Mapping[str, Any]]
     return _struct(RESPONSE, fields)
 
 
-def _usages(column: Sequence[Sequence[Any] | None]) -> Array:
+def _usages(column: Sequence[Sequence[JSON] | None]) -> Array:
     import pyarrow as pa
 
     whole = [Usage(*each) if each is not None else Usage() for each in column]
@@ -284,7 +285,7 @@ def _usages(column: Sequence[Sequence[Any] | None]) -> Array:
     return pa.StructArray.from_arrays(arrays, [*Usage._fields], mask=pa.array([each is None for each in column]))
 
 
-def _trace(flat: Sequence[Sequence[Any]]) -> Array:
+def _trace(flat: Sequence[Sequence[JSON]]) -> Array:
     import pyarrow as pa
 
     numbers = _lists([each[1] for each in flat], lambda items: pa.array(items, pa.int64()))
@@ -298,7 +299,7 @@ def _noticed(flat: Sequence[tuple[str, int]]) -> Array:
     return pa.StructArray.from_arrays([_texts([what for what, _ in flat]), counts], ["what", "count"])
 
 
-def _said(values: Sequence[Any]) -> dict[str, Array | None]:
+def _said(values: Sequence[JSON]) -> dict[str, Array | None]:
     """Texts, pairs of log-likelihood and greediness, and log-likelihoods, each in its field."""
     import pyarrow as pa
 
@@ -321,7 +322,7 @@ def as_float(value: float | None, flag: bool | None) -> float | None:
     return float(value) if value is not None else None if flag is None else -math.inf
 
 
-def _of_one_kind(values: Sequence[Any]) -> dict[str, Array | None] | None:
+def _of_one_kind(values: Sequence[JSON]) -> dict[str, Array | None] | None:
     """The fields of values that are all texts, all pairs of log-likelihood and greediness, or all log-likelihoods."""
     import pyarrow as pa
 
@@ -341,14 +342,14 @@ def _of_one_kind(values: Sequence[Any]) -> dict[str, Array | None] | None:
 # ---- answers and scores
 
 
-def _answers(column: Sequence[Mapping[str, Sequence[Any]]]) -> Array:
+def _answers(column: Sequence[Mapping[str, Sequence[JSON]]]) -> Array:
     names = [name for each in column for name in each]
     several = [values for each in column for values in each.values()]
     left = _split(_answer_structs([value for values in several for value in values]), map(len, several))
     return _split(_struct(FILTERED, {"filter": _texts(names), "values": left}, "filter", "values"), map(len, column))
 
 
-def _answer_structs(flat: Sequence[Any]) -> Array:
+def _answer_structs(flat: Sequence[JSON]) -> Array:
     import pyarrow as pa
 
     if (found := _of_one_kind(flat)) is None:
@@ -367,7 +368,7 @@ def _answer_structs(flat: Sequence[Any]) -> Array:
     return _struct(ANSWER, found)
 
 
-def _kind_of_answer(value: Any) -> str:
+def _kind_of_answer(value: JSON) -> str:
     kind = type(value)
     if kind is str or kind is float:
         return "text" if kind is str else "value"
@@ -383,7 +384,7 @@ def _failures(flat: Sequence[tuple[tuple[str, str], str]]) -> Array:
     return pa.StructArray.from_arrays([_texts(each) for each in columns], ["metric", "filter", "reason"])
 
 
-def _scores(column: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Array | None]:
+def _scores(column: Sequence[JSONObject], names: Sequence[str]) -> dict[str, Array | None]:
     """A column for each row of scores that has numbers; and one of all scores that are something else."""
     import pyarrow as pa
 
@@ -404,7 +405,7 @@ def _scores(column: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[s
     return found
 
 
-def _others(scores: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None, Any]]:
+def _others(scores: JSONObject) -> Iterator[tuple[str, str, int | None, JSON]]:
     for name, value in scores.items():
         row = row_key(name.removesuffix(REPEATS))
         if name.endswith(REPEATS):
@@ -413,7 +414,7 @@ def _others(scores: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None, A
             yield (*row, None, value)
 
 
-def _other_scores(flat: Sequence[tuple[str, str, int | None, Any]]) -> Array:
+def _other_scores(flat: Sequence[tuple[str, str, int | None, JSON]]) -> Array:
     import pyarrow as pa
 
     metrics, filters, repeats, values = _turned(flat, 4)
@@ -427,7 +428,7 @@ def _other_scores(flat: Sequence[tuple[str, str, int | None, Any]]) -> Array:
     return _struct(SCORE, fields, "metric", "filter")
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: JSON) -> bool:
     """Whether a value fits a column of numbers: whole ones as far as they are exact there."""
     return isinstance(value, float) or (
         isinstance(value, int) and not isinstance(value, bool) and -(2**53) <= value <= 2**53

@@ -1,14 +1,14 @@
 """Samples of format 1 (version 0.1), JSON in columns of text, as the columns of format 2. Nothing else knows format 1."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import orjson
 
 from assay.runs.samples.encode import as_json
 from assay.runs.samples.records import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, StoredRequest, StoredSample
+from assay.runs.samples.schema import Array, ArrowSchema, ArrowTable, ArrowType
 from assay.runs.samples.writer import row_arrays
-from assay.runs.validation import JSON, NEEDED, wrong_column
+from assay.runs.validation import JSON, JSON_COLUMNS, NEEDED, JSONDict, JSONObject, wrong_column
 
 NUMBERS = ("doc_id", "dropped")
 TEXTS = (
@@ -19,12 +19,12 @@ LEAST = float("-inf")
 """The meaning of null as a likelihood: JSON has no infinity, and no other likelihood was written as null."""
 
 
-def is_format_1(schema: Any) -> bool:
+def is_format_1(schema: ArrowSchema) -> bool:
     """Whether columns are of format 1: it has no kind of samples."""
     return "kind" not in schema.names
 
 
-def wrong_schema(schema: Any) -> str:
+def wrong_schema(schema: ArrowSchema) -> str:
     """Describe what is wrong with the columns of a file; empty where they are right."""
     missing = sorted(NEEDED - {*schema.names})
     if missing or len({*schema.names}) != len(schema.names):
@@ -33,7 +33,7 @@ def wrong_schema(schema: Any) -> str:
     return f"the column {wrong[0].name} holds {wrong[0].type}" if wrong else ""
 
 
-def _is_of_another_kind(name: str, written: Any) -> bool:
+def _is_of_another_kind(name: str, written: ArrowType) -> bool:
     from pyarrow import types
 
     kind = written.value_type if types.is_dictionary(written) else written
@@ -45,11 +45,11 @@ def _is_of_another_kind(name: str, written: Any) -> bool:
     return not (types.is_string(kind) or types.is_large_string(kind))
 
 
-def as_format_2(table: Any) -> tuple[dict[str, Any], list[str]]:
+def as_format_2(table: ArrowTable) -> tuple[dict[str, Array], list[str]]:
     """The columns of format 2 that say what columns of format 1 do, and the names of the rows of scores. What cannot be read
     is a ValueError."""
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
-    for name in JSON.keys() | NEEDED:
+    for name in JSON_COLUMNS.keys() | NEEDED:
         if what := wrong_column(name, columns.get(name, ())):
             raise ValueError(what)
     scores = [name for name in columns if "," in name]
@@ -58,7 +58,7 @@ def as_format_2(table: Any) -> tuple[dict[str, Any], list[str]]:
     return row_arrays([row_of(dict(zip(names, row, strict=True))) for row in rows])
 
 
-def row_of(written: Mapping[str, Any]) -> StoredSample:
+def row_of(written: JSONObject) -> StoredSample:
     """A row from the columns of format 1."""
     replies = _loads(written, "replies")
     requests = [request_row(each) for each in orjson.loads(written["requests"])]
@@ -84,17 +84,17 @@ def row_of(written: Mapping[str, Any]) -> StoredSample:
     )
 
 
-def _loads(written: Mapping[str, Any], name: str) -> Any:
+def _loads(written: JSONObject, name: str) -> JSON:
     return orjson.loads(written[name]) if written.get(name) is not None else None
 
 
-def _scores(written: Mapping[str, Any]) -> dict[str, Any]:
+def _scores(written: JSONObject) -> JSONDict:
     """Return the scores by name. Values that JSON cannot hold are in their own columns."""
     scores = orjson.loads(written["scores"])
     return {name: written.get(name) if value is None else value for name, value in scores.items()}
 
 
-def request_row(described: Sequence[Any]) -> StoredRequest:
+def request_row(described: Sequence[JSON]) -> StoredRequest:
     """A request from what it had beside the first context: parameters, a continuation with its context, or nothing."""
     if not described or described[-1] is None:
         return StoredRequest(ROLLING, described[0] if described else None)
@@ -104,7 +104,7 @@ def request_row(described: Sequence[Any]) -> StoredRequest:
     return StoredRequest(LOGLIKELIHOOD, own, None, described[-1])
 
 
-def seen(value: Any) -> Any:
+def seen(value: JSON) -> JSON:
     """A response as filters saw it: a text, a pair of likelihood and greediness, or a likelihood alone."""
     if isinstance(value, list) and len(value) == 2 and isinstance(value[1], bool):
         return (LEAST if value[0] is None else value[0], value[1])

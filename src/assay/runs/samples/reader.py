@@ -32,8 +32,9 @@ from assay.runs.samples import format_1
 from assay.runs.samples.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
 from assay.runs.samples.records import GENERATE, LOGLIKELIHOOD, RequestColumns, SampleRecord, StoredRequest
 from assay.runs.samples.records import StoredSample as StoredSample
-from assay.runs.samples.schema import DICTIONARIES, ROW_NAMES, leaf_names, row_names
+from assay.runs.samples.schema import DICTIONARIES, ROW_NAMES, Array, ArrowTable, ParquetFile, leaf_names, row_names
 from assay.runs.samples.writer import GroupWriter, file_name, verify_checksum
+from assay.runs.validation import JSON, JSONObject
 
 T = TypeVar("T")
 REQUEST_COLUMNS = (*(name for name in RequestColumns._fields if name != "replies"), "verdicts", "trace", "noticed")
@@ -83,7 +84,7 @@ class SampleFile:
         """Yield the samples of a graph: after the responses of each its outcome, or why it failed."""
         yield from self._converted(_ended)
 
-    def first_record(self) -> Mapping[str, Any] | None:
+    def first_record(self) -> JSONObject | None:
         """Return a record of a graph's output, if there is any."""
         return next((found for found in self._converted(_record) if found is not None), None)
 
@@ -147,17 +148,17 @@ class SampleFile:
         found: int = self._read(lambda file: file.num_row_groups)
         return found
 
-    def columns(self, fields: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
+    def columns(self, fields: Sequence[str]) -> Iterator[dict[str, list[JSON]]]:
         """Some fields of the rows, or columns of scores that are there, as lists: one row group at a time."""
         for number in range(self._groups):
             group = self._group(number, fields)
             yield self._guarded(lambda: _checked(fields_of(group, fields)))  # noqa: B023  # called at once
 
-    def tables(self) -> Iterator[Any]:
+    def tables(self) -> Iterator[ArrowTable]:
         """The row groups as tables of format 2."""
         return (self._group(number, None) for number in range(self._groups))
 
-    def request_arrays(self, number: int) -> dict[str, Any]:
+    def request_arrays(self, number: int) -> dict[str, Array]:
         """The columns of what was asked and answered of one row group: the one that was read last is at hand."""
         known, group = self._latest
         if known != number:
@@ -174,10 +175,10 @@ class SampleFile:
         writer.end()
         return path
 
-    def _group(self, number: int, fields: Sequence[str] | None) -> Any:
+    def _group(self, number: int, fields: Sequence[str] | None) -> ArrowTable:
         """A row group in format 2; with `fields`, at least the columns that those need."""
 
-        def read(file: Any) -> Any:
+        def read(file: ParquetFile) -> ArrowTable:
             names = file.schema_arrow.names
             if format_1.is_format_1(file.schema_arrow):
                 return _table(*format_1.as_format_2(file.read_row_group(number)))
@@ -186,10 +187,10 @@ class SampleFile:
 
         return self._read(read)
 
-    def _rows(self, group: Any) -> list[StoredSample]:
+    def _rows(self, group: ArrowTable) -> list[StoredSample]:
         return self._guarded(lambda: [*rows_of(group)])
 
-    def _read(self, read: Callable[[Any], T]) -> T:
+    def _read(self, read: Callable[[ParquetFile], T]) -> T:
         """Open the file, once."""
 
         def opened() -> T:
@@ -219,7 +220,7 @@ class SampleFile:
         return RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {what}", fix)])
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> ParquetFile:
     """A file of samples whose checksum and columns are right."""
     from pyarrow import parquet
 
@@ -235,13 +236,13 @@ def _opened(path: Path) -> Any:
     return file
 
 
-def _table(arrays: Mapping[str, Any], names: Sequence[str]) -> Any:
+def _table(arrays: Mapping[str, Array], names: Sequence[str]) -> ArrowTable:
     import pyarrow as pa
 
     return pa.table(dict(arrays)).replace_schema_metadata({ROW_NAMES: orjson.dumps(names)})
 
 
-def _checked(fields: dict[str, list[Any]]) -> dict[str, list[Any]]:
+def _checked(fields: dict[str, list[JSON]]) -> dict[str, list[JSON]]:
     if what := wrong_json(fields):
         raise ValueError(what)
     return fields
@@ -261,8 +262,8 @@ def sample_record(row: StoredSample, repeats: int) -> SampleRecord:
 
 
 def filter_scores(
-    answers: Mapping[str, Sequence[Any]],
-    scores: Mapping[str, Any],
+    answers: Mapping[str, Sequence[JSON]],
+    scores: JSONObject,
     failures: Mapping[ScoreKey, str] = MappingProxyType({}),
 ) -> list[FilterScores]:
     """Group answers and `{"metric,filter": value}` by filter.
@@ -334,7 +335,7 @@ def _ended(row: StoredSample) -> AnsweredSample:
     return AnsweredSample(sample, responses, row.scores, row.failed or "")
 
 
-def _record(row: StoredSample) -> Mapping[str, Any] | None:
+def _record(row: StoredSample) -> JSONObject | None:
     """Return the output record of a graph: the whole answer of its only filter."""
     found = row.answers.get("none")  # a record may have failed in some rows alone
     return found[0] if found else None
@@ -351,7 +352,7 @@ def _request(context: str, stored: StoredRequest, repeat: int) -> Request:
 
 
 def _responses(
-    requests: Sequence[Request], raw: Sequence[Any], replies: Sequence[Mapping[str, Any]] | None
+    requests: Sequence[Request], raw: Sequence[JSON], replies: Sequence[JSONObject] | None
 ) -> list[Response]:
     """The responses as they came. Of a sample that failed nothing is kept but why, and what the others took."""
     if not raw and replies is not None:
@@ -363,7 +364,7 @@ def _responses(
     return [*own, *map(_verdict, metadata[len(raw) :])]
 
 
-def _verdict(reply: Mapping[str, Any]) -> Response:
+def _verdict(reply: JSONObject) -> Response:
     """Convert a response to a scorer."""
     if "failed" in reply:
         return _failure(reply)
@@ -371,13 +372,13 @@ def _verdict(reply: Mapping[str, Any]) -> Response:
     return _response(None, said if isinstance(said, str) else (said, False), reply)
 
 
-def _failure(reply: Mapping[str, Any]) -> Response:
+def _failure(reply: JSONObject) -> Response:
     if "failed" in reply:
         return Failed(reply["failed"], reply.get("trace", ()))
     return _response(None, "", reply)
 
 
-def _response(request: Request | None, raw: Any, reply: Mapping[str, Any]) -> Response:
+def _response(request: Request | None, raw: JSON, reply: JSONObject) -> Response:
     usage = _usage(reply) if reply else None
     if isinstance(raw, str):
         return Text(raw, reply.get("finish"), reply.get("reasoning"), usage, reply.get("calls", ()))
@@ -385,6 +386,6 @@ def _response(request: Request | None, raw: Any, reply: Mapping[str, Any]) -> Re
     return Likelihood(value, greedy, usage)
 
 
-def _usage(reply: Mapping[str, Any]) -> Usage | None:
+def _usage(reply: JSONObject) -> Usage | None:
     usage = reply.get("usage")
     return Usage(*usage) if usage is not None else None

@@ -20,6 +20,7 @@ from assay.records import (
 )
 from assay.records import arguments as arguments
 from assay.runs.redaction import written_arguments
+from assay.runs.validation import JSONDict, JSONObject
 
 GENERATE, LOGLIKELIHOOD, ROLLING, GRAPH, NOTHING = "generate", "loglikelihood", "loglikelihood_rolling", "graph", "none"
 """Kinds of samples and requests, in lm-eval's words; a graph asks on its own, and of some samples nothing could be asked."""
@@ -120,7 +121,7 @@ def row_failures(record: SampleRecord) -> dict[ScoreKey, str]:
     return {ScoreKey(row, each.filter): reason for each in record.scores for row, reason in each.failed.items()}
 
 
-def response_metadata(responses: Sequence[Response], own: int) -> Sequence[Mapping[str, Any]] | None:
+def response_metadata(responses: Sequence[Response], own: int) -> Sequence[JSONObject] | None:
     """Return the metadata of responses beside their texts and numbers; the first `own` answer the sample's requests."""
     if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
         return None
@@ -129,13 +130,13 @@ def response_metadata(responses: Sequence[Response], own: int) -> Sequence[Mappi
     return found if any(found) else None
 
 
-def _verdict(response: Response) -> dict[str, Any]:
+def _verdict(response: Response) -> JSONDict:
     if isinstance(response, Text):
         return {"verdict": response.text}
     return {"verdict": response.value} if isinstance(response, Likelihood) else {}
 
 
-def _reply(response: Response) -> dict[str, Any]:
+def _reply(response: Response) -> JSONDict:
     if isinstance(response, Failed):
         return {"failed": response.reason, **({"trace": response.trace} if response.trace else {})}
     metadata: dict[str, Any] = {"trace": response.trace} if isinstance(response, Outcome) and response.trace else {}
@@ -153,7 +154,7 @@ def _reply(response: Response) -> dict[str, Any]:
     return metadata
 
 
-def lm_eval_records(record: SampleRecord, doc_id: int) -> Iterator[dict[str, Any]]:
+def lm_eval_records(record: SampleRecord, doc_id: int) -> Iterator[JSONDict]:
     """The sample as lm-eval logs it: one record per filter."""
     sample = record.sample
     if not record.scores:
@@ -188,5 +189,5 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _indented(doc: Mapping[str, Any]) -> bytes:
+def _indented(doc: JSONObject) -> bytes:
     return orjson.dumps(dict(doc), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS, default=str)

@@ -56,16 +56,20 @@ REPEATED = [
 ROW_NAMES = "assay.rows"
 """Where the metadata has the names of all rows of scores, in their order: a JSON list."""
 Array = Any
-"""An array of pyarrow's, which has no types."""
+ArrowTable = Any
+ArrowSchema = Any
+ArrowType = Any
+ParquetFile = Any
+"""Objects of pyarrow, which has no type stubs."""
 
 
 @cache
-def arrow_type(name: str) -> Any:
+def arrow_type(name: str) -> ArrowType:
     """The type of a column as pyarrow has it."""
     return type_of(SCHEMA[name])
 
 
-def type_of(described: Type) -> Any:
+def type_of(described: Type) -> ArrowType:
     import pyarrow as pa
 
     if isinstance(described, list):
@@ -75,7 +79,7 @@ def type_of(described: Type) -> Any:
     return getattr(pa, described)()
 
 
-def union_schema(one: Any, other: Any, rows: Iterable[str]) -> Any:
+def union_schema(one: ArrowSchema, other: ArrowSchema, rows: Iterable[str]) -> ArrowSchema:
     """The schema that has the columns and fields of both; `rows` are the names of scores in their order."""
     import pyarrow as pa
 
@@ -85,13 +89,13 @@ def union_schema(one: Any, other: Any, rows: Iterable[str]) -> Any:
     return pa.schema([*fields, *scores])
 
 
-def row_names(schema: Any) -> list[str]:
+def row_names(schema: ArrowSchema) -> list[str]:
     """The names of the rows of scores, in their order."""
     found = (schema.metadata or {}).get(ROW_NAMES.encode())
     return orjson.loads(found) if found is not None else [name for name in schema.names if "," in name]
 
 
-def leaf_names(fields: Any, way: str = "") -> Iterator[str]:
+def leaf_names(fields: ArrowSchema, way: str = "") -> Iterator[str]:
     """The ways to all values of a schema: names of columns and fields, without a word for lists."""
     from pyarrow import types
 
@@ -105,7 +109,7 @@ def leaf_names(fields: Any, way: str = "") -> Iterator[str]:
             yield way + field.name
 
 
-def cast_table(arrays: Mapping[str, Any], schema: Any) -> Any:
+def cast_table(arrays: Mapping[str, Array], schema: ArrowSchema) -> ArrowTable:
     """A table of that schema, which has all that the arrays have."""
     import pyarrow as pa
 
@@ -117,7 +121,7 @@ def cast_table(arrays: Mapping[str, Any], schema: Any) -> Any:
     return pa.table(columns, schema=schema)
 
 
-def is_subtype(inner: Any, whole: Any) -> bool:
+def is_subtype(inner: ArrowType, whole: ArrowType) -> bool:
     """Whether a type is another with some of its fields, or the same."""
     from pyarrow import types
 
@@ -131,12 +135,12 @@ def is_subtype(inner: Any, whole: Any) -> bool:
     return bool(inner == whole)
 
 
-def _joined_fields(name: str, one: Any, other: Any) -> Any:
+def _joined_fields(name: str, one: ArrowSchema, other: ArrowSchema) -> ArrowType:
     there = [schema.field(name).type for schema in (one, other) if name in schema.names]
     return _joined_types(there[0], there[-1], arrow_type(name))
 
 
-def _joined_types(one: Any, other: Any, whole: Any) -> Any:
+def _joined_types(one: ArrowType, other: ArrowType, whole: ArrowType) -> ArrowType:
     import pyarrow as pa
     from pyarrow import types
 
@@ -147,14 +151,14 @@ def _joined_types(one: Any, other: Any, whole: Any) -> Any:
     return pa.struct(_joined_inner(one, other, whole))
 
 
-def _joined_inner(one: Any, other: Any, whole: Any) -> Iterator[tuple[str, Any]]:
+def _joined_inner(one: ArrowType, other: ArrowType, whole: ArrowType) -> Iterator[tuple[str, ArrowType]]:
     for field in whole:
         there = [each.field(field.name).type for each in (one, other) if each.get_field_index(field.name) >= 0]
         if there:
             yield field.name, _joined_types(there[0], there[-1], field.type)
 
 
-def _conformed(array: Any, target: Any) -> Any:
+def _conformed(array: Array, target: ArrowType) -> Array:
     import pyarrow as pa
     from pyarrow import types
 
@@ -172,7 +176,7 @@ def _conformed(array: Any, target: Any) -> Any:
     return pa.StructArray.from_arrays(fields, fields=[*target], mask=array.is_null())
 
 
-def list_buffers(array: Any) -> tuple[Any, Any, Any]:
+def list_buffers(array: Array) -> tuple[Array, Array, Array]:
     """Where the lists of an array begin in its flat values, those values, and which lists are missing (None: no one)."""
     import pyarrow.compute as pc
 

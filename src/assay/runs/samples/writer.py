@@ -30,7 +30,18 @@ from assay.runs.samples.records import (
     StoredSample,
     row_failures,
 )
-from assay.runs.samples.schema import DICTIONARIES, MESSAGE, REPEATED, ROW_NAMES, cast_table, union_schema
+from assay.runs.samples.schema import (
+    DICTIONARIES,
+    MESSAGE,
+    REPEATED,
+    ROW_NAMES,
+    Array,
+    ArrowSchema,
+    ParquetFile,
+    cast_table,
+    union_schema,
+)
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 ROWS, HELD = 2000, 8 * 2**20
 """Rows of one group at most, and characters of text: counts, not times, so that the same samples make the same file."""
@@ -58,7 +69,7 @@ class GroupWriter:
     def has_begun(self) -> bool:
         return self._writer is not None
 
-    def write(self, arrays: Mapping[str, Any], names: Sequence[str]) -> None:
+    def write(self, arrays: Mapping[str, Array], names: Sequence[str]) -> None:
         """Write a row group; `names` are its rows of scores, in their order."""
         import pyarrow as pa
 
@@ -72,7 +83,7 @@ class GroupWriter:
             table = cast_table(arrays, self._writer.schema)
         self._writer.write_table(table)
 
-    def _widen(self, schema: Any) -> None:
+    def _widen(self, schema: ArrowSchema) -> None:
         """Write the groups so far anew, where a schema has more than theirs."""
         from pyarrow import parquet
 
@@ -103,7 +114,7 @@ class GroupWriter:
             self._writer.close()
 
 
-def _opened(path: Path, schema: Any) -> Any:
+def _opened(path: Path, schema: ArrowSchema) -> ParquetFile:
     from pyarrow import parquet
 
     return parquet.ParquetWriter(
@@ -123,7 +134,7 @@ class SampleWriter:
     `known` gives, row group by row group, what was asked and answered of the same samples when they were scored before.
     """
 
-    def __init__(self, folder: Path, task: str, known: Callable[[int], dict[str, Any]] | None = None) -> None:
+    def __init__(self, folder: Path, task: str, known: Callable[[int], JSONDict] | None = None) -> None:
         self.path = folder / f"{file_name(task)}.parquet"
         self._part = self.path.with_suffix(".parquet.part")
         self._file = GroupWriter(self._part)
@@ -181,7 +192,7 @@ class SampleWriter:
         self._asked, self._requests, self._documents, self._verdicts, self._held = [], [], [], [], 0
 
 
-def _length(responses: Sequence[Sequence[Any]]) -> int:
+def _length(responses: Sequence[Sequence[JSON]]) -> int:
     """How much text there is, about: of likelihoods there is none."""
     if not responses or not responses[0] or type(responses[0][0]) is tuple:
         return 30 * len(responses)
@@ -190,7 +201,7 @@ def _length(responses: Sequence[Sequence[Any]]) -> int:
     return sum(len(said) if isinstance(said, str) else 30 for several in responses for said in several)
 
 
-def row_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Any], list[str]]:
+def row_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Array], list[str]]:
     """The columns of rows, and the names of their scores."""
     scored, names = score_arrays([row.score_columns for row in rows])
     return {**request_arrays([row.request_columns for row in rows]), **scored}, names
@@ -261,7 +272,7 @@ def _with_requests(columns: RequestColumns, described: Sequence[StoredRequest]) 
     return columns._replace(requests=described)
 
 
-def _request_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Request]]) -> dict[str, Any]:
+def _request_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Request]]) -> dict[str, Array]:
     """The columns of what was asked; log-likelihoods, of which there are most, without a row for each request."""
     flat: Sequence[Any] = [request for several in requests for request in several]
     if {*map(type, flat)} != {Loglikelihood} or {type(request[0]) for request in flat} != {str}:
@@ -318,7 +329,7 @@ def request_rows(requests: Sequence[Request], params: Params) -> list[StoredRequ
     return found
 
 
-def messages_of(prompt: Prompt) -> list[dict[str, Any]] | None:
+def messages_of(prompt: Prompt) -> list[JSONDict] | None:
     """A conversation in OpenAI's words, where its columns can hold every message without a loss."""
     if isinstance(prompt, str):
         return None
@@ -326,7 +337,7 @@ def messages_of(prompt: Prompt) -> list[dict[str, Any]] | None:
     return found if found and all(map(_is_message, found)) else None
 
 
-def _is_message(value: Any) -> bool:
+def _is_message(value: JSON) -> bool:
     """Whether a message has nothing but what its columns hold, in the order that it is written in."""
     if not isinstance(value, dict) or not {"role", "content"} <= value.keys() <= {*MESSAGE} - {"media"}:
         return False
@@ -341,13 +352,13 @@ def _is_message(value: Any) -> bool:
     )
 
 
-def ordered(message: Mapping[str, Any]) -> dict[str, Any]:
+def ordered(message: JSONObject) -> JSONDict:
     """A message with its keys in the order that conversations have them."""
     order = ("role", "tool_call_id", "content", "name", "tool_calls")
     return {key: message[key] for key in order if key in message}
 
 
-def conversation_text(messages: Sequence[Mapping[str, Any]]) -> str:
+def conversation_text(messages: Sequence[JSONObject]) -> str:
     """A conversation as the text that requests have."""
     return json.dumps(messages, ensure_ascii=False)
 
