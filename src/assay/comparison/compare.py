@@ -117,14 +117,14 @@ def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> Compa
     if not options.other_prompts:
         refuse_other_prompts(tasks, a, b)
     every = paired_rows((a, b), compared_members(tasks, (a, b), options.cluster_by, notes), notes)
-    several = selected_rows(every, a, options.tasks, options.metrics)
+    paired = selected_rows(every, a, options.tasks, options.metrics)
     gated = selected_rows([*every, *lone_rows(a, every)], a, options.tasks, options.metrics)
     evidence = GateEvidence(gated, tasks, (a, b), number, options.level, options.incomplete)
     return Comparison(
         runs=(),
-        rows=[compared_row(line, number, options.level, options.power) for line in several],
+        rows=[compared_row(line, number, options.level, options.power) for line in paired],
         attributions=[attribute(a, b, tasks, number)],
-        flips=flips_of(tasks, several, number, options.flips) if options.flips else (),
+        flips=flips_of(tasks, paired, number, options.flips) if options.flips else (),
         verdicts=[each for gate in options.gates for each in decide(gate, evidence)],
         notes=notes,
     )
@@ -162,15 +162,15 @@ COLUMNS = ("prompt", "answers", "target", "gold", "choices")
 def flips_of(tasks: Sequence[PairedTask], lines: Sequence[PairedRow], run: int, most: int) -> list[Flip]:
     """Of each task the documents whose first number changed: those that became worse first, the largest changes first."""
     by_name = {task.name: task for task in tasks}
-    found: list[Flip] = []
+    flips: list[Flip] = []
     done: set[str] = set()
     for line in lines:
         if line.kind == "task" and line.name not in done and line.parts:
             [part] = line.parts
             if part.member.scores_a is not None:
                 done.add(line.name)
-                found += _of_line(by_name[line.name], line, part.member, run, most)
-    return found
+                flips += _of_line(by_name[line.name], line, part.member, run, most)
+    return flips
 
 
 def _of_line(task: PairedTask, line: PairedRow, member: ComparedTask, run: int, most: int) -> list[Flip]:
@@ -206,21 +206,21 @@ def _of_line(task: PairedTask, line: PairedRow, member: ComparedTask, run: int, 
 
 def answer(row: JSONObject, filter_name: str) -> str:
     """Return the answer after a filter; for choices the likeliest one."""
-    several = row["answers"].get(filter_name, [])
+    answers = row["answers"].get(filter_name, [])
     choices = row["choices"]
-    likelihoods = [each[0] for each in several if isinstance(each, tuple)]
-    if choices and len(likelihoods) == len(several) >= len(choices):
+    likelihoods = [each[0] for each in answers if isinstance(each, tuple)]
+    if choices and len(likelihoods) == len(answers) >= len(choices):
         return str(choices[max(range(len(choices)), key=likelihoods.__getitem__)])
-    return "\n".join(each if isinstance(each, str) else orjson.dumps(each).decode() for each in several)
+    return "\n".join(each if isinstance(each, str) else orjson.dumps(each).decode() for each in answers)
 
 
 def target(row: JSONObject) -> str:
     """Return the right answer; for choices its text."""
-    found = orjson.loads(row["gold"] or row["target"])
+    gold = orjson.loads(row["gold"] or row["target"])
     choices = row["choices"]
-    if choices and isinstance(found, int) and 0 <= found < len(choices):
-        return str(choices[found])
-    return found if isinstance(found, str) else orjson.dumps(found).decode()
+    if choices and isinstance(gold, int) and 0 <= gold < len(choices):
+        return str(choices[gold])
+    return gold if isinstance(gold, str) else orjson.dumps(gold).decode()
 
 
 OPTIONS = {
@@ -245,21 +245,23 @@ def attribute(a: Run, b: Run, tasks: Sequence[PairedTask], number: int) -> Attri
     """Attribute a difference to the first stage at which the other run differs from the first. The documents and prompts
     themselves decide whether they differ: settings that left them unchanged are not listed."""
     data = [task.name for task in tasks if task.by_content or len(task.places_a) < max(_sizes(task))]
-    prompts = {task.name: len(several) for task in tasks if (several := task.prompts_that_differ)}
-    found: list[Difference] = []
+    prompts = {
+        task.name: len(documents_differing) for task in tasks if (documents_differing := task.prompts_that_differ)
+    }
+    differences: list[Difference] = []
     if data:
-        found.append(Difference("data", "documents", *_counts(tasks, data), data))
-        found += [*_options("data", a, b), *_keys("data", a, b, _named(tasks, data))]
+        differences.append(Difference("data", "documents", *_counts(tasks, data), data))
+        differences += [*_options("data", a, b), *_keys("data", a, b, _named(tasks, data))]
     if prompts:
         documents = sum(len(task.places_a) for task in tasks if task.name in prompts)
         what = f"prompts of {sum(prompts.values())} of {documents} documents"
-        found.append(Difference("prompt", what, "", "", list(prompts)))
-        found += [*_options("prompt", a, b), *_keys("prompt", a, b, _named(tasks, prompts))]
-    found += [*_options("sampling", a, b), *_keys("sampling", a, b, tasks)]
-    found += _models(a, b)
-    found += _keys("filter", a, b, tasks)
-    found += [*_options("scorer", a, b), *_keys("scorer", a, b, tasks), *_code(a, b)]
-    return Attribution(number, sorted(found, key=lambda each: STAGES.index(each.stage)))
+        differences.append(Difference("prompt", what, "", "", list(prompts)))
+        differences += [*_options("prompt", a, b), *_keys("prompt", a, b, _named(tasks, prompts))]
+    differences += [*_options("sampling", a, b), *_keys("sampling", a, b, tasks)]
+    differences += _models(a, b)
+    differences += _keys("filter", a, b, tasks)
+    differences += [*_options("scorer", a, b), *_keys("scorer", a, b, tasks), *_code(a, b)]
+    return Attribution(number, sorted(differences, key=lambda each: STAGES.index(each.stage)))
 
 
 def _sizes(task: PairedTask) -> tuple[int, int]:
@@ -284,20 +286,20 @@ def _options(stage: str, a: Run, b: Run) -> Iterable[Difference]:
 
 
 def _spec(run: Run) -> JSONObject:
-    found: Mapping[str, Any] = run.answers_manifest.get("spec", {})
-    return found
+    spec: Mapping[str, Any] = run.answers_manifest.get("spec", {})
+    return spec
 
 
 def _keys(stage: str, a: Run, b: Run, tasks: Sequence[PairedTask]) -> list[Difference]:
     """List the keys of this stage that differ between tasks; the same change in many tasks is listed once."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    changed: dict[tuple[str, str, str], list[str]] = {}
     for task in tasks:
         mine, others = a.config(task.name), b.config(task.name_b)
         for key in {**mine, **others}:
             if _stage(key) == stage and mine.get(key) != others.get(key):
                 change = key, _short(mine.get(key)), _short(others.get(key))
-                found.setdefault(change, []).append(task.name)
-    return [Difference(stage, *change, names) for change, names in found.items()]
+                changed.setdefault(change, []).append(task.name)
+    return [Difference(stage, *change, names) for change, names in changed.items()]
 
 
 def _stage(key: str) -> str | None:
@@ -335,8 +337,8 @@ def _code(a: Run, b: Run) -> Iterable[Difference]:
 
 
 def _packages(run: Run) -> Mapping[str, str]:
-    found: Mapping[str, str] = run.manifest.get("environment", {}).get("packages", {})
-    return found
+    packages: Mapping[str, str] = run.manifest.get("environment", {}).get("packages", {})
+    return packages
 
 
 def _short(value: JSON) -> str:

@@ -120,8 +120,8 @@ class Attribution:
 
     @property
     def first(self) -> str | None:
-        found = {each.stage for each in self.differences}
-        return next((stage for stage in STAGES if stage in found), None)
+        stages = {each.stage for each in self.differences}
+        return next((stage for stage in STAGES if stage in stages), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Comparison:
     @property
     def decision(self) -> Decision | None:
         """The outcome of all gates: one failure fails them all, one that cannot be decided leaves them open."""
-        found = {verdict.decision for verdict in self.verdicts}
-        if not found:
+        decisions = {verdict.decision for verdict in self.verdicts}
+        if not decisions:
             return None
-        return "fail" if "fail" in found else "inconclusive" if "inconclusive" in found else "pass"
+        return "fail" if "fail" in decisions else "inconclusive" if "inconclusive" in decisions else "pass"

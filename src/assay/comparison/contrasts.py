@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from assay.comparison.pairing import PairedTask
+from assay.comparison.pairing import Array, PairedTask
 from assay.comparison.pairing import values as values_of
 from assay.errors import ConfigError
 from assay.groups.spread import draw_numbers, variance
@@ -75,7 +75,7 @@ class Part(NamedTuple):
     slope_b: float = 1.0
 
 
-def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: Any) -> ComparedTask | str:
+def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: Array | None) -> ComparedTask | str:
     """A number of a task in both runs; or why it cannot be compared."""
     column_a, column_b = task.scores_a.values[key], task.scores_b.values[key]
     aggregation = _shared_aggregation(task, key, runs)
@@ -110,13 +110,15 @@ def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) 
     mine, others = task.scores_a.values[key].there, task.scores_b.values[key].there
     if not len(mine):
         return "it is computed over all documents together, so no document has a score for it: look at the rows that have one"
-    found = aggregation_of(runs[0], task.name, key, mine)
-    if found is None:
+    aggregation = aggregation_of(runs[0], task.name, key, mine)
+    if aggregation is None:
         return "how its number follows from the documents' scores is not known: a function of the task's own makes it"
     stored = values_of(runs[1], task.name_b)[key]
-    if stored is not None and len(others) and not _gives(found, others, stored):
-        return f"the other run does not make its number of the documents' scores by {found.name}, as the first does"
-    return found
+    if stored is not None and len(others) and not _gives(aggregation, others, stored):
+        return (
+            f"the other run does not make its number of the documents' scores by {aggregation.name}, as the first does"
+        )
+    return aggregation
 
 
 def _is_right_or_wrong(scores: Any) -> bool:
@@ -194,14 +196,14 @@ def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> C
         moved = _moved(part, scale)
         drawn.append(Draws.of_mean(member.source, member.documents, moved, member.clusters))
         owned.append((moved - moved.mean() + slope * (member.b - scale * member.a)) / member.n)
-    several = _by_draw(drawn, owned)
+    influences = _by_draw(drawn, owned)
     difference = b - scale * a
     return Contrast(
         difference,
-        several + (difference - sum(float(own.sum()) for own in owned)) / len(several),
+        influences + (difference - sum(float(own.sum()) for own in owned)) / len(influences),
         variance(dict.fromkeys(drawn, 1.0)),
         documents=sum(part.member.n for part in parts),
-        draws=len(several),
+        draws=len(influences),
         tasks=len(parts),
         unit=_unit(parts, drawn),
     )
@@ -232,15 +234,15 @@ def _by_draw(drawn: Sequence[Draws], owned: Sequence[Any]) -> Any:
     by_source: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
     for draws, own in zip(drawn, owned, strict=True):
         by_source[draws.source].append((draws, own))
-    found = []
-    for several in by_source.values():
-        if len(several) == 1 and several[0][0].clusters is None:
-            found.append(several[0][1])
+    sums = []
+    for members in by_source.values():
+        if len(members) == 1 and members[0][0].clusters is None:
+            sums.append(members[0][1])
             continue
-        numbers = np.concatenate(draw_numbers([draws for draws, _ in several]))
+        numbers = np.concatenate(draw_numbers([draws for draws, _ in members]))
         place = np.unique(numbers, return_inverse=True)[1]
-        found.append(np.bincount(place, weights=np.concatenate([own for _, own in several])))
-    return np.concatenate(found)
+        sums.append(np.bincount(place, weights=np.concatenate([own for _, own in members])))
+    return np.concatenate(sums)
 
 
 def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) -> Contrast | None:
@@ -258,5 +260,5 @@ def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) 
     by_source: dict[str, list[Draws]] = defaultdict(list)
     for each in drawn:
         by_source[each.source].append(each)
-    draws = sum(len(np.unique(np.concatenate(draw_numbers(several)))) for several in by_source.values())
+    draws = sum(len(np.unique(np.concatenate(draw_numbers(parts_of_source)))) for parts_of_source in by_source.values())
     return Contrast(b - a, None, variance(drawn), sum(part.member.n for part in parts), draws, len(parts))

@@ -57,20 +57,20 @@ def parse_gate(written: str) -> Gate:
     >>> gate.name, gate.metric, gate.sign, gate.threshold, gate.relative
     ('mmlu', 'acc', '>', -0.005, False)
     """
-    found = _WRITTEN.fullmatch(written)
-    if found is None:
+    match = _WRITTEN.fullmatch(written)
+    if match is None:
         raise ConfigError([Problem(Place("--gate"), f"{written!r} is an invalid gate", FIX)])
-    unit = found["unit"].replace(" ", "")
+    unit = match["unit"].replace(" ", "")
     if unit == "%":
         fix = "write 'pp' for percentage points, or '% rel' for a share of the first run's value"
         raise ConfigError([Problem(Place("--gate"), f"{written!r} does not say of what it is a percentage", fix)])
-    number = float(found["number"].replace("−", "-"))
+    number = float(match["number"].replace("−", "-"))
     return Gate(
         written.strip(),
-        found["name"].strip() if found["name"] else None,
-        found["metric"],
-        found["filter"],
-        found["sign"],
+        match["name"].strip() if match["name"] else None,
+        match["metric"],
+        match["filter"],
+        match["sign"],
         number / 100 if unit in ("pp", "%rel") else number,
         "% rel" if unit.endswith("rel") else "pp" if unit == "pp" else "",
     )
@@ -110,12 +110,12 @@ def _meant(gate: Gate, lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
     if gate.name is None:
         shared = _at_the_top([line for line in of_metric if not line.is_lone], run)
         return [*shared, *(line for line in _at_the_top(of_metric, run) if line.is_lone)]
-    found = [line for line in of_metric if line.name == gate.name or fnmatchcase(line.name, gate.name)]
-    if not found:
+    matching = [line for line in of_metric if line.name == gate.name or fnmatchcase(line.name, gate.name)]
+    if not matching:
         names = {line.name for line in of_metric}
         what = f"no shared task or group with {gate.metric!r} is called {gate.name!r}"
         raise ConfigError([Problem(Place("--gate"), what, did_you_mean(gate.name, names))])
-    return found
+    return matching
 
 
 def _at_the_top(lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
@@ -133,12 +133,12 @@ def _at_the_top(lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
 
 
 def _verdict(gate: Gate, line: PairedRow, evidence: GateEvidence) -> GateVerdict:
-    found = _measured(gate, line, evidence)
+    measured = _measured(gate, line, evidence)
     decided: tuple[Decision, float | None]
-    if isinstance(found, str):
-        difference, decided, reason = None, ("inconclusive", None), found
+    if isinstance(measured, str):
+        difference, decided, reason = None, ("inconclusive", None), measured
     else:
-        difference, ends, reason = found
+        difference, ends, reason = measured
         decided = _decided(gate, ends) if ends is not None else ("inconclusive", None)
         if ends is None and evidence.has_same_answers(line):
             decided, reason = ("pass" if gate.lets(difference) else "fail", None), "all answers are the same"

@@ -135,20 +135,20 @@ def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | N
     both = runs[0], runs[-1]
     tasks = {task.name: task for task in pair_tasks(*both, _below(runs[0], names), [])}
     every = paired_rows(both, compared_members(list(tasks.values()), both, None, []), [])
-    found = []
+    plans = []
     for name in names:
         rows = [key for key in values(runs[0], name) if metric is None or metric in spellings(key)]
         line = next((each for each in every if rows and (each.name, each.key) == (name, rows[0])), None)
         known_spread = _spread(line, tasks, len(runs), aim) if line is not None else None
         if line is not None and known_spread is not None:
-            found.append(plan(name, line.key.metric, known_spread[1], known_spread[0], aim))
-    return found
+            plans.append(plan(name, line.key.metric, known_spread[1], known_spread[0], aim))
+    return plans
 
 
 def _below(run: Run, names: Sequence[str]) -> set[str]:
     """The tasks that these names are, or are made of."""
     parts = [row.influences or () for name in names for row in run.rows(name).values()]
-    return {*names, *(task for several in parts for task, _ in several)}
+    return {*names, *(task for part in parts for task, _ in part)}
 
 
 def _spread(line: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[Spread, int] | None:
@@ -162,25 +162,25 @@ def _spread(line: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Ai
         )  # right or wrong differ by half as much as one more and one less
     n, whole = contrast.documents, 2.0 if runs == 1 else 1.0
     answers = [_answers(part, tasks[part.member.task], runs) for part in line.parts]
-    chance = sum(within / repeats for several in answers for within, repeats in several)
+    chance = sum(within / repeats for pairs in answers for within, repeats in pairs)
     between = max(0.0, smoothed(contrast)[1] ** 2 - chance) * (1.0 if runs == 2 else 2 * (1 - aim.correlation))
-    return Spread(n * between, n * whole * sum(within for several in answers for within, _ in several)), n
+    return Spread(n * between, n * whole * sum(within for pairs in answers for within, _ in pairs)), n
 
 
 def _answers(part: Part, task: PairedTask, runs: int) -> list[tuple[float, float]]:
     """By run what the answers add to the variance of a number if each document is asked once; and how often it was asked."""
     weighted = [(task.scores_a, part.slope_a), (task.scores_b, part.slope_b)][:runs]
-    found = []
+    answers = []
     for scores, slope in weighted:
-        several = _repeated(scores, part.member.key)
-        if several:
-            within = float(np.mean([np.var(each, ddof=1) for each in several]))
-            found.append((slope**2 * within / part.member.n, float(np.mean([len(each) for each in several]))))
-    return found
+        repeated = _repeated(scores, part.member.key)
+        if repeated:
+            within = float(np.mean([np.var(each, ddof=1) for each in repeated]))
+            answers.append((slope**2 * within / part.member.n, float(np.mean([len(each) for each in repeated]))))
+    return answers
 
 
 def _repeated(scores: TaskScores, key: ScoreKey) -> list[list[float]]:
     """The scores of every answer, of the documents that have several."""
     name = repeats_name(key)
-    found = [each.get(name) or [] for part in scores.file.columns(["scores"]) for each in part["scores"]]
-    return [each for each in found if len(each) > 1 and all(isinstance(score, int | float) for score in each)]
+    repeats = [each.get(name) or [] for part in scores.file.columns(["scores"]) for each in part["scores"]]
+    return [each for each in repeats if len(each) > 1 and all(isinstance(score, int | float) for score in each)]

@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from assay.comparison.comparison import ComparedRow
 from assay.comparison.contrasts import ComparedTask, Part, contrast, member_of
-from assay.comparison.pairing import PairedTask, shared_tasks, values
+from assay.comparison.pairing import Array, PairedTask, shared_tasks, values
 from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
@@ -51,7 +51,7 @@ class PairedRow:
 
 def compared_members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | None, notes: list[str]) -> Known:
     """Every number of the tasks that both runs have."""
-    found: dict[tuple[str, ScoreKey], ComparedTask | str] = {}
+    members: dict[tuple[str, ScoreKey], ComparedTask | str] = {}
     clustered = [(task, _clusters(task, cluster_by or runs[0].config(task.name).get("cluster_by"))) for task in tasks]
     if cluster_by is not None:
         _check_clusters(cluster_by, clustered, notes)
@@ -62,17 +62,17 @@ def compared_members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | 
             notes.append(f"{task.name}: only one of the runs has {some(lone)}")
         for key in mine:
             if key in others:
-                found[task.name, key] = member_of(task, key, runs, clusters)
-    return found
+                members[task.name, key] = member_of(task, key, runs, clusters)
+    return members
 
 
-def _clusters(task: PairedTask, column: Any) -> Any:
+def _clusters(task: PairedTask, column: str | None) -> Array | None:
     """The draw of each paired document; None where each is its own."""
     clusters = task.scores_a.clusters(str(column)) if column else None
     return None if clusters is None else clusters[task.places_a]
 
 
-def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Any]], notes: list[str]) -> None:
+def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Array | None]], notes: list[str]) -> None:
     without = [task.name for task, clusters in clustered if clusters is None]
     if len(without) == len(clustered):
         from orjson import loads
@@ -86,7 +86,7 @@ def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Any]], no
 
 def paired_rows(runs: Runs, known: Known, notes: list[str]) -> list[PairedRow]:
     """The shared numbers in the order of the table: groups with their members below them, then the other tasks."""
-    found: list[PairedRow] = []
+    rows: list[PairedRow] = []
     seen: set[str] = set()
     tasks = {name for name, _ in known}
     for name, depth in names_with_depth(runs[0].results):
@@ -94,27 +94,27 @@ def paired_rows(runs: Runs, known: Known, notes: list[str]) -> list[PairedRow]:
             continue
         seen.add(name)
         if name in tasks:
-            found += _task_lines(name, depth, runs, known)
+            rows += _task_lines(name, depth, runs, known)
         elif name in runs[0].groups and name in runs[1].groups:
-            found += _group_lines(name, depth, runs, known)
+            rows += _group_lines(name, depth, runs, known)
     groups = {*runs[0].groups, *runs[1].groups}
     alone = sorted(groups - ({*runs[0].groups} & {*runs[1].groups}))
     if alone:
         notes.append(f"only one of the runs has the group {some(alone)}")
-    return found
+    return rows
 
 
 def lone_rows(run: Run, shared: Sequence[PairedRow]) -> list[PairedRow]:
     """Return the rows of the first run that the other lacks: they cannot be compared, and a gate must know."""
     known = {(line.name, line.key) for line in shared}
-    found = []
+    rows = []
     for name, depth in dict(names_with_depth(run.results)).items():
         kind: Literal["task", "group"] = "group" if name in run.groups else "task"
         for key, value in values(run, name).items():
             if (name, key) not in known:
                 better = run.higher_is_better(name).get(key.metric)
-                found.append(PairedRow(kind, name, run.alias(name), key, depth, better, value, None, (), LONE, True))
-    return found
+                rows.append(PairedRow(kind, name, run.alias(name), key, depth, better, value, None, (), LONE, True))
+    return rows
 
 
 def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
@@ -157,12 +157,14 @@ def _group_parts(
     wrong = [f"{task} {row.metric}" for task, row in slopes_a.keys() ^ slopes_b.keys()]
     if wrong:
         return (), a, b, f"its members are not the same in both runs: {some(sorted(wrong))}"
-    found = {each: known.get(each, "not compared") for each in slopes_a}
-    lost = [f"{task}: {why}" for (task, _), why in found.items() if isinstance(why, str)]
-    lost += [f"{each.task}: {each.reason}" for each in found.values() if isinstance(each, ComparedTask) and each.reason]
+    members = {each: known.get(each, "not compared") for each in slopes_a}
+    lost = [f"{task}: {why}" for (task, _), why in members.items() if isinstance(why, str)]
+    lost += [
+        f"{each.task}: {each.reason}" for each in members.values() if isinstance(each, ComparedTask) and each.reason
+    ]
     if lost:
         return (), a, b, some(lost)
-    parts = [Part(m, slopes_a[each], slopes_b[each]) for each, m in found.items() if isinstance(m, ComparedTask)]
+    parts = [Part(m, slopes_a[each], slopes_b[each]) for each, m in members.items() if isinstance(m, ComparedTask)]
     if all(part.member.is_whole for part in parts):
         return parts, a, b, ""
     shared = _on_shared_documents(parts)
@@ -207,44 +209,42 @@ def _reason(run: Run, name: str, key: ScoreKey) -> str:
     return run.rows(name)[key].reason if key in run.rows(name) else ""
 
 
-def selected_rows(
-    several: Sequence[PairedRow], run: Run, tasks: Sequence[str], metrics: Sequence[str]
-) -> list[PairedRow]:
+def selected_rows(rows: Sequence[PairedRow], run: Run, tasks: Sequence[str], metrics: Sequence[str]) -> list[PairedRow]:
     """The lines that are meant: of tasks and groups by name or glob, with all below them; of metrics by name."""
-    found = several
+    selected = rows
     if tasks:
-        names = set().union(*(below(run, pattern, {line.name for line in several}) for pattern in tasks))
-        found = [line for line in found if line.name in names]
-    known = {name for line in several for name in spellings(line.key)}
+        names = set().union(*(below(run, pattern, {line.name for line in rows}) for pattern in tasks))
+        selected = [line for line in selected if line.name in names]
+    known = {name for line in rows for name in spellings(line.key)}
     for metric in metrics:
         if metric not in known:
             raise ConfigError(
                 [Problem(Place("--metrics"), f"no shared metric is called {metric!r}", did_you_mean(metric, known))]
             )
     if metrics:
-        found = [each for each in found if spellings(each.key) & set(metrics)]
-    return list(found)
+        selected = [each for each in selected if spellings(each.key) & set(metrics)]
+    return list(selected)
 
 
 def below(run: Run, pattern: str, names: set[str]) -> set[str]:
     """Return the names that a pattern matches, and all below them."""
     tree = run.members
-    found = [name for name in {*names, *tree} if name == pattern or fnmatchcase(name, pattern)]
-    if not found:
+    matching = [name for name in {*names, *tree} if name == pattern or fnmatchcase(name, pattern)]
+    if not matching:
         fix = did_you_mean(pattern, names | {*tree})
         raise ConfigError([Problem(Place("--tasks"), f"no shared task or group is called {pattern!r}", fix)])
     every: set[str] = set()
-    while found:
-        name = found.pop()
+    while matching:
+        name = matching.pop()
         if name not in every:
             every.add(name)
-            found += tree.get(name, ())
+            matching += tree.get(name, ())
     return every
 
 
 def compared_row(line: PairedRow, run: int, level: float, power: float) -> ComparedRow:
     """A line as a row of the comparison."""
-    found = [part.member for part in line.parts]
+    members = [part.member for part in line.parts]
     difference = line.contrast()
     tested = _tested(line, difference)
     counts = _counts(line)
@@ -258,7 +258,7 @@ def compared_row(line: PairedRow, run: int, level: float, power: float) -> Compa
         run=run,
         depth=line.depth,
         higher_is_better=line.better,
-        n=sum(member.n for member in found),
+        n=sum(member.n for member in members),
         a=line.a,
         b=line.b,
         difference=line.b - line.a if line.a is not None and line.b is not None else None,
@@ -271,8 +271,8 @@ def compared_row(line: PairedRow, run: int, level: float, power: float) -> Compa
         ties=counts[2] if counts is not None else None,
         mde=detectable(difference, power, level) if difference is not None else None,
         clusters=difference.draws if difference is not None and difference.draws < difference.documents else None,
-        only_a=sum(member.only_a for member in found),
-        only_b=sum(member.only_b for member in found),
+        only_a=sum(member.only_a for member in members),
+        only_b=sum(member.only_b for member in members),
         reason=line.reason or ("all documents differ alike" if difference is not None and ends is None else ""),
     )
 

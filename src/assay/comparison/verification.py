@@ -144,34 +144,34 @@ class Verification:
 
 def verification(of: Verified, tolerance: Tolerance) -> Verification:
     """Two models compared: request by request, question by question, number by number."""
-    found = AnswerComparison()
+    answers = AnswerComparison()
     count = lru_cache(maxsize=64)(of.count_tokens) if of.count_tokens is not None else None  # choices share a context
     for request_set in of.asked:
-        _compare(request_set, found, count)
-    found.scored_alone = _scored_alone(of.scores, found)
+        _compare(request_set, answers, count)
+    answers.scored_alone = _scored_alone(of.scores, answers)
     rows = score_rows(of.scores)
-    verdict, because = judge(found, rows, tolerance)
-    return Verification(of, tolerance, found, rows, verdict, because)
+    verdict, because = judge(answers, rows, tolerance)
+    return Verification(of, tolerance, answers, rows, verdict, because)
 
 
-def _compare(asked: Asked, found: AnswerComparison, count: Callable[[str], int] | None) -> None:
+def _compare(asked: Asked, answers: AnswerComparison, count: Callable[[str], int] | None) -> None:
     for number, (request, a, b) in enumerate(zip(asked.sample.requests, asked.a, asked.b, strict=False)):
         where, kind = Where(asked.task, asked.sample.doc_id, number), kind_of(request)
-        found.requests[kind] += 1
+        answers.requests[kind] += 1
         if isinstance(a, Failed) or isinstance(b, Failed):
-            found.failures.append(Failure(where, _reason(a), _reason(b)))
+            answers.failures.append(Failure(where, _reason(a), _reason(b)))
             continue
-        found.compared[kind] += kind != "sampled"
+        answers.compared[kind] += kind != "sampled"
         if isinstance(a, Text) and isinstance(b, Text):
-            found.same_texts[asked.task] = found.same_texts.get(asked.task, True) and _said(a) == _said(b)
-            found.divergences += _parted(where, a.text, b.text, count) if kind == "generate" else ()
+            answers.same_texts[asked.task] = answers.same_texts.get(asked.task, True) and _said(a) == _said(b)
+            answers.divergences += _parted(where, a.text, b.text, count) if kind == "generate" else ()
         elif isinstance(a, Likelihood) and isinstance(b, Likelihood):
             same_greedy = a.greedy == b.greedy
-            found.likelihoods.append(
+            answers.likelihoods.append(
                 LikelihoodDifferences(where, a.value, b.value, _tokens(request, count), same_greedy)
             )
-            found.greedy_changed += not same_greedy
-    _choose(asked, found)
+            answers.greedy_changed += not same_greedy
+    _choose(asked, answers)
 
 
 def _said(text: Text) -> tuple[str, list[JSONObject]]:
@@ -209,7 +209,7 @@ def _added(before: str, text: str, count: Callable[[str], int]) -> int:
     return count(before + text) - count(before)
 
 
-def _choose(asked: Asked, found: AnswerComparison) -> None:
+def _choose(asked: Asked, answers: AnswerComparison) -> None:
     """Compare which of the choices of a question is likeliest."""
     choices = asked.sample.choices
     if not choices or not all(isinstance(each, Loglikelihood) for each in asked.sample.requests[: len(choices)]):
@@ -217,9 +217,9 @@ def _choose(asked: Asked, found: AnswerComparison) -> None:
     chosen = [_likeliest(responses[: len(choices)]) for responses in (asked.a, asked.b)]
     if chosen[0] is None or chosen[1] is None:
         return
-    found.questions += 1
+    answers.questions += 1
     if chosen[0] != chosen[1]:
-        found.flips.append(ChoiceFlip(Where(asked.task, asked.sample.doc_id, 0), chosen[0], chosen[1]))
+        answers.flips.append(ChoiceFlip(Where(asked.task, asked.sample.doc_id, 0), chosen[0], chosen[1]))
 
 
 def _likeliest(responses: Sequence[Response]) -> int | None:
@@ -269,9 +269,9 @@ def _is_whole(value: Any) -> bool:
     return not isinstance(value, float) or value.is_integer()
 
 
-def _scored_alone(scores: Mapping[str, Scores], found: AnswerComparison) -> int:
+def _scored_alone(scores: Mapping[str, Scores], answers: AnswerComparison) -> int:
     """How many documents were answered by both, and have a score of one of the two alone."""
-    failed = {(each.where.task, each.where.doc_id) for each in found.failures}
+    failed = {(each.where.task, each.where.doc_id) for each in answers.failures}
     return sum(
         (task, document) not in failed
         for task, each in scores.items()
@@ -286,7 +286,7 @@ def _documents(board: Board) -> set[int]:
 # the verdict
 
 
-def judge(found: AnswerComparison, rows: Sequence[VerificationRow], tolerance: Tolerance) -> tuple[str, list[str]]:
+def judge(answers: AnswerComparison, rows: Sequence[VerificationRow], tolerance: Tolerance) -> tuple[str, list[str]]:
     """Decide whether the two are the same, and why not.
 
     Differ: a number drifts further than chance explains, or one of the two fails where the other answers. Same: every answer
@@ -294,10 +294,10 @@ def judge(found: AnswerComparison, rows: Sequence[VerificationRow], tolerance: T
     request was answered by both, and there is no number.
     """
     drifting = [row for row in rows if row.is_off or row.is_unclear]
-    unexplained = [row for row in drifting if not _is_explained(row, found, tolerance)]
+    unexplained = [row for row in drifting if not _is_explained(row, answers, tolerance)]
     off = [f"{_drifts(row)}, which chance does not explain" for row in unexplained if row.is_off]
-    off += _alone(found)
-    beyond = list(_beyond(found, tolerance))
+    off += _alone(answers)
+    beyond = list(_beyond(answers, tolerance))
     beyond += [
         f"{_drifts(row)}, and it cannot be tested against chance: {row.drift.reason}"
         for row in unexplained
@@ -305,7 +305,7 @@ def judge(found: AnswerComparison, rows: Sequence[VerificationRow], tolerance: T
     ]
     if off:
         return DIFFER, [*off, *beyond]
-    if not (found.compared.total() or found.likelihoods or any(row.drift.n for row in rows)):
+    if not (answers.compared.total() or answers.likelihoods or any(row.drift.n for row in rows)):
         return NOTHING, ["no answer and no score of one could be compared with one of the other"]
     return (DRIFTS, beyond) if beyond else (SAME, [])
 
@@ -314,24 +314,24 @@ def _drifts(row: VerificationRow) -> str:
     return f"{row.task} {row.metric} drifts by {row.drift.value:+.4g}"
 
 
-def _alone(found: AnswerComparison) -> Iterator[str]:
+def _alone(answers: AnswerComparison) -> Iterator[str]:
     """List the answers and scores that only one of the two has."""
-    alone = sum(not (each.a and each.b) for each in found.failures)
+    alone = sum(not (each.a and each.b) for each in answers.failures)
     if alone:
         yield f"{alone} requests were answered by one of the two alone"
-    if found.scored_alone:
-        yield f"{found.scored_alone} documents that both answered have a score of one of the two alone"
+    if answers.scored_alone:
+        yield f"{answers.scored_alone} documents that both answered have a score of one of the two alone"
 
 
-def _is_explained(row: VerificationRow, found: AnswerComparison, tolerance: Tolerance) -> bool:
+def _is_explained(row: VerificationRow, answers: AnswerComparison, tolerance: Tolerance) -> bool:
     """Whether a drift says nothing about the models.
 
     It does not where all answers of the task are equal: then they were scored otherwise. A number that counts nothing, as a
     perplexity, moves with every log-likelihood, and with enough documents no rounding is chance: it says nothing where only
     log-likelihoods differ, each within the tolerance and all of them within a tenth of it on average.
     """
-    likelihoods = [each for each in found.likelihoods if each.where.task == row.task]
-    if not found.same_texts.get(row.task, bool(likelihoods)):
+    likelihoods = [each for each in answers.likelihoods if each.where.task == row.task]
+    if not answers.same_texts.get(row.task, bool(likelihoods)):
         return False
     if all(each.difference == 0 and each.same_greedy for each in likelihoods):
         return True
@@ -341,12 +341,12 @@ def _is_explained(row: VerificationRow, found: AnswerComparison, tolerance: Tole
     return is_close and not row.is_counted
 
 
-def _beyond(found: AnswerComparison, tolerance: Tolerance) -> Iterator[str]:
+def _beyond(answers: AnswerComparison, tolerance: Tolerance) -> Iterator[str]:
     """List the differences beyond the tolerance."""
-    far = sum(not each.per_token <= tolerance.per_token for each in found.likelihoods)
+    far = sum(not each.per_token <= tolerance.per_token for each in answers.likelihoods)
     if far:
-        yield f"{far} of {len(found.likelihoods)} log-likelihoods differ by more than {tolerance.per_token:g} per token"
-    texts, compared = len(found.divergences), found.compared["generate"]
+        yield f"{far} of {len(answers.likelihoods)} log-likelihoods differ by more than {tolerance.per_token:g} per token"
+    texts, compared = len(answers.divergences), answers.compared["generate"]
     if texts > tolerance.texts * compared:
         yield f"{texts} of {compared} greedy texts differ"
 
@@ -385,9 +385,9 @@ def kinds_told(verification: Verification) -> list[tuple[str, int, int, int]]:
     left: Counter[str] = Counter()
     for each in verification.of.left_out:
         left.update(each.requests)
-    found = verification.found
+    answers = verification.found
     return [
-        (kind, found.requests[kind], found.compared[kind], left[kind])
+        (kind, answers.requests[kind], answers.compared[kind], left[kind])
         for kind in KINDS
-        if found.requests[kind] or left[kind]
+        if answers.requests[kind] or left[kind]
     ]

@@ -114,8 +114,8 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
 
 def _clean(value: JSONObject) -> JSONObject:
     """Remove secrets and the path of the home directory from the content of a file."""
-    found: Mapping[str, Any] = _without_home(without_secrets(value), str(Path.home()))
-    return found
+    cleaned: Mapping[str, Any] = _without_home(without_secrets(value), str(Path.home()))
+    return cleaned
 
 
 def _without_home(value: JSON, home: str) -> JSON:
@@ -132,9 +132,9 @@ def _refuse_secrets(members: Sequence[Member]) -> None:
     secrets = {form: name for name, value in variables.items() for form in _forms(value)}
     for inner, content, source in members if secrets else ():
         for text in _texts(content):
-            found = next((name for value, name in secrets.items() if value in text), None)
-            if found is not None:
-                what = f"{inner} holds the value of the environment variable {found}"
+            variable = next((name for value, name in secrets.items() if value in text), None)
+            if variable is not None:
+                what = f"{inner} holds the value of the environment variable {variable}"
                 raise RunError(
                     [Problem(Place(str(source or inner)), what, "take it out of the run before you hand it on")]
                 )

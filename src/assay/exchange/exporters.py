@@ -173,9 +173,9 @@ def _score_values(run: Run, task: str, record: SampleRecord) -> Iterator[tuple[J
             about = (run.model_name, task, record.sample.doc_id, metric, each.filter)
             if isinstance(value, int | float):
                 yield (*about, None, float(value))
-            several = each.repeats.get(metric, ())
+            repeats = each.repeats.get(metric, ())
             yield from (
-                (*about, repeat, float(own)) for repeat, own in enumerate(several) if isinstance(own, int | float)
+                (*about, repeat, float(own)) for repeat, own in enumerate(repeats) if isinstance(own, int | float)
             )
 
 

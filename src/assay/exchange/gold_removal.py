@@ -145,7 +145,7 @@ class TaskRemoval:
     def _answers(self, answers: JSONObject) -> JSONDict:
         """Return the answers after filters: texts and likelihoods; a whole record may contain the right answer."""
         answers_left = {
-            name: [each if _is_answer(each) else REMOVED for each in several] for name, several in answers.items()
+            name: [each if _is_answer(each) else REMOVED for each in filtered] for name, filtered in answers.items()
         }
         self._records = self._records or answers_left != dict(answers)
         return answers_left
@@ -233,8 +233,8 @@ def _tells(value: JSON, said: Sequence["re.Pattern[str]"]) -> bool:
 
 def _is_plain(value: JSON) -> bool:
     """Whether a score is a number, or those of several answers: a pair may hold what is right."""
-    several = value if isinstance(value, list) else [value]
-    return all(each is None or isinstance(each, int | float) for each in several) and (
+    values = value if isinstance(value, list) else [value]
+    return all(each is None or isinstance(each, int | float) for each in values) and (
         not isinstance(value, list) or len(value) != 2
     )
 

@@ -103,15 +103,15 @@ def reported_values(row: JSONObject) -> dict[ScoreKey, ReportedValue]:
     >>> reported_values({"alias": "a", "acc,none": 0.5, "acc_stderr,none": "N/A"})
     {ScoreKey(metric='acc', filter='none'): ReportedValue(value=0.5, stderr=None, n=None)}
     """
-    found = {}
+    reported = {}
     counts = row.get("sample_count")
     counts = counts if isinstance(counts, Mapping) else {}
     for key, value in rows_of(row):
         if is_number(value):
             error = row.get(stderr_name(key))
             stderr, n = float(error) if is_number(error) else None, counts.get(row_name(key))
-            found[key] = ReportedValue(float(value), stderr, n if isinstance(n, int) else None)
-    return found
+            reported[key] = ReportedValue(float(value), stderr, n if isinstance(n, int) else None)
+    return reported
 
 
 def is_number(value: JSON) -> TypeGuard[int | float]:
@@ -351,10 +351,10 @@ def _members_rows(row: ScoreKey, tasks: Sequence[Mapping[ScoreKey, Estimate]]) -
     """Return the rows of tasks that a group's number may consist of. Filters joined by + belong to different members; where
     a member has more than one of them, the choice is unknown, and the list is empty."""
     filters = {row.filter, *row.filter.split("+")}
-    found = [
+    candidates = [
         [each for key, each in rows.items() if key.metric == row.metric and key.filter in filters] for rows in tasks
     ]
-    return [] if any(len(own) > 1 for own in found) else [each for own in found for each in own]
+    return [] if any(len(own) > 1 for own in candidates) else [each for own in candidates for each in own]
 
 
 def _counted(value: float, own: Sequence[Estimate]) -> int:
@@ -368,10 +368,10 @@ def _counted(value: float, own: Sequence[Estimate]) -> int:
 
 def _below(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
     """The tasks below a group, each once."""
-    found: dict[str, None] = {}
+    tasks: dict[str, None] = {}
     for member in members.get(name, ()):
-        found.update(dict.fromkeys(_below(member, members) if member in members else [member]))
-    return list(found)
+        tasks.update(dict.fromkeys(_below(member, members) if member in members else [member]))
+    return list(tasks)
 
 
 def _facts(runs: Sequence[ImportedRun]) -> JSONDict:
@@ -460,8 +460,8 @@ def _refuse_function(function: Function) -> JSON:
 
 def _directions(group: Group[Any], tasks: Mapping[str, TaskResult]) -> dict[str, bool | None]:
     """By metric whether more is better, where the members agree."""
-    found: dict[str, bool | None] = {}
+    directions: dict[str, bool | None] = {}
     for task in group.get_all_tasks():
         for metric, better in tasks[task.name].higher_is_better.items():
-            found[metric] = better if found.get(metric, better) == better else None
-    return found
+            directions[metric] = better if directions.get(metric, better) == better else None
+    return directions

@@ -72,11 +72,11 @@ def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
 
 def _below(folder: Path) -> list[Path]:
     """The folders of models below a folder that lm-eval was given: of one model only, lest two be taken for one."""
-    found = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
-    if len(found) != 1:
+    folders = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
+    if len(folders) != 1:
         what = (
             "there are several models below it"
-            if found
+            if folders
             else "there is nothing to import: no run, no .eval, no samples_*.jsonl"
         )
         raise ConfigError(
@@ -84,11 +84,11 @@ def _below(folder: Path) -> list[Path]:
                 Problem(
                     Place(str(folder)),
                     what,
-                    f"name one of: {', '.join(map(str, found[:5]))}" if found else "name another",
+                    f"name one of: {', '.join(map(str, folders[:5]))}" if folders else "name another",
                 )
             ]
         )
-    return found
+    return folders
 
 
 def from_run(folder: Path) -> ImportedRun:

@@ -70,7 +70,7 @@ def _write_samples(samples: SampleFile, path: Path) -> str:
     finally:
         writer.abandon()
     writer.place()
-    return hashlib.sha256("".join(each for several in hashes.values() for each in several).encode()).hexdigest()
+    return hashlib.sha256("".join(each for parts in hashes.values() for each in parts).encode()).hexdigest()
 
 
 def from_lm_eval(paths: Sequence[Path]) -> ImportedRun:
@@ -82,8 +82,8 @@ def from_lm_eval(paths: Sequence[Path]) -> ImportedRun:
         fix = "run lm-eval with --log_samples: a run needs samples, not numbers alone"
         raise RunError([Problem(Place(str(paths[0])), "there is no samples_*.jsonl file beside it", fix)])
     beside = {name: results_beside(file) for name, file in files.items()}
-    facts = next((found for found in beside.values() if found), {})
-    groups = {each.name: each for found in beside.values() for each in _groups(found, files)}
+    facts = next((results for results in beside.values() if results), {})
+    groups = {each.name: each for results in beside.values() for each in _groups(results, files)}
     return ImportedRun(
         format="lm-eval",
         tasks=[_task(file, beside[name]) for name, file in files.items()],
@@ -99,7 +99,7 @@ def _task(file: SampleLog, results: JSONObject) -> ImportedTask:
     first = next(logged_samples(file.path), None)
     if first is None:
         raise RunError([Problem(Place(str(file.path)), "the file is empty", "leave it out")])
-    repeats = max((len(several) for several in first.responses), default=1) or 1
+    repeats = max((len(responses) for responses in first.responses), default=1) or 1
     return ImportedTask(
         name=name,
         samples=partial(_samples, file.path, repeats),

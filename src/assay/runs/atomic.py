@@ -32,6 +32,6 @@ def replace_folder(part: Path, path: Path) -> Path:
         for name in names:
             sync(Path(folder, name))
         sync_folder(Path(folder))
-    found = part.rename(path)
+    renamed = part.rename(path)
     sync_folder(path.parent)
-    return found
+    return renamed

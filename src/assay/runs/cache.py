@@ -62,13 +62,13 @@ class Cache:
         if row is None:
             return None
         try:
-            found = from_line(row[0])
+            response = from_line(row[0])
         except (ValueError, TypeError):
             self._file.execute("delete from responses where key = ?", (key,))
             self.damaged += 1
             return None
         self._used.append((time.time(), key))
-        return found
+        return response
 
     def add(self, model: str, answered: Sequence[tuple[bytes, Response]]) -> None:
         now = time.time()
@@ -126,11 +126,11 @@ class CachedJournal:
         known = self._journal.get(key)
         if known is not None:
             return known
-        found: Response | None = self._guarded(self._cache.get, key)
-        if found is None or isinstance(found, Failed):
+        response: Response | None = self._guarded(self._cache.get, key)
+        if response is None or isinstance(response, Failed):
             return None
-        cut = found.usage.cut if found.usage is not None else 0
-        paid = found._replace(usage=Usage(cut=cut) if cut else None)  # by the run that asked
+        cut = response.usage.cut if response.usage is not None else 0
+        paid = response._replace(usage=Usage(cut=cut) if cut else None)  # by the run that asked
         self._journal.add([(key, paid)])
         return paid
 

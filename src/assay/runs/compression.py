@@ -86,5 +86,5 @@ def _next(data: mmap.mmap, start: int) -> int:
 def _unpacked(frame: bytes, size: int) -> bytes:
     import pyarrow as pa
 
-    found: bytes = pa.Codec("zstd").decompress(frame, decompressed_size=size, asbytes=True)
-    return found
+    plain: bytes = pa.Codec("zstd").decompress(frame, decompressed_size=size, asbytes=True)
+    return plain

@@ -223,10 +223,10 @@ def _as_texts(value: JSON) -> JSON:
 
 def as_written(spec: JSONObject) -> JSONDict:
     """A spec as it is read back from a manifest."""
-    found: dict[str, Any] = orjson.loads(
+    plain: dict[str, Any] = orjson.loads(
         orjson.dumps(spec, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS)
     )
-    return found
+    return plain
 
 
 def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) -> RunFolder:
@@ -309,41 +309,41 @@ def _known(path: Path, force: bool) -> JSONDict | None:
     """The manifest that a folder has already. One that is lost or damaged is taken from the header of the journal; without
     that, a damaged one is as good as another run's where that is moved aside."""
     try:
-        found = read_file(path / MANIFEST)
+        manifest = read_file(path / MANIFEST)
     except NewerRun:
         if not force:
             raise
         return {"spec": None}
     except RunError:
-        found = manifest_from_journal(path)
-        if not found and not force:
+        manifest = manifest_from_journal(path)
+        if not manifest and not force:
             raise
-        return found or {"spec": None}
-    return found or manifest_from_journal(path) or None
+        return manifest or {"spec": None}
+    return manifest or manifest_from_journal(path) or None
 
 
 def manifest_from_journal(path: Path) -> JSONDict:
     """The manifest that a run began with, from the header of its journal; empty where there is none."""
     try:
-        found = read_header(path / journal.NAME)
+        manifest = read_header(path / journal.NAME)
     except JournalError as error:
         raise NewerRun(error.problems) from None
     except OSError:
         return {}
-    if found is None or wrong_manifest(found):
+    if manifest is None or wrong_manifest(manifest):
         return {}
     logging.getLogger("assay").warning("%s: lost or damaged; it is taken from the journal", path / MANIFEST)
-    return dict(found)
+    return dict(manifest)
 
 
 def read_file(path: Path) -> JSONDict:
     """Read and check manifest.json or results.json; empty where the file does not exist. A damaged one is
     a RunError. For `Run.open` and for writers only: readers open a Run."""
     try:
-        found = orjson.loads(path.read_bytes())
-        if newer := newer_format(found):
+        content = orjson.loads(path.read_bytes())
+        if newer := newer_format(content):
             raise NewerRun([Problem(Place(str(path)), newer, "update assay")])
-        what = wrong_manifest(found) if path.name == MANIFEST else wrong_results(found)
+        what = wrong_manifest(content) if path.name == MANIFEST else wrong_results(content)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -354,7 +354,7 @@ def read_file(path: Path) -> JSONDict:
         fix = "give the command of the run again: it asks nothing twice, and writes its results anew"
         fix = "put back a copy of it; or choose another folder for a new run" if path.name == MANIFEST else fix
         raise RunError([Problem(Place(str(path)), f"the file is damaged: {what}", fix)])
-    return dict(found)
+    return dict(content)
 
 
 def write_json(path: Path, value: JSONObject) -> None:
@@ -368,13 +368,18 @@ def write_json(path: Path, value: JSONObject) -> None:
 def environment() -> JSONDict:
     """Describe the environment of a run: versions, the state of the code around it, the machine."""
     packages = ("assay", "numpy", "pyarrow", "jinja2", "torch", "transformers", "tokenizers", "datasets", "sacrebleu")
-    found = {}
+    versions = {}
     for package in packages:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return {"python": platform.python_version(), "platform": platform.platform(), "packages": found, "git": git_state()}
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": versions,
+        "git": git_state(),
+    }
 
 
 def git_state() -> JSONDict | None:
@@ -415,15 +420,15 @@ def _links(folder: Path) -> Iterator[str]:
 
 def refuse_links_outside(folder: Path) -> None:
     """Refuse a run with files outside of its folder."""
-    found = links_outside(folder)
-    if found:
-        raise RunError([Problem(Place(str(folder / found[0])), LINK_OUTSIDE, "put the file itself there")])
+    links = links_outside(folder)
+    if links:
+        raise RunError([Problem(Place(str(folder / links[0])), LINK_OUTSIDE, "put the file itself there")])
 
 
 def scorings(folder: Path) -> list[Path]:
     """The scorings of a run, the latest last."""
-    found = (folder / SCORED).glob("[0-9]*") if (folder / SCORED).is_dir() else ()
-    return sorted((path for path in found if path.name.isdecimal()), key=lambda path: int(path.name))
+    folders = (folder / SCORED).glob("[0-9]*") if (folder / SCORED).is_dir() else ()
+    return sorted((path for path in folders if path.name.isdecimal()), key=lambda path: int(path.name))
 
 
 @contextmanager

@@ -182,11 +182,11 @@ class Journal:
         if self._clock is not None:
             self._clock.wrote()
 
-    def add_lines(self, several: Iterable[JournalLine]) -> None:
+    def add_lines(self, entries: Iterable[JournalLine]) -> None:
         """Copy the lines of another journal; existing answers stay. Failures are copied into a new journal only."""
         block: list[bytes] = []
         size = 0
-        for line in several:
+        for line in entries:
             self.damaged += line.lost
             key = _answered(line.entry)
             if key is not None and key not in self:
@@ -317,8 +317,8 @@ def header(manifest: JSONObject) -> bytes:
 def read_header(path: Path) -> JSONObject | None:
     """The manifest that a run began with, from its journal, compressed or not; None where it has none."""
     first = next(iter(lines(path)), None)
-    found = first.entry.get("manifest") if first is not None and first.entry is not None else None
-    return found if isinstance(found, dict) and found else None
+    manifest = first.entry.get("manifest") if first is not None and first.entry is not None else None
+    return manifest if isinstance(manifest, dict) and manifest else None
 
 
 def responses(path: Path) -> Iterator[JournaledResponse]:

@@ -74,10 +74,10 @@ class Lease:
 
     def _owner(self) -> JSONDict:
         try:
-            found = json.loads(os.pread(self._handle, 1 << 20, 0) or b"{}")
+            owner = json.loads(os.pread(self._handle, 1 << 20, 0) or b"{}")
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return owner if isinstance(owner, dict) else {}
 
     @staticmethod
     def _lives_elsewhere(owner: JSONDict) -> bool:
@@ -117,10 +117,10 @@ def progress(folder: Path) -> dict[str, int]:
 
 def _owner(folder: Path) -> JSONDict:
     try:
-        found = json.loads((folder / NAME).read_bytes())
+        owner = json.loads((folder / NAME).read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return owner if isinstance(owner, dict) else {}
 
 
 def _named(owner: JSONDict) -> str:

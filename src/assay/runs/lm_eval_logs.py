@@ -41,24 +41,24 @@ class LoggedSample(NamedTuple):
 
 def logged_files(paths: Iterable[Path]) -> dict[str, SampleLog]:
     """The samples files among some files and folders, by task; of several of one task the latest."""
-    found: dict[str, SampleLog] = {}
+    logs: dict[str, SampleLog] = {}
     for path in paths:
         for file in sorted(path.glob("samples_*.jsonl")) if path.is_dir() else [path]:
             match = _DATED.fullmatch(file.name)
             task, date = (match["task"], match["date"] or "") if match else (file.stem, "")
-            if task not in found or date >= found[task].date:
-                found[task] = SampleLog(file, task, date)
-    return found
+            if task not in logs or date >= logs[task].date:
+                logs[task] = SampleLog(file, task, date)
+    return logs
 
 
 def results_beside(file: SampleLog) -> JSONObject:
     """The results that lm-eval wrote together with a samples file, where they are still there."""
     path = file.path.with_name(f"results_{file.date}.json" if file.date else "results.json")
     try:
-        found = orjson.loads(path.read_bytes())
+        results = orjson.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return results if isinstance(results, dict) else {}
 
 
 def logged_samples(path: Path) -> Iterator[LoggedSample]:
@@ -76,7 +76,7 @@ def logged_samples(path: Path) -> Iterator[LoggedSample]:
                 record["doc_id"],
                 record["doc"],
                 [list(each.values()) for each in record["arguments"].values()],
-                [[_response(value) for value in several] for several in record["resps"]],
+                [[_response(value) for value in responses] for responses in record["resps"]],
                 own_scores,
                 str(record.get("target", "")),
                 answers.pop(record["doc_id"]),

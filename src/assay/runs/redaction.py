@@ -47,7 +47,7 @@ def redacted_text(text: str) -> str:
 def _redacted_text(text: str, *, command: bool = False) -> tuple[str, str]:
     """Redact a text; returns also the quote or bracket that would end a secret left open."""
     text, open_headers = _without_headers(text)
-    text = _URL.sub(lambda found: found[1] + _bare_address(found[2]), text)
+    text = _URL.sub(lambda match: match[1] + _bare_address(match[2]), text)
     text, open_pair = _without_values(text, command)
     text = _BEARER.sub(rf"\1{HIDDEN}", text)
     return _KNOWN.sub(HIDDEN, text), open_headers or open_pair
@@ -56,11 +56,11 @@ def _redacted_text(text: str, *, command: bool = False) -> tuple[str, str]:
 def _without_headers(text: str) -> tuple[str, str]:
     """Replace the values of headers by `***`; returns also the quote or bracket that would end one left open."""
     done, at, missing = "", 0, ""
-    while (found := _HEADERS_IN_TEXT.search(text, at)) is not None:
-        end, is_open = _end_of_value(text, found.end())
-        first = text[found.end() : found.end() + 1]
+    while (match := _HEADERS_IN_TEXT.search(text, at)) is not None:
+        end, is_open = _end_of_value(text, match.end())
+        first = text[match.end() : match.end() + 1]
         missing = "" if not is_open else first if first in _QUOTES else _CLOSING
-        done += text[at : found.end()] + HIDDEN
+        done += text[at : match.end()] + HIDDEN
         at = end
     return done + text[at:], missing
 
@@ -68,8 +68,8 @@ def _without_headers(text: str) -> tuple[str, str]:
 def _without_values(text: str, command: bool) -> tuple[str, str]:
     """A text with `***` for every value with the name of a secret, and what would end the one that has no end in it."""
     done, at, missing, around = "", 0, "", list[str]()
-    while (found := _PAIR.search(text, at)) is not None:
-        start = found.end()
+    while (match := _PAIR.search(text, at)) is not None:
+        start = match.end()
         _enter(text[at:start], around)
         end, missing = _end_of_argument(text, start, around[-1] if around else "", command)
         quote = _ESCAPED_QUOTE.match(text, start)
@@ -125,8 +125,8 @@ def _end_of_value(text: str, start: int) -> tuple[int, bool]:
     """Where a value ends that begins there: with its bracket, its quote, or at a comma or the line's end; whether it has none."""
     first = text[start : start + 1]
     if first not in ("{", "[", "(", '"', "'"):
-        found = re.compile(r"[,\n]").search(text, start)
-        return (found.start() if found is not None else len(text)), False
+        match = re.compile(r"[,\n]").search(text, start)
+        return (match.start() if match is not None else len(text)), False
     waiting: list[str] = []
     at = start
     while at < len(text):

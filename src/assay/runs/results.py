@@ -108,11 +108,11 @@ def plain(value: JSON) -> JSON:
 
 
 def _written(rows: Mapping[ScoreKey, Estimate]) -> JSONDict:
-    found: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     for key, estimate in rows.items():
-        found[row_name(key)] = float(estimate) if estimate.several is None else dict(estimate.several)
-        found[stderr_name(key)] = "N/A" if estimate.stderr is None else estimate.stderr
-    return found
+        row[row_name(key)] = float(estimate) if estimate.several is None else dict(estimate.several)
+        row[stderr_name(key)] = "N/A" if estimate.stderr is None else estimate.stderr
+    return row
 
 
 def _group_row(group: GroupResult) -> JSONDict:
@@ -247,8 +247,8 @@ def _is_lost(row: Estimate) -> bool:
 
 def _group_account(group: GroupResult, ends: Ends) -> JSONDict:
     rows = _described(group.rows or {}, ends)
-    for key, several in group.shares.items():
-        written = [[each.task, row_name(each.row), each.slope] for each in several]
+    for key, shares in group.shares.items():
+        written = [[each.task, row_name(each.row), each.slope] for each in shares]
         rows[row_name(key)]["of"] = written
     return {
         **({"metadata": plain(group.metadata)} if group.metadata else {}),
@@ -300,10 +300,10 @@ def failure_lines(account: JSONObject) -> list[str]:
     for task, own in account.get("tasks", {}).items():
         if own["failed"]:
             mark = "incomplete: " if own["incomplete"] else ""
-            several = [f"{count}× {reason}" for reason, count in own["reasons"].items()]
-            more = f"; and {len(several) - 3} more reasons" if len(several) > 3 else ""
+            reasons_counted = [f"{count}× {reason}" for reason, count in own["reasons"].items()]
+            more = f"; and {len(reasons_counted) - 3} more reasons" if len(reasons_counted) > 3 else ""
             lines.append(
-                f"{mark}{task}: {own['failed']} of {own['documents']} documents failed ({'; '.join(several[:3])}{more})"
+                f"{mark}{task}: {own['failed']} of {own['documents']} documents failed ({'; '.join(reasons_counted[:3])}{more})"
             )
         if own.get("not_asked"):
             lines.append(f"incomplete: {task}: {own['not_asked']} documents were not asked")

@@ -354,11 +354,11 @@ def _runs(folder: Path, name: str, depth: int) -> Iterator[tuple[str, Path]]:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
-    found = _is_run({entry.name for entry in entries})
-    if found:
+    is_run = _is_run({entry.name for entry in entries})
+    if is_run:
         yield name, folder
     for entry in entries:
-        is_searched = entry.name == SCORINGS if found else entry.name[:1] != "."
+        is_searched = entry.name == SCORINGS if is_run else entry.name[:1] != "."
         if depth and is_searched and entry.is_dir(follow_symlinks=False):
             yield from _runs(folder / entry.name, f"{name}/{entry.name}".lstrip("/"), depth - 1)
 

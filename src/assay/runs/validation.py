@@ -45,8 +45,8 @@ def wrong_results(value: JSON) -> str:
 
 
 def _wrong(value: JSON, check: Check) -> str:
-    found = " is nested too deeply" if _is_too_deep(value) else check(value)
-    return f"it{found}" if found[:1] == " " else found.removeprefix(".")
+    problem = " is nested too deeply" if _is_too_deep(value) else check(value)
+    return f"it{problem}" if problem[:1] == " " else problem.removeprefix(".")
 
 
 def _is_too_deep(value: JSON) -> bool:
@@ -141,8 +141,8 @@ def fields(known: Mapping[str, Check], *needed: str) -> Check:
     return checked
 
 
-def _first(several: Iterable[tuple[str, str]]) -> str:
-    return next((way + wrong for way, wrong in several if wrong), "")
+def _first(problems: Iterable[tuple[str, str]]) -> str:
+    return next((way + wrong for way, wrong in problems if wrong), "")
 
 
 # ---- the layout
@@ -264,10 +264,10 @@ def are_responses(value: JSON) -> bool:
     """Whether a value is, by request, what was answered: texts, likelihoods, likelihoods with whether they are the greatest."""
     if type(value) is not list:
         return False
-    for several in value:
-        if type(several) is not list:
+    for responses in value:
+        if type(responses) is not list:
             return False
-        for said in several:
+        for said in responses:
             if type(said) is list:
                 if len(said) != 2 or type(said[1]) is not bool or type(said[0]) not in _LIKELIHOOD:
                     return False
@@ -297,8 +297,8 @@ def wrong_column(name: str, values: Sequence[JSON]) -> str:
         return ""
     texts = [value for value in dict.fromkeys(values) if value is not None]
     try:
-        found = orjson.loads("[" + ",".join(texts) + "]")
+        parsed = orjson.loads("[" + ",".join(texts) + "]")
     except (TypeError, ValueError) as error:
         return f"the column {name} is not JSON ({error})"
-    is_right = len(found) == len(texts) and all(map(JSON_COLUMNS[name], found)) and not _is_too_deep(found)
+    is_right = len(parsed) == len(texts) and all(map(JSON_COLUMNS[name], parsed)) and not _is_too_deep(parsed)
     return "" if is_right else f"the column {name} is not what it should be"

@@ -163,7 +163,7 @@ def _scores(run: Run, task: str, repeats: int) -> Iterator[JSONDict]:
     documents = run.summary(task).get("documents", 0)
     for key, row in run.rows(task).items():
         name = scorer_name(*key)
-        found = {key.metric: row.value, "stderr": row.stderr}
+        values = {key.metric: row.value, "stderr": row.stderr}
         yield {
             "name": name,
             "scorer": name,
@@ -172,7 +172,7 @@ def _scores(run: Run, task: str, repeats: int) -> Iterator[JSONDict]:
             "unscored_samples": max(documents - row.n, 0),
             "params": {},
             "metrics": {
-                each: {"name": each, "value": value, "params": {}} for each, value in found.items() if _is_value(value)
+                each: {"name": each, "value": value, "params": {}} for each, value in values.items() if _is_value(value)
             },
             "metadata": {"interval": _interval(row), "metric": key.metric, "filter": key.filter},
         }
@@ -274,8 +274,8 @@ def _table(record: SampleRecord) -> list[JSONDict]:
     if not requests or len(requests) != len(record.responses) or not isinstance(requests[0], Loglikelihood):
         return []
     return [
-        {"continuation": request.continuation, "loglikelihood": _finite(several[0][0]), "greedy": several[0][1]}
-        for request, several in zip(requests, record.responses, strict=True)
+        {"continuation": request.continuation, "loglikelihood": _finite(responses[0][0]), "greedy": responses[0][1]}
+        for request, responses in zip(requests, record.responses, strict=True)
         if isinstance(request, Loglikelihood)
     ]
 
@@ -288,7 +288,7 @@ def _said_text(record: SampleRecord, epoch: int, table: Sequence[JSONObject]) ->
                 "continuation"
             ]
         )
-    texts = [str(each) for several in record.responses for each in several[epoch : epoch + 1]]
+    texts = [str(each) for responses in record.responses for each in responses[epoch : epoch + 1]]
     return "\n".join(texts) if texts else None
 
 
@@ -315,18 +315,18 @@ def _output(record: SampleRecord, said: str | None, epoch: int, spec: JSONObject
 
 def scores_of(record: SampleRecord, epoch: int) -> JSONDict:
     """Every value of every filter, with the answer that the filter left; what only all repeats have together is in each."""
-    found = {}
+    scores = {}
     for each in record.scores:
         for metric, whole in each.values.items():
-            several = each.repeats.get(metric)
-            value = several[epoch] if several is not None and epoch < len(several) else whole
+            repeats = each.repeats.get(metric)
+            value = repeats[epoch] if repeats is not None and epoch < len(repeats) else whole
             if value is not None:
-                found[scorer_name(metric, each.filter)] = {
+                scores[scorer_name(metric, each.filter)] = {
                     "value": value if isinstance(value, int | float | str) else _text(value),
                     "answer": _answer(each, epoch),
                     "metadata": {"metric": metric, "filter": each.filter},
                 }
-    return found
+    return scores
 
 
 def _answer(scores: FilterScores, epoch: int) -> str | None:
@@ -347,8 +347,8 @@ def _finite(value: float) -> float | None:
 def marked_sample(row: StoredSample) -> JSONDict:
     """A row as our logs keep it."""
     failures = [[*key, reason] for key, reason in row.failures.items()]
-    found: dict[str, Any] = orjson.loads(orjson.dumps(_marked({**row._asdict(), "failures": failures})))
-    return found
+    marked: dict[str, Any] = orjson.loads(orjson.dumps(_marked({**row._asdict(), "failures": failures})))
+    return marked
 
 
 def _marked(value: JSON) -> JSON:

@@ -81,10 +81,10 @@ def number(value: JSON) -> float | None:
     if isinstance(value, str):
         known = LETTERS.get(value, WORDS.get(value.lower()))
         try:
-            found = known if known is not None else float(value)
+            result = known if known is not None else float(value)
         except ValueError:
             return None
-        return found if math.isfinite(found) else None
+        return result if math.isfinite(result) else None
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
@@ -94,14 +94,14 @@ Names = Mapping[tuple[str, str | None], ScoreKey]
 
 def _names(log: InspectLog) -> dict[tuple[str, str | None], ScoreKey]:
     """Name the rows: by the metric that averages them where the results have one, else by the value's key."""
-    found: dict[tuple[str, str | None], ScoreKey] = {}
+    keys: dict[tuple[str, str | None], ScoreKey] = {}
     for score in (log.header.get("results") or {}).get("scores") or ():
         scorer_name, name = str(score["scorer"]), str(score["name"])
-        if name != scorer_name and (scorer_name, None) not in found:
-            found.setdefault((scorer_name, name), ScoreKey(name, scorer_name))
+        if name != scorer_name and (scorer_name, None) not in keys:
+            keys.setdefault((scorer_name, name), ScoreKey(name, scorer_name))
         else:
-            found.setdefault((scorer_name, None), ScoreKey(_average(score) or scorer_name, scorer_name))
-    return found
+            keys.setdefault((scorer_name, None), ScoreKey(_average(score) or scorer_name, scorer_name))
+    return keys
 
 
 def _average(score: JSONObject) -> str | None:
@@ -110,7 +110,7 @@ def _average(score: JSONObject) -> str | None:
 
 def _reported(log: InspectLog, names: Names) -> dict[ScoreKey, ReportedValue]:
     """Read the numbers of the results; a metric beside the average is listed under its own name."""
-    found: dict[ScoreKey, ReportedValue] = {}
+    reported: dict[ScoreKey, ReportedValue] = {}
     for score in (log.header.get("results") or {}).get("scores") or ():
         scorer_name, name = str(score["scorer"]), str(score["name"])
         row = names.get((scorer_name, name)) or names[(scorer_name, None)]
@@ -124,9 +124,13 @@ def _reported(log: InspectLog, names: Names) -> dict[ScoreKey, ReportedValue]:
                     if key == average
                     else ScoreKey(key if row.metric in (average, scorer_name) else f"{row.metric}_{key}", row.filter)
                 )
-                own = own if own not in found else ScoreKey(f"{own.metric}_{score.get('reducer') or name}", own.filter)
-                found[own] = ReportedValue(float(value), float(error) if key == average and is_number(error) else None)
-    return found
+                own = (
+                    own if own not in reported else ScoreKey(f"{own.metric}_{score.get('reducer') or name}", own.filter)
+                )
+                reported[own] = ReportedValue(
+                    float(value), float(error) if key == average and is_number(error) else None
+                )
+    return reported
 
 
 def _samples(log: InspectLog, names: Names, repeats: int) -> Iterator[SampleRecord]:
@@ -154,12 +158,12 @@ Reduced = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 def _reduced(log: InspectLog) -> dict[tuple[str, str], JSONDict]:
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    reduced: dict[tuple[str, str], dict[str, Any]] = {}
     for reduction in log.reductions:
         for sample in reduction.get("samples") or ():
-            own = found.setdefault((str(reduction["scorer"]), str(sample.get("sample_id"))), {})
+            own = reduced.setdefault((str(reduction["scorer"]), str(sample.get("sample_id"))), {})
             own[str(reduction.get("reducer"))] = sample.get("value")
-    return found
+    return reduced
 
 
 def _record(doc_id: int, epochs: Sequence[JSONObject], names: Names, repeats: int, reduced: Reduced) -> SampleRecord:
@@ -193,21 +197,21 @@ def _error(sample: JSONObject) -> str:
 
 def _scores(epochs: Sequence[JSONObject], names: Names, reduced: Reduced) -> list[FilterScores]:
     """Convert the scores of each scorer to a filter with its answers."""
-    found = []
+    filters = []
     for scorer in epochs[0].get("scores") or {}:
-        several = [(each.get("scores") or {}).get(scorer) or {} for each in epochs]
-        answers = [each.get("answer") for each in several]
+        scores = [(each.get("scores") or {}).get(scorer) or {} for each in epochs]
+        answers = [each.get("answer") for each in scores]
         whole = reduced.get((scorer, str(epochs[0].get("id"))), {})
         values: dict[str, Any] = {}
         repeats: dict[str, Any] = {}
-        for key in _keys([each.get("value") for each in several]):
+        for key in _keys([each.get("value") for each in scores]):
             metric = (names.get((scorer, key)) or ScoreKey(key or scorer, scorer)).metric
-            own = [_at(each.get("value"), key) for each in several]
+            own = [_at(each.get("value"), key) for each in scores]
             values |= _values(metric, own, {reducer: _at(value, key) for reducer, value in whole.items()})
             if len(epochs) > 1 and metric in values:
                 repeats[metric] = own
-        found.append(FilterScores(scorer, [answers] if len(epochs) > 1 else answers, values, repeats))
-    return found
+        filters.append(FilterScores(scorer, [answers] if len(epochs) > 1 else answers, values, repeats))
+    return filters
 
 
 def _values(metric: str, own: Sequence[float | None], whole: Mapping[str, float | None]) -> dict[str, float]:
@@ -216,8 +220,8 @@ def _values(metric: str, own: Sequence[float | None], whole: Mapping[str, float 
     if not counted:
         return {}
     first, *further = whole.items() or [("", None)]
-    found = {metric: first[1] if first[1] is not None else sum(counted) / len(counted)}
-    return found | {f"{metric}_{reducer}": value for reducer, value in further if value is not None}
+    reduced = {metric: first[1] if first[1] is not None else sum(counted) / len(counted)}
+    return reduced | {f"{metric}_{reducer}": value for reducer, value in further if value is not None}
 
 
 def _at(value: JSON, key: str | None) -> float | None:
@@ -301,8 +305,8 @@ def unmarked_sample(stored: JSONObject) -> StoredSample:
     values = _unmarked(stored)
     own = {
         "requests": [StoredRequest(*each) for each in values["requests"]],
-        "responses": [[_likelihood_pair(each) for each in several] for several in values["responses"]],
-        "answers": {name: [_likelihood_pair(each) for each in several] for name, several in values["answers"].items()},
+        "responses": [[_likelihood_pair(each) for each in items] for items in values["responses"]],
+        "answers": {name: [_likelihood_pair(each) for each in items] for name, items in values["answers"].items()},
         "failures": {ScoreKey(metric, name): reason for metric, name, reason in values["failures"]},
     }
     return StoredSample(**{**values, **own})
@@ -348,12 +352,12 @@ ScorerValues = dict[str, dict[str, float]]
 
 def _header_values(header: JSONObject) -> ScorerValues:
     """Return the values in the results of a log."""
-    found = {}
+    scorers = {}
     for score in (header.get("results") or {}).get("scores") or ():
         values = {str(key): each.get("value") for key, each in (score.get("metrics") or {}).items()}
         if values:
-            found[str(score["name"])] = values
-    return found
+            scorers[str(score["name"])] = values
+    return scorers
 
 
 def _written_values(reported: Mapping[ScoreKey, ReportedValue]) -> ScorerValues:

@@ -104,10 +104,10 @@ def _unpacked(file: zipfile.ZipFile, known: zipfile.ZipInfo) -> bytes:
     file.fp.seek(known.header_offset + 30 + name_length + extra_length)
     packed = file.fp.read(known.compress_size)
     with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-        found = bytes(stream.read(known.file_size))  # and not more: a zip bomb stops here
-    if zlib.crc32(found) != known.CRC:
+        content = bytes(stream.read(known.file_size))  # and not more: a zip bomb stops here
+    if zlib.crc32(content) != known.CRC:
         raise zipfile.BadZipFile("its checksum is another")
-    return found
+    return content
 
 
 def with_attachments(sample: JSONObject) -> JSONObject:
@@ -137,17 +137,17 @@ def finite(data: bytes) -> bytes:
 
 def _parsed(path: Path, data: bytes) -> JSONDict:
     try:
-        found = orjson.loads(finite(data))
+        parsed = orjson.loads(finite(data))
     except ValueError as error:
         raise RunError([Problem(Place(str(path)), f"invalid JSON: {error}", FIX)]) from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise RunError([Problem(Place(str(path)), "is no log of Inspect's", FIX)])
-    return found
+    return parsed
 
 
 def _grouped(ids: Sequence[JSON], samples: Iterable[JSONObject]) -> Iterator[list[JSONObject]]:
-    found: dict[str, list[Mapping[str, Any]]] = {str(each): [] for each in ids}
+    by_id: dict[str, list[Mapping[str, Any]]] = {str(each): [] for each in ids}
     for sample in samples:
-        found.setdefault(str(sample.get("id")), []).append(with_attachments(sample))
-    for epochs in found.values():
+        by_id.setdefault(str(sample.get("id")), []).append(with_attachments(sample))
+    for epochs in by_id.values():
         yield sorted(epochs, key=lambda each: each.get("epoch", 1))

@@ -64,16 +64,16 @@ def fields_of(table: ArrowTable, names: Sequence[str]) -> dict[str, list[JSON]]:
     empty = sorted(name for name in PRESENT & arrays.keys() if arrays[name].null_count)
     if empty:
         raise ValueError(f"the column {empty[0]} is empty in some rows")
-    found: dict[str, list[Any]] = {}
+    values: dict[str, list[Any]] = {}
     for name in names:
         make = FIELDS.get(name)
         if make is not None:
-            found[name] = make(arrays, table)
+            values[name] = make(arrays, table)
         elif name in arrays:
-            found[name] = arrays[name].to_pylist()
+            values[name] = arrays[name].to_pylist()
         elif name in StoredSample._fields:
-            found[name] = [None] * table.num_rows
-    return found
+            values[name] = [None] * table.num_rows
+    return values
 
 
 def rows_of(table: ArrowTable) -> Iterator[StoredSample]:
@@ -105,10 +105,10 @@ def wrong_json(fields: Mapping[str, Sequence[JSON]]) -> str:
     for name in JSON_TEXTS:
         texts = [each for each in dict.fromkeys(fields.get(name, ())) if each is not None]
         try:
-            found = orjson.loads("[" + ",".join(texts) + "]")
+            parsed = orjson.loads("[" + ",".join(texts) + "]")
         except (TypeError, ValueError) as error:
             return f"the column {name} is not JSON ({error})"
-        if len(found) != len(texts) or (name == "doc" and not all(isinstance(each, dict) for each in found)):
+        if len(parsed) != len(texts) or (name == "doc" and not all(isinstance(each, dict) for each in parsed)):
             return f"the column {name} is not what it should be"
     return ""
 
@@ -119,8 +119,8 @@ Arrays = Mapping[str, Any]
 
 
 def _whole(column: Array) -> Array:
-    found = column.combine_chunks()
-    return found if not hasattr(found, "chunks") else found.chunk(0)
+    combined = column.combine_chunks()
+    return combined if not hasattr(combined, "chunks") else combined.chunk(0)
 
 
 def _texts(array: Array) -> list[JSON]:
@@ -128,8 +128,8 @@ def _texts(array: Array) -> list[JSON]:
     if hasattr(array, "dictionary"):
         texts = array.dictionary.to_pylist()
         return [texts[number] if number is not None else None for number in array.indices.to_pylist()]
-    found: list[Any] = array.to_pylist()
-    return found
+    plain: list[Any] = array.to_pylist()
+    return plain
 
 
 def _field(structs: Array, name: str) -> Array | None:
@@ -146,10 +146,10 @@ def _lists(array: Array, make: Callable[[JSON], Sequence[JSON]], missing: Array 
     """By row the items of its list, from what is made of all items."""
     offsets, values, absent = list_buffers(array)
     items, ends = make(values), offsets.to_pylist()
-    found: list[Any] = [items[start:end] for start, end in pairwise(ends)]
+    lists: list[Any] = [items[start:end] for start, end in pairwise(ends)]
     if absent is None:
-        return found
-    return [missing if is_absent else each for each, is_absent in zip(found, absent.to_pylist(), strict=True)]
+        return lists
+    return [missing if is_absent else each for each, is_absent in zip(lists, absent.to_pylist(), strict=True)]
 
 
 def _optional_lists(arrays: Arrays, name: str, make: Callable[[JSON], Sequence[JSON]], size: int) -> list[JSON]:
@@ -160,8 +160,8 @@ def _optional_lists(arrays: Arrays, name: str, make: Callable[[JSON], Sequence[J
 
 
 def _requests(arrays: Arrays, _: ArrowTable) -> list[list[StoredRequest]]:
-    found: list[list[StoredRequest]] = _lists(arrays["requests"], _request_rows)
-    return found
+    requests: list[list[StoredRequest]] = _lists(arrays["requests"], _request_rows)
+    return requests
 
 
 def _request_rows(structs: Array) -> list[StoredRequest]:
@@ -188,13 +188,13 @@ def _messages(structs: Array) -> list[JSONDict]:
     columns = [_values(structs, name) for name in names]
     calls = _field(structs, "tool_calls")
     called = _lists(calls, _tool_calls) if calls is not None else [None] * len(structs)
-    found = []
+    messages = []
     for *values, told in zip(*columns, called, strict=True):
         message = {
             name: value for name, value in zip(names, values, strict=True) if value is not None or name == "content"
         }
-        found.append(ordered({**message, "tool_calls": told} if told else message))
-    return found
+        messages.append(ordered({**message, "tool_calls": told} if told else message))
+    return messages
 
 
 def _tool_calls(structs: Array) -> list[JSONDict]:
@@ -208,7 +208,7 @@ def _prompts(arrays: Arrays, _: ArrowTable) -> list[str]:
     _, values, _ = list_buffers(arrays["requests"])
     if _field(values, "messages") is None:
         return prompts
-    firsts = [several[0] if several else None for several in _requests(arrays, None)]
+    firsts = [requests[0] if requests else None for requests in _requests(arrays, None)]
     return [
         first.prompt or "" if first is not None and first.messages is not None else prompt
         for prompt, first in zip(prompts, firsts, strict=True)
@@ -220,12 +220,12 @@ def _prompts(arrays: Arrays, _: ArrowTable) -> list[str]:
 
 def _responses(arrays: Arrays, _: ArrowTable) -> list[list[list[JSON]]]:
     """By request what was answered. Of a sample that failed answers are not kept."""
-    found: list[list[list[Any]]] = _lists(arrays["responses"], lambda inner: _lists(inner, _said))
-    return [[] if responses and _are_not_stored(responses) else responses for responses in found]
+    nested: list[list[list[Any]]] = _lists(arrays["responses"], lambda inner: _lists(inner, _said))
+    return [[] if responses and _are_not_stored(responses) else responses for responses in nested]
 
 
 def _are_not_stored(responses: Sequence[Sequence[JSON]]) -> bool:
-    return responses[0] == [None] and all(several == [None] for several in responses)
+    return responses[0] == [None] and all(repeats == [None] for repeats in responses)
 
 
 def _said(structs: Array) -> list[JSON]:
@@ -248,18 +248,18 @@ def _replies(arrays: Arrays, table: ArrowTable) -> list[list[JSONDict] | None]:
     """Return the metadata of responses, then the responses to scorers; None where there is neither."""
     size = table.num_rows
     nested = _lists(arrays["responses"], lambda inner: _lists(inner, _metadata))
-    own = [[reply for several in responses for reply in several] for responses in nested]
+    own = [[reply for repeats in responses for reply in repeats] for responses in nested]
     behind = _optional_lists(arrays, "verdicts", _verdicts, size)
     traces = _optional_lists(arrays, "trace", _trace, size)
     noticed = _optional_lists(arrays, "noticed", _noticed, size)
-    found: list[list[dict[str, Any]] | None] = []
+    replies: list[list[dict[str, Any]] | None] = []
     for reply, more, trace, counts in zip(own, behind, traces, noticed, strict=True):
-        several = [*reply, *(more or ())]
+        repeats = [*reply, *(more or ())]
         ends = {**({"trace": trace} if trace else {}), **({"noticed": dict(counts)} if counts else {})}
         if ends:
-            several = [*several[:-1], {**(several[-1] if several else {}), **ends}]
-        found.append(several if any(several) else None)
-    return found
+            repeats = [*repeats[:-1], {**(repeats[-1] if repeats else {}), **ends}]
+        replies.append(repeats if any(repeats) else None)
+    return replies
 
 
 def _metadata(structs: Array) -> list[JSONDict]:
@@ -288,7 +288,7 @@ def _verdicts(structs: Array) -> list[JSONDict]:
 
 def _trace(structs: Array) -> list[list[JSON]]:
     numbers = _lists(structs.field("responses"), lambda values: values.to_pylist())
-    return [[node, several] for node, several in zip(_values(structs, "node"), numbers, strict=True)]
+    return [[node, indices] for node, indices in zip(_values(structs, "node"), numbers, strict=True)]
 
 
 def _noticed(structs: Array) -> list[tuple[str, int]]:
@@ -324,20 +324,20 @@ def _scores(arrays: Arrays, table: ArrowTable) -> list[JSONDict]:
             {name: value for name, value in zip(columns, values, strict=True) if value is not None}
             for values in _turned(columns.values(), table.num_rows)
         ]
-    found = []
+    scores = []
     others = _lists(arrays["other_scores"], _other_scores, ())
-    for place, several in enumerate(others):
+    for place, other in enumerate(others):
         own: dict[str, Any] = {}
         repeats: dict[str, list[Any]] = {}
-        for name, repeat, value in several:
+        for name, repeat, value in other:
             if repeat is None:
                 own[name] = value
             else:
                 repeats.setdefault(name + REPEATS, []).append(value)
         numbers = {name: values[place] for name, values in columns.items() if values[place] is not None}
         both = {**numbers, **own}
-        found.append({**{name: both[name] for name in [*names, *own] if name in both}, **repeats})
-    return found
+        scores.append({**{name: both[name] for name in [*names, *own] if name in both}, **repeats})
+    return scores
 
 
 def _turned(columns: JSON, size: int) -> JSON:

@@ -42,7 +42,7 @@ def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None
     columns: dict[str, Sequence[Any]] = dict(
         zip(RequestColumns._fields, _turned(rows, len(RequestColumns._fields)), strict=True)
     )
-    found: dict[str, Array] = {
+    arrays: dict[str, Array] = {
         "doc_id": pa.array(columns["doc_id"], pa.int64()),
         "kind": _dictionary(columns["kind"]),
         "dropped": _unless_empty(pa.array(columns["dropped"], pa.int64())),
@@ -53,7 +53,7 @@ def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None
         "requests": requests if requests is not None else request_lists(columns["requests"]),
         **_responses(columns["responses"], columns["replies"]),
     }
-    return _those_there(found)
+    return _those_there(arrays)
 
 
 def score_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[str]]:
@@ -61,24 +61,24 @@ def score_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[s
     of scores, in their order."""
     answers, scores, failed, failures, audit = _turned(rows, len(ScoreColumns._fields))
     kinds = dict.fromkeys(map(tuple, scores))  # of most tasks one
-    names = dict.fromkeys(name for several in kinds for name in several)
-    found: dict[str, Array] = {
+    names = dict.fromkeys(name for kind in kinds for name in kind)
+    arrays: dict[str, Array] = {
         "answers": _answers(answers),
         "failed": _texts(failed),
         "failures": _unless_empty(_lists([[*each.items()] for each in failures], _failures)) if any(failures) else None,
         "audit": _lists(audit, _texts),
         **_scores(scores, [*names]),
     }
-    return _those_there(found), [name for name in names if not name.endswith(REPEATS)]
+    return _those_there(arrays), [name for name in names if not name.endswith(REPEATS)]
 
 
-def _those_there(found: Mapping[str, Array | None]) -> dict[str, Array]:
+def _those_there(columns: Mapping[str, Array | None]) -> dict[str, Array]:
     import pyarrow as pa
 
-    size = len(next(each for each in found.values() if each is not None))
+    size = len(next(each for each in columns.values() if each is not None))
     arrays = {
         name: pa.nulls(size, arrow_type(name)) if each is None and name in ALWAYS else each
-        for name, each in found.items()
+        for name, each in columns.items()
     }
     return {name: each for name, each in arrays.items() if each is not None}
 
@@ -212,8 +212,8 @@ def call_parts(call: JSONObject) -> tuple[str | None, str | None, str | None]:
     """Id, name and arguments of a call in OpenAI's words, those that are texts."""
     function = call.get("function")
     inner: Mapping[str, Any] = function if isinstance(function, Mapping) else {}
-    found = [call.get("id"), inner.get("name"), inner.get("arguments")]
-    ids, name, arguments = (each if isinstance(each, str) else None for each in found)
+    parts = [call.get("id"), inner.get("name"), inner.get("arguments")]
+    ids, name, arguments = (each if isinstance(each, str) else None for each in parts)
     return ids, name, arguments
 
 
@@ -232,8 +232,8 @@ def _responses(
 ) -> dict[str, Array | None]:
     """Build the columns of responses with their metadata; the responses to scorers come after those to the sample's requests."""
     if not any(replies):
-        lengths = [len(several) for responses in column for several in responses]
-        structs = _response_structs([said for responses in column for several in responses for said in several], None)
+        lengths = [len(repeats) for responses in column for repeats in responses]
+        structs = _response_structs([said for responses in column for repeats in responses for said in repeats], None)
         return {"responses": _split(_split(structs, lengths), map(len, column))}
     nested: list[Sequence[Sequence[Any]]] = []
     own: list[Mapping[str, Any]] = []
@@ -246,8 +246,8 @@ def _responses(
         nested.append(stored)
         own += metadata[:count] if metadata else [{}] * count
         behind.append(metadata[count:] if metadata else ())
-    lengths = [len(several) for responses in nested for several in responses]
-    structs = _response_structs([said for responses in nested for several in responses for said in several], own)
+    lengths = [len(repeats) for responses in nested for repeats in responses]
+    structs = _response_structs([said for responses in nested for repeats in responses for said in repeats], own)
     ends = [(metadata[-1] if metadata else {}) for metadata in replies]
     return {
         "responses": _split(_split(structs, lengths), map(len, nested)),
@@ -303,8 +303,8 @@ def _said(values: Sequence[JSON]) -> dict[str, Array | None]:
     """Texts, pairs of log-likelihood and greediness, and log-likelihoods, each in its field."""
     import pyarrow as pa
 
-    if (found := _of_one_kind(values)) is not None:
-        return found
+    if (arrays := _of_one_kind(values)) is not None:
+        return arrays
     pairs = [each if isinstance(each, tuple | list) else (each, None) for each in values]
     numbers = [
         None if isinstance(each, str) else as_float(number, flag)
@@ -344,20 +344,20 @@ def _of_one_kind(values: Sequence[JSON]) -> dict[str, Array | None] | None:
 
 def _answers(column: Sequence[Mapping[str, Sequence[JSON]]]) -> Array:
     names = [name for each in column for name in each]
-    several = [values for each in column for values in each.values()]
-    left = _split(_answer_structs([value for values in several for value in values]), map(len, several))
+    answers = [values for each in column for values in each.values()]
+    left = _split(_answer_structs([value for values in answers for value in values]), map(len, answers))
     return _split(_struct(FILTERED, {"filter": _texts(names), "values": left}, "filter", "values"), map(len, column))
 
 
 def _answer_structs(flat: Sequence[JSON]) -> Array:
     import pyarrow as pa
 
-    if (found := _of_one_kind(flat)) is None:
+    if (arrays := _of_one_kind(flat)) is None:
         kinds = [_kind_of_answer(each) for each in flat]
         pairs = [each if kind == "pair" else (each, None) for each, kind in zip(flat, kinds, strict=True)]
         has_value = [kind in ("pair", "value") for kind in kinds]
         told = [*zip(flat, kinds, strict=True)]
-        found = {
+        arrays = {
             "text": _texts([each if kind == "text" else None for each, kind in told]),
             "value": pa.array(
                 [as_float(*each) if has else None for each, has in zip(pairs, has_value, strict=True)], pa.float64()
@@ -365,7 +365,7 @@ def _answer_structs(flat: Sequence[JSON]) -> Array:
             "greedy": pa.array([flag for _, flag in pairs], pa.bool_()),
             "json": _texts([as_json(each) if kind == "json" else None for each, kind in told]),
         }
-    return _struct(ANSWER, found)
+    return _struct(ANSWER, arrays)
 
 
 def _kind_of_answer(value: JSON) -> str:
@@ -388,7 +388,7 @@ def _scores(column: Sequence[JSONObject], names: Sequence[str]) -> dict[str, Arr
     """A column for each row of scores that has numbers; and one of all scores that are something else."""
     import pyarrow as pa
 
-    found: dict[str, Array | None] = {}
+    arrays: dict[str, Array | None] = {}
     are_all = not any(name.endswith(REPEATS) for name in names)
     for name in names:
         if name.endswith(REPEATS):
@@ -399,10 +399,10 @@ def _scores(column: Sequence[JSONObject], names: Sequence[str]) -> dict[str, Arr
             are_all = are_all and numbers == values
             values = numbers
         if any(each is not None for each in values):
-            found[name] = pa.array(values, pa.float64())
+            arrays[name] = pa.array(values, pa.float64())
     if not are_all:
-        found["other_scores"] = _lists([[*_others(scores)] for scores in column], _other_scores)
-    return found
+        arrays["other_scores"] = _lists([[*_others(scores)] for scores in column], _other_scores)
+    return arrays
 
 
 def _others(scores: JSONObject) -> Iterator[tuple[str, str, int | None, JSON]]:

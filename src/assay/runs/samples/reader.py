@@ -86,7 +86,7 @@ class SampleFile:
 
     def first_record(self) -> JSONObject | None:
         """Return a record of a graph's output, if there is any."""
-        return next((found for found in self._converted(_record) if found is not None), None)
+        return next((record for record in self._converted(_record) if record is not None), None)
 
     def records(self) -> Iterator[SampleRecord]:
         """The samples in their order, as they were kept when they were scored."""
@@ -120,33 +120,33 @@ class SampleFile:
     def at(self, places: Sequence[int]) -> list[StoredSample]:
         """The rows at these places of the file, in this order: only the row groups that hold them are read."""
         positions, start = set(places), 0
-        found: dict[int, StoredSample] = {}
+        samples: dict[int, StoredSample] = {}
         sizes = self._read(lambda file: [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)])
         for number in range(len(sizes)):
             size = sizes[number]
             own = [place for place in positions if start <= place < start + size]
             if own:
                 group = self._group(number, None).take([place - start for place in own])
-                found |= dict(zip(own, self._rows(group), strict=True))
+                samples |= dict(zip(own, self._rows(group), strict=True))
             start += size
-        return [found[place] for place in places if place in found]
+        return [samples[place] for place in places if place in samples]
 
     @property
     def names(self) -> list[str]:
         """The columns that the file has."""
-        found: list[str] = self._read(lambda file: file.schema_arrow.names)
-        return found
+        names: list[str] = self._read(lambda file: file.schema_arrow.names)
+        return names
 
     @cached_property
     def leaves(self) -> frozenset[str]:
         """The fields that hold values, each with the way to it: `responses.text`. A file lacks what none of its samples has."""
-        found: frozenset[str] = self._read(lambda file: frozenset(leaf_names(file.schema_arrow)))
-        return found
+        leaves: frozenset[str] = self._read(lambda file: frozenset(leaf_names(file.schema_arrow)))
+        return leaves
 
     @property
     def _groups(self) -> int:
-        found: int = self._read(lambda file: file.num_row_groups)
-        return found
+        groups: int = self._read(lambda file: file.num_row_groups)
+        return groups
 
     def columns(self, fields: Sequence[str]) -> Iterator[dict[str, list[JSON]]]:
         """Some fields of the rows, or columns of scores that are there, as lists: one row group at a time."""
@@ -287,7 +287,7 @@ def filter_scores(
 
 def _stored(row: StoredSample, repeats: int) -> AnsweredSample:
     sample = _sample(row, repeats)
-    raw = [value for several in row.responses for value in several]
+    raw = [value for values in row.responses for value in values]
     if len(raw) != len(sample.requests) and not row.failed:
         raise ValueError(f"{len(sample.requests)} requests and {len(raw)} responses")
     return AnsweredSample(sample, _responses(sample.requests, raw, row.replies), row.scores, row.failed or "")
@@ -319,7 +319,7 @@ def _ended(row: StoredSample) -> AnsweredSample:
     """A record of a graph as its plan left it: it asked on its own, so its requests are those of its outcome."""
     loads = orjson.loads
     requests = [_request(row.prefix + row.prompt, each, 0) for each in row.requests]
-    raw = [value for several in row.responses for value in several]
+    raw = [value for values in row.responses for value in values]
     replies: Sequence[Mapping[str, Any]] = row.replies if row.replies is not None else [{}] * len(raw)
     behind = replies[len(raw) :] if raw else []
     own = _responses(requests, raw, replies[: len(raw)] if raw else replies)
@@ -337,8 +337,8 @@ def _ended(row: StoredSample) -> AnsweredSample:
 
 def _record(row: StoredSample) -> JSONObject | None:
     """Return the output record of a graph: the whole answer of its only filter."""
-    found = row.answers.get("none")  # a record may have failed in some rows alone
-    return found[0] if found else None
+    answers = row.answers.get("none")  # a record may have failed in some rows alone
+    return answers[0] if answers else None
 
 
 def _request(context: str, stored: StoredRequest, repeat: int) -> Request:

@@ -125,9 +125,9 @@ def response_metadata(responses: Sequence[Response], own: int) -> Sequence[JSONO
     """Return the metadata of responses beside their texts and numbers; the first `own` answer the sample's requests."""
     if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
         return None
-    found = [_reply(response) for response in responses[:own]]
-    found += [{**_reply(response), **_verdict(response)} for response in responses[own:]]
-    return found if any(found) else None
+    metadata = [_reply(response) for response in responses[:own]]
+    metadata += [{**_reply(response), **_verdict(response)} for response in responses[own:]]
+    return metadata if any(metadata) else None
 
 
 def _verdict(response: Response) -> JSONDict:
@@ -177,8 +177,8 @@ def lm_eval_records(record: SampleRecord, doc_id: int) -> Iterator[JSONDict]:
         if EVERY_ROW in failed:  # lm-eval has no line for what has no score
             continue
         own = {"filtered_resps": list(answers), "filter": name, "metrics": list(values)}
-        several = {"scores_per_repeat": dict(repeats)} if repeats else {}
-        yield {**common, **own, **hashes, **values, **several, **verdicts}
+        per_repeat = {"scores_per_repeat": dict(repeats)} if repeats else {}
+        yield {**common, **own, **hashes, **values, **per_repeat, **verdicts}
 
 
 def _prompt(request: Request) -> str:

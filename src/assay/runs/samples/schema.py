@@ -91,8 +91,8 @@ def union_schema(one: ArrowSchema, other: ArrowSchema, rows: Iterable[str]) -> A
 
 def row_names(schema: ArrowSchema) -> list[str]:
     """The names of the rows of scores, in their order."""
-    found = (schema.metadata or {}).get(ROW_NAMES.encode())
-    return orjson.loads(found) if found is not None else [name for name in schema.names if "," in name]
+    names = (schema.metadata or {}).get(ROW_NAMES.encode())
+    return orjson.loads(names) if names is not None else [name for name in schema.names if "," in name]
 
 
 def leaf_names(fields: ArrowSchema, way: str = "") -> Iterator[str]:

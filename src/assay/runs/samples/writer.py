@@ -197,8 +197,8 @@ def _length(responses: Sequence[Sequence[JSON]]) -> int:
     if not responses or not responses[0] or type(responses[0][0]) is tuple:
         return 30 * len(responses)
     if type(responses[0][0]) is str:
-        return sum([len(said) for several in responses for said in several])
-    return sum(len(said) if isinstance(said, str) else 30 for several in responses for said in several)
+        return sum([len(said) for repeats in responses for said in repeats])
+    return sum(len(said) if isinstance(said, str) else 30 for repeats in responses for said in repeats)
 
 
 def row_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Array], list[str]]:
@@ -305,36 +305,36 @@ class Params(dict[int, str]):
     """Parameters of requests as JSON, by the number of the object: all requests of a task share a few."""
 
     def of(self, request: Generate) -> str:
-        found = self.get(id(request.params))
-        if found is None:
-            found = self[id(request.params)] = as_json(written_arguments(request)[1])
-        return found
+        text = self.get(id(request.params))
+        if text is None:
+            text = self[id(request.params)] = as_json(written_arguments(request)[1])
+        return text
 
 
 def request_rows(requests: Sequence[Request], params: Params) -> list[StoredRequest]:
     """Convert the requests of a sample; a prompt equal to the first one is not repeated."""
-    found: list[StoredRequest] = []
+    stored: list[StoredRequest] = []
     first: Prompt = requests[0][0] if requests else ""
     for request in requests:
         prompt = request[0]
         own = None if prompt is first or prompt == first else prompt_text(prompt)
-        messages = messages_of(prompt) if own is not None or not found else None
+        messages = messages_of(prompt) if own is not None or not stored else None
         written = own if messages is None else None
         if isinstance(request, Generate):
-            found.append(StoredRequest(GENERATE, written, messages, None, params.of(request)))
+            stored.append(StoredRequest(GENERATE, written, messages, None, params.of(request)))
         elif isinstance(request, Loglikelihood):
-            found.append(StoredRequest(LOGLIKELIHOOD, written, messages, request.continuation))
+            stored.append(StoredRequest(LOGLIKELIHOOD, written, messages, request.continuation))
         else:
-            found.append(StoredRequest(ROLLING, own))
-    return found
+            stored.append(StoredRequest(ROLLING, own))
+    return stored
 
 
 def messages_of(prompt: Prompt) -> list[JSONDict] | None:
     """A conversation in OpenAI's words, where its columns can hold every message without a loss."""
     if isinstance(prompt, str):
         return None
-    found = messages_to_plain(prompt)
-    return found if found and all(map(_is_message, found)) else None
+    messages = messages_to_plain(prompt)
+    return messages if messages and all(map(_is_message, messages)) else None
 
 
 def _is_message(value: JSON) -> bool:
@@ -409,18 +409,18 @@ def _digits_at(path: Path) -> int | None:
         length = int.from_bytes(file.read(4), "little") + 8
         start = max(size - length, 0)
         file.seek(start)
-        found = file.read().rfind(_MARK)
-    return start + found + len(_MARK) if found >= 0 else None
+        offset = file.read().rfind(_MARK)
+    return start + offset + len(_MARK) if offset >= 0 else None
 
 
 def _crc(path: Path, at: int) -> int:
     """The checksum of a file with zeros in place of the digits."""
     with path.open("rb") as file:
-        found, left = 0, at
+        crc, left = 0, at
         while left and (block := file.read(min(BLOCK, left))):
-            found, left = zlib.crc32(block, found), left - len(block)
-        found = zlib.crc32(b"0" * DIGITS, found)
+            crc, left = zlib.crc32(block, crc), left - len(block)
+        crc = zlib.crc32(b"0" * DIGITS, crc)
         file.seek(at + DIGITS)
         while block := file.read(BLOCK):
-            found = zlib.crc32(block, found)
-    return found
+            crc = zlib.crc32(block, crc)
+    return crc
