@@ -269,9 +269,9 @@ def test_rows_are_chosen_by_task_group_and_metric(tmp_path: Path) -> None:
     runs = grouped(tmp_path)
     assert [each.name for each in compare(runs, tasks=["u"]).rows] == ["u"]
     assert [each.name for each in compare(runs, tasks=["g"]).rows] == ["g", "t", "u"]
-    with pytest.raises(AssayError, match="no shared task or group is called 'gg'"):
+    with pytest.raises(AssayError, match="no shared task or group named 'gg'"):
         compare(runs, tasks=["gg"])
-    with pytest.raises(AssayError, match="no shared metric is called 'y'"):
+    with pytest.raises(AssayError, match="no shared metric named 'y'"):
         compare(runs, metrics=["y"])
 
 
@@ -305,7 +305,7 @@ def test_data_that_grew_are_paired_by_what_documents_say(tmp_path: Path) -> None
     b = make_run(folder, tmp_path / "b", {"t": [*B, 1]})
     found = compare([a, b])
     assert (row(found).n, row(found).only_b, row(found).difference) == (10, 1, pytest.approx(-0.2))
-    assert any("paired by what documents say" in note for note in found.notes)
+    assert any("paired by content" in note for note in found.notes)
     assert found.attributions[0].first == "data"
 
 

@@ -98,12 +98,12 @@ def test_a_gate_without_a_name_means_what_stands_at_the_top(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("gate", "said"),
     [
-        ("x", "'x' is no gate"),
-        ("x > much", "is no gate"),
+        ("x", "invalid gate 'x'"),
+        ("x > much", "invalid gate"),
         ("x > -1%", "does not say of what it is a percentage"),
-        ("xx > -1pp", "no shared metric is called 'xx' — did you mean 'x'?"),
+        ("xx > -1pp", "no shared metric named 'xx' — did you mean 'x'?"),
         ("tt/x > -1pp", "no shared task or group with 'x' is called 'tt' — did you mean 't'?"),
-        ("x,strict > -1pp", "no shared metric is called 'x,strict'"),
+        ("x,strict > -1pp", "no shared metric named 'x,strict'"),
     ],
 )
 def test_a_gate_that_means_nothing_is_refused(
@@ -300,6 +300,6 @@ def test_what_cannot_be_planned_is_refused(arguments: list[str], said: str, caps
 
 def test_a_metric_that_the_run_has_not_is_refused(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--mde", "1pp", "--baseline", runs[0], "--metric", "acc"]) == 2
-    assert "no metric of these is called 'acc'" in capsys.readouterr().err
+    assert "no metric named 'acc'" in capsys.readouterr().err
     with pytest.raises(AssayError):
         compare([Path(runs[0])])

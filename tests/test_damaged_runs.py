@@ -427,7 +427,7 @@ def test_samples_of_lm_evals_with_numbers_that_json_does_not_have_are_imported(t
     (tmp_path / "samples_t.jsonl").write_text(json.dumps(line) + "\n")
     assert import_runs([tmp_path], tmp_path / "run")["results"]["t"]["acc,none"] == 1.0
     (tmp_path / "samples_t.jsonl").write_text(json.dumps(line) + "\n{NaN\n")
-    with pytest.raises(AssayError, match=r"samples_t\.jsonl:2:1: is no JSON"):
+    with pytest.raises(AssayError, match=r"samples_t\.jsonl:2:1: invalid JSON"):
         import_runs([tmp_path], tmp_path / "other")
 
 

@@ -206,7 +206,7 @@ def test_samples_of_an_old_run_are_arrow_one_row_for_each_document() -> None:
     batches = list(run.samples(task, ["doc_id"]))
     effective = run.results["n-samples"][task]["effective"]
     assert sum(batch.num_rows for batch in batches) == effective == len({*batches[0]["doc_id"].to_pylist()})
-    with pytest.raises(RunError, match="there are no samples of a task 'nothing'"):
+    with pytest.raises(RunError, match="no samples of a task named 'nothing'"):
         next(run.samples("nothing"))
 
 

@@ -129,7 +129,7 @@ def test_a_score_whose_chance_is_not_known_drifts_and_is_not_the_same(write: Wri
     median = ADD.replace("{metric: exact_match}", "{metric: exact_match, aggregation: median}")
     folder = write({"add.yaml": median, "rows.jsonl": ROWS})
     found = compared(folder, RIGHT, WRONG)
-    told = "add exact_match drifts by -1, and chance cannot be told: none is known for median"
+    told = "add exact_match drifts by -1, and it cannot be tested against chance: none is known for median"
     assert (found.verdict, found.because) == ("drifts", [told])
     assert compared(folder, WRONG, Scripted(generate=lambda *_: "apple")).verdict == "same"
 

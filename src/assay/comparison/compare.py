@@ -65,7 +65,7 @@ def compare(  # noqa: PLR0913  # each is an option of the command
 
     `tasks` (names, globs, groups) and `metrics` choose rows. `level` is that of the intervals and, one-sided, of the gates.
     `flips` is how many documents of each task are listed that became worse, and that became better. Runs whose prompts differ are
-    refused unless that is allowed. Gates count documents that not both runs scored at their worst, unless `allow_incomplete`.
+    refused unless that is allowed. Gates count documents not scored in both runs at their worst, unless `allow_incomplete`.
     """
     parsed_gates = [parse_gate(each) for each in gates]
     _check_shares(level, power)

@@ -112,7 +112,7 @@ def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) 
         return "it is computed over all documents together, so no document has a score for it: look at the rows that have one"
     aggregation = aggregation_of(runs[0], task.name, key, mine)
     if aggregation is None:
-        return "how its number follows from the documents' scores is not known: a function of the task's own makes it"
+        return "how its number follows from the documents' scores is not known: a function of the task computes it"
     stored = values_of(runs[1], task.name_b)[key]
     if stored is not None and len(others) and not _gives(aggregation, others, stored):
         return (

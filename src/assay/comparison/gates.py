@@ -59,7 +59,7 @@ def parse_gate(written: str) -> Gate:
     """
     match = _WRITTEN.fullmatch(written)
     if match is None:
-        raise ConfigError([Problem(Place("--gate"), f"{written!r} is an invalid gate", FIX)])
+        raise ConfigError([Problem(Place("--gate"), f"invalid gate {written!r}", FIX)])
     unit = match["unit"].replace(" ", "")
     if unit == "%":
         fix = "write 'pp' for percentage points, or '% rel' for a share of the first run's value"
@@ -106,14 +106,14 @@ def _meant(gate: Gate, lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
         known = {line.key.metric for line in lines}
         wrong = gate.metric if gate.metric not in known else row_name(ScoreKey(gate.metric, str(gate.filter)))
         fix = did_you_mean(wrong, known if gate.metric not in known else {row_name(line.key) for line in lines})
-        raise ConfigError([Problem(Place("--gate"), f"no shared metric is called {wrong!r}", fix)])
+        raise ConfigError([Problem(Place("--gate"), f"no shared metric named {wrong!r}", fix)])
     if gate.name is None:
         shared = _at_the_top([line for line in of_metric if not line.is_lone], run)
         return [*shared, *(line for line in _at_the_top(of_metric, run) if line.is_lone)]
     matching = [line for line in of_metric if line.name == gate.name or fnmatchcase(line.name, gate.name)]
     if not matching:
         names = {line.name for line in of_metric}
-        what = f"no shared task or group with {gate.metric!r} is called {gate.name!r}"
+        what = f"no shared task or group with {gate.metric!r} named {gate.name!r}"
         raise ConfigError([Problem(Place("--gate"), what, did_you_mean(gate.name, names))])
     return matching
 
@@ -187,7 +187,7 @@ def _measured(
     elif missed:
         less, more = moved(line.parts, scale)
         ends = ends[0] + less, ends[1] + more
-        reason = f"with the {missed} documents that not both runs scored at their worst"
+        reason = f"with the {missed} documents not scored in both runs at their worst"
     if not gate.relative:
         return contrast.difference, ends, reason
     shift = gate.threshold

@@ -261,7 +261,7 @@ def _counted(contents: Array) -> Array:
 def _note_documents(paired: PairedTask, notes: list[str]) -> None:
     n, of_a, of_b = len(paired.places_a), len(paired.scores_a.documents), len(paired.scores_b.documents)
     if paired.by_content:
-        notes.append(f"{paired.name}: the data are not the same, or not known to be: paired by what documents say")
+        notes.append(f"{paired.name}: the data are not the same, or not known to be: paired by content")
     if n < of_a or n < of_b:
         notes.append(f"{paired.name}: {n} documents are in both runs, {of_a - n} only there and {of_b - n} only here")
 

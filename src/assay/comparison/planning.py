@@ -130,7 +130,7 @@ def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | N
     if metric is not None:
         known = {spelling for name in names for key in values(runs[0], name) for spelling in spellings(key)}
         if metric not in known:
-            what = f"no metric of these is called {metric!r}"
+            what = f"no metric named {metric!r}"
             raise ConfigError([Problem(Place("--metric"), what, did_you_mean(metric, known))])
     both = runs[0], runs[-1]
     tasks = {task.name: task for task in pair_tasks(*both, _below(runs[0], names), [])}

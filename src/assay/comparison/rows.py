@@ -219,7 +219,7 @@ def selected_rows(rows: Sequence[PairedRow], run: Run, tasks: Sequence[str], met
     for metric in metrics:
         if metric not in known:
             raise ConfigError(
-                [Problem(Place("--metrics"), f"no shared metric is called {metric!r}", did_you_mean(metric, known))]
+                [Problem(Place("--metrics"), f"no shared metric named {metric!r}", did_you_mean(metric, known))]
             )
     if metrics:
         selected = [each for each in selected if spellings(each.key) & set(metrics)]
@@ -232,7 +232,7 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
     matching = [name for name in {*names, *tree} if name == pattern or fnmatchcase(name, pattern)]
     if not matching:
         fix = did_you_mean(pattern, names | {*tree})
-        raise ConfigError([Problem(Place("--tasks"), f"no shared task or group is called {pattern!r}", fix)])
+        raise ConfigError([Problem(Place("--tasks"), f"no shared task or group named {pattern!r}", fix)])
     every: set[str] = set()
     while matching:
         name = matching.pop()

@@ -136,7 +136,7 @@ def _refuse_secrets(members: Sequence[Member]) -> None:
             if variable is not None:
                 what = f"{inner} holds the value of the environment variable {variable}"
                 raise RunError(
-                    [Problem(Place(str(source or inner)), what, "take it out of the run before you hand it on")]
+                    [Problem(Place(str(source or inner)), what, "remove it from the run before you share it")]
                 )
 
 

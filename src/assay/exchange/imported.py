@@ -218,7 +218,7 @@ def _refuse_doubled(tasks: Sequence[ImportedTask]) -> None:
     names = [task.name for task in tasks]
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
-        what = f"several files hold a task of the same name: {', '.join(doubled[:5])}"
+        what = f"more than one file has a task of the same name: {', '.join(doubled[:5])}"
         raise ConfigError([Problem(Place("import"), what, "import each into its own folder, and compare them")])
 
 

@@ -45,7 +45,7 @@ def import_runs(
     try:
         return write_imported_run(read_sources([Path(path) for path in paths]), into)
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # files of others may say anything
-        what = f"is not laid out as its program lays it out: {type(error).__name__}: {error}"
+        what = f"does not have the layout of its program: {type(error).__name__}: {error}"
         raise RunError(
             [Problem(Place(", ".join(map(str, paths))), what, "give the files as they were written")]
         ) from error
@@ -75,7 +75,7 @@ def _below(folder: Path) -> list[Path]:
     folders = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
     if len(folders) != 1:
         what = (
-            "there are several models below it"
+            "there is more than one model below it"
             if folders
             else "there is nothing to import: no run, no .eval, no samples_*.jsonl"
         )

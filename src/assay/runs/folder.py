@@ -244,7 +244,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
             known = None
         elif known is None and not _has_journal(path) and any(not _is_ours(entry) for entry in path.iterdir()):
             raise RunError(
-                [Problem(Place(str(path)), "the folder holds other things and no run", "choose a new folder")]
+                [Problem(Place(str(path)), "the folder contains other files and no run", "choose a new folder")]
             )
         held = Lease(path)
         manifest = known or {
@@ -332,7 +332,7 @@ def manifest_from_journal(path: Path) -> JSONDict:
         return {}
     if manifest is None or wrong_manifest(manifest):
         return {}
-    logging.getLogger("assay").warning("%s: lost or damaged; it is taken from the journal", path / MANIFEST)
+    logging.getLogger("assay").warning("%s: lost or damaged; restored from the journal", path / MANIFEST)
     return dict(manifest)
 
 
@@ -351,8 +351,8 @@ def read_file(path: Path) -> JSONDict:
     except ValueError as error:
         what = f"it is not JSON ({error})"
     if what:
-        fix = "give the command of the run again: it asks nothing twice, and writes its results anew"
-        fix = "put back a copy of it; or choose another folder for a new run" if path.name == MANIFEST else fix
+        fix = "repeat the command of the run: it sends no request twice, and rewrites its results"
+        fix = "restore a copy of it, or choose another folder for a new run" if path.name == MANIFEST else fix
         raise RunError([Problem(Place(str(path)), f"the file is damaged: {what}", fix)])
     return dict(content)
 

@@ -301,4 +301,4 @@ def wrong_column(name: str, values: Sequence[JSON]) -> str:
     except (TypeError, ValueError) as error:
         return f"the column {name} is not JSON ({error})"
     is_right = len(parsed) == len(texts) and all(map(JSON_COLUMNS[name], parsed)) and not _is_too_deep(parsed)
-    return "" if is_right else f"the column {name} is not what it should be"
+    return "" if is_right else f"the column {name} has invalid values"

@@ -69,7 +69,7 @@ def read_log(path: Path) -> InspectLog:
     except zipfile.BadZipFile:
         raise RunError([Problem(Place(str(path)), "is not an Inspect log", FIX)]) from None
     if not isinstance(header.get("eval"), dict) or not header["eval"].get("task"):
-        raise RunError([Problem(Place(str(path)), "is no log of Inspect's", FIX)])
+        raise RunError([Problem(Place(str(path)), "is not an Inspect log", FIX)])
     return InspectLog(path, header, reductions)
 
 
@@ -77,7 +77,7 @@ def member(file: zipfile.ZipFile, name: str) -> bytes:
     """A member of an archive, whichever way it is packed."""
     known = file.getinfo(name)
     if known.file_size > LARGEST:
-        what = f"{name} is of {known.file_size:,} bytes, which no sample is"
+        what = f"{name} has {known.file_size:,} bytes, too many for a sample"
         raise RunError([Problem(Place(str(file.filename)), what, FIX)])
     try:
         return file.read(name) if known.compress_type != ZSTD else _unpacked(file, known)
@@ -90,7 +90,9 @@ def member(file: zipfile.ZipFile, name: str) -> bytes:
         NotImplementedError,
         RuntimeError,
     ) as error:
-        what = f"{name} is damaged, or packed as nothing here can read: {error}"  # RuntimeError: it needs a password
+        what = (
+            f"{name} is damaged, or compressed with an unsupported method: {error}"  # RuntimeError: it needs a password
+        )
         raise RunError([Problem(Place(str(file.filename)), what, FIX)]) from None
 
 
@@ -141,7 +143,7 @@ def _parsed(path: Path, data: bytes) -> JSONDict:
     except ValueError as error:
         raise RunError([Problem(Place(str(path)), f"invalid JSON: {error}", FIX)]) from None
     if not isinstance(parsed, dict):
-        raise RunError([Problem(Place(str(path)), "is no log of Inspect's", FIX)])
+        raise RunError([Problem(Place(str(path)), "is not an Inspect log", FIX)])
     return parsed
 
 

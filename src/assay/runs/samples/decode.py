@@ -109,7 +109,7 @@ def wrong_json(fields: Mapping[str, Sequence[JSON]]) -> str:
         except (TypeError, ValueError) as error:
             return f"the column {name} is not JSON ({error})"
         if len(parsed) != len(texts) or (name == "doc" and not all(isinstance(each, dict) for each in parsed)):
-            return f"the column {name} is not what it should be"
+            return f"the column {name} has invalid values"
     return ""
 
 

@@ -216,7 +216,7 @@ class SampleFile:
             raise self._damaged(str(error)) from None
 
     def _damaged(self, what: str) -> RunError:
-        fix = "give the command of the run again: it asks nothing twice, and writes its samples anew"
+        fix = "repeat the command of the run: it sends no request twice, and rewrites its samples"
         return RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {what}", fix)])
 
 
