@@ -122,7 +122,7 @@ def test_texts_that_differ_and_score_the_same_are_the_same_where_the_precision_l
 def test_sampled_texts_that_score_otherwise_differ(write: Write) -> None:
     folder = write({"add.yaml": ADD, "rows.jsonl": ROWS})
     found = compared(folder, RIGHT, WRONG, gen_kwargs={"do_sample": True, "temperature": 1.0})
-    assert (found.verdict, found.found.requests["sampled"]) == ("differ", 100)
+    assert (found.verdict, found.answers.requests["sampled"]) == ("differ", 100)
 
 
 def test_a_score_whose_chance_is_not_known_drifts_and_is_not_the_same(write: Write) -> None:
@@ -148,7 +148,7 @@ def test_choices_within_the_tolerance_that_score_otherwise_differ(write: Write) 
 
     found = compared(write({"add.yaml": chosen, "rows.jsonl": ROWS}), leaning("green"), leaning("red"))
     assert [(each.drift.before, each.drift.after) for each in found.rows] == [(1.0, 0.0)]
-    assert max(each.difference for each in found.found.likelihoods) == pytest.approx(0.01)
+    assert max(each.difference for each in found.answers.likelihoods) == pytest.approx(0.01)
     assert found.verdict == "differ"
 
 
@@ -175,6 +175,6 @@ def test_answers_that_can_be_scored_of_one_alone_differ(write: Write) -> None:
     task = ADD.replace("    metric_list", "    process_results: !function tools.number\n    metric_list")
     tools = "def number(doc, results):\n    return {'exact_match': int(results[0]) == int(doc['a'])}\n"
     found = compared(write({"add.yaml": task, "rows.jsonl": ROWS, "tools.py": tools}), RIGHT, WRONG)
-    assert (found.found.failures, found.found.compared["generate"]) == ([], 100)
+    assert (found.answers.failures, found.answers.compared["generate"]) == ([], 100)
     assert found.verdict == "differ"
     assert "100 documents that both answered have a score of one of the two alone" in verification_text(found)

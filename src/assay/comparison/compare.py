@@ -1,4 +1,4 @@
-"""Comparing runs: document by document, each run against the first."""
+"""Compares runs document by document, each against the first: rows, flips, and the stage that a difference comes from."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Differences between two runs: of one number of a task, or of a group's that follows from several of them."""
+"""Differences between two runs: of one number of a task, or of a group's number."""
 
 import math
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Gates: what a difference must be for a change to be let through."""
+"""Gates: thresholds for a difference, and what missing documents mean for them."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The numbers that two runs share, tasks and groups, each with the members it is made of."""
+"""The rows that two runs share, of tasks and groups, each with its members."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -136,7 +136,7 @@ class Verification:
 
     of: Verified
     tolerance: Tolerance
-    found: AnswerComparison
+    answers: AnswerComparison
     rows: Sequence[VerificationRow]
     verdict: str
     because: Sequence[str]
@@ -380,12 +380,12 @@ def histogram(values: Iterable[float], edges: Sequence[float]) -> list[tuple[flo
     return [(edge, counts[edge]) for edge in edges]
 
 
-def kinds_told(verification: Verification) -> list[tuple[str, int, int, int]]:
+def counts_by_kind(verification: Verification) -> list[tuple[str, int, int, int]]:
     """By kind of request: how many were asked, compared, and could not be because a task was left out."""
     left: Counter[str] = Counter()
     for each in verification.of.left_out:
         left.update(each.requests)
-    answers = verification.found
+    answers = verification.answers
     return [
         (kind, answers.requests[kind], answers.compared[kind], left[kind])
         for kind in KINDS

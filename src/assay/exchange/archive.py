@@ -1,4 +1,4 @@
-"""One file of a run to hand on: what a reader needs, without secrets, the same bytes every time."""
+"""Archives of runs: `pack` writes one zip file without secrets, with the same bytes every time; `unpack` reads only those."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Runs from elsewhere put into a folder of ours: samples as Parquet, numbers with their errors, groups over all of them."""
+"""Imported runs: their records, and the run folder written from them, with groups over their tasks."""
 
 import hashlib
 import math

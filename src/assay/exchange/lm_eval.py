@@ -1,4 +1,4 @@
-"""A run as lm-eval 0.4.13 leaves one: MODEL/results_DATE.json, and MODEL/samples_TASK_DATE.jsonl for each task."""
+"""lm-eval 0.4.13: exports MODEL/results_DATE.json and MODEL/samples_TASK_DATE.jsonl for each task, and imports them."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

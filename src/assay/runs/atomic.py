@@ -1,4 +1,4 @@
-"""Files that survive a power cut: synced before they get their name, and the folder after."""
+"""Atomic writes that survive a power cut: synced before the rename, and the folder after."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Responses that are kept across runs, by the key they have in a journal: an SQLite file that several runs may use at once."""
+"""SQLite caches: responses shared by runs, under their journal keys; and scores that take long to compute."""
 
 import logging
 import sqlite3

@@ -1,4 +1,4 @@
-"""Lines in a compressed file of independent, checksummed frames: damage to one frame loses its lines and no others.
+"""Compressed lines in independent, checksummed zstd frames: damage to one frame loses its lines and no others.
 
 The file is ordinary zstd (`zstd -d` reads it). Before each frame of lines there is a skippable frame with the number of
 lines, the length of the next frame, its CRC32, and a CRC32 of these three.

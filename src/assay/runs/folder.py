@@ -1,4 +1,4 @@
-"""The folder of a run: opened once, resumed by opening it again, never mixed with another run's."""
+"""The folder of a run for writers: opened once, resumed by opening it again, never mixed with another run's; and its scorings."""
 
 import errno
 import json

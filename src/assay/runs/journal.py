@@ -1,4 +1,4 @@
-"""Every response, written down as it comes: one line of JSON, appended and never changed.
+"""The journal of responses, written as they arrive: one line of JSON each, appended and never changed.
 
 A key finds its line again. What was answered is not asked again: not in this run, not after it was killed.
 

@@ -1,4 +1,4 @@
-"""One run, one owner: who works in a folder, and whether that process still lives."""
+"""The lock of a run folder: which process holds it, and whether that process is alive."""
 
 import json
 import os

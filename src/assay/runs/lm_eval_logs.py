@@ -1,4 +1,4 @@
-"""The samples files that lm-eval writes, read back: one line for each document and filter."""
+"""Reads lm-eval's samples files: one line for each document and filter."""
 
 import json
 import re

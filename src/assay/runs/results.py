@@ -1,4 +1,4 @@
-"""Results in lm-eval's layout: what its consumers read, under the names they know."""
+"""results.json in lm-eval's layout, its `assay` section, and the order of its tasks and groups."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A further copy of a graph's output, where its file asks for one: json, jsonl, csv or parquet."""
+"""Writes a graph's output to a further file: json, jsonl, csv or parquet."""
 
 import csv
 import json

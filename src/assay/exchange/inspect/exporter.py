@@ -1,4 +1,4 @@
-"""A run as logs of Inspect's, one for each task: what `inspect view` opens and `inspect_ai.log` reads."""
+"""Exports a run as Inspect logs, one for each task: for `inspect view` and `inspect_ai.log`."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

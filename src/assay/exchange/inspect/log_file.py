@@ -1,4 +1,4 @@
-"""Inspect's log files: a zip of header.json, samples/*.json, summaries.json …, or one JSON text; read and written without it."""
+"""Reads Inspect's log files: a zip of header.json, samples/*.json, summaries.json …, or one JSON text; without inspect_ai."""
 
 import io
 import struct

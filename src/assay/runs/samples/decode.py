@@ -1,4 +1,4 @@
-"""Rows of samples from the columns of format 2: the way back of columns.py."""
+"""Decodes samples from the columns of format 2; the reverse is encode.py."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The columns of a samples file in format 2, built from flat arrays: the values of all rows, and where each row begins.
+"""Encodes samples as the columns of format 2, from flat arrays: the values of all samples, and where each sample begins.
 
 What no sample of a file has is left out of it, columns and fields of structs alike: an empty one costs 40 µs a file. SCHEMA
 names them all.

@@ -1,4 +1,4 @@
-"""Samples of format 1 (version 0.1), JSON in columns of text, as the columns of format 2. Nothing else knows format 1."""
+"""Converts samples of format 1 (version 0.1), JSON in text columns, to format 2. No other module knows format 1."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Samples read back from Parquet, one row group at a time: what was asked, what was answered, what it scored."""
+"""Reads samples from Parquet, one row group at a time: documents, requests, responses and scores."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property

@@ -1,4 +1,8 @@
-"""The samples of a task as Parquet: what an analysis reads without loading a run. The columns: columns.py."""
+"""Writes the samples of a task as Parquet, with a checksum over the whole file.
+
+Parquet has checksums for pages, not for their headers and the footer. So the CRC32 of all bytes is written as eight digits into
+the key-value metadata, where they count as zeros.
+"""
 
 import json
 import os
