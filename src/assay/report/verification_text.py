@@ -16,8 +16,8 @@ from assay.comparison.verification import (
     Verification,
     VerificationRow,
     Where,
-    histogram,
     counts_by_kind,
+    histogram,
     spread,
 )
 from assay.report.table import markdown
