@@ -18,7 +18,7 @@ from assay import TaskManager, simple_evaluate
 from assay.models.protocol import Answered
 from assay.models.scripted import Scripted
 from assay.records import Request
-from assay.runs.samples import arguments
+from assay.runs.samples.records import arguments
 from bench.instant import instant
 from bench.measure import peak_memory
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from assay.records import Estimate, FilterScores, Generate, Sample, ScoreKey
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
-from assay.runs.parquet import SampleWriter
-from assay.runs.results import TaskResult, accounts, lm_eval_results
-from assay.runs.samples import Kept
+from assay.runs.results import TaskResult, assay_section, lm_eval_results
+from assay.runs.samples.records import SampleRecord
+from assay.runs.samples.writer import SampleWriter
 from assay.statistics.intervals import interval
 
 TASK = "big_sums"
@@ -22,7 +22,7 @@ PREFIX = "".join(f"{n} + {n} = {2 * n}\n\n" for n in range(5))
 SUBJECTS = ("algebra", "anatomy", "astronomy", "botany", "chemistry", "geology", "history", "law", "music", "physics")
 
 
-def samples(count: int, changed: int = 0) -> Iterator[Kept]:
+def samples(count: int, changed: int = 0) -> Iterator[SampleRecord]:
     """Sums of which about a third is wrong; every 500th answer is cut off, every 2,000th document failed.
 
     With `changed`, every so-manieth is right where it would be wrong, and the other way round: another run of the same sums.
@@ -38,7 +38,7 @@ def samples(count: int, changed: int = 0) -> Iterator[Kept]:
         doc = {"question": question, "a": a, "b": b, "answer": str(a + b), "subject": subject, "level": level}
         sample = Sample(number, doc, [Generate(PREFIX + question, PARAMS)], doc["answer"], doc["answer"], prefix=PREFIX)
         if number % 2000 == 1999:
-            yield Kept(sample, (), (), failed="the server did not answer within 60 s", audit=("failed",))
+            yield SampleRecord(sample, (), (), failed="the server did not answer within 60 s", audit=("failed",))
             continue
         said = f" {a + b if right else a + b + drawn.randrange(1, 99)} because {a} and {b} make that, step by step"
         scores = [
@@ -46,7 +46,7 @@ def samples(count: int, changed: int = 0) -> Iterator[Kept]:
         ]
         cut = number % 500 == 0
         reply = [{"finish": "length" if cut else "stop", "usage": (90, 20, 0.5, 1, 0, 0)}]
-        yield Kept(sample, [[said]], scores, replies=reply, audit=("truncated",) if cut else ())
+        yield SampleRecord(sample, [[said]], scores, replies=reply, audit=("truncated",) if cut else ())
 
 
 def write_run(folder: Path, count: int, changed: int = 0) -> Path:
@@ -76,7 +76,7 @@ def write_numbers(folder: Path, task: str, counts: tuple[int, int, int]) -> None
         scored + failed, 5, 1.0, {"exact_match": True}, {"task": task, "output_type": "generate_until"}, audit,
     )  # fmt: skip
     about = {"config": {"model": "scripted", "model_args": {}}, "total_evaluation_time_seconds": "3600"}
-    account = accounts([result], [], {}, 0.01, interval)
+    account = assay_section([result], [], {}, 0.01, interval)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / RESULTS, {**lm_eval_results([result], []), **about, "assay": account})
     noted = {"created": time.time(), "status": "complete", "tasks": {task: {"size": scored + failed, "repeats": 1}}}

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from assay.comparison.contrasts import Member, Part, contrast
+from assay.comparison.contrasts import ComparedTask, Part, contrast
 from assay.records import ScoreKey
 from assay.statistics.paired import Contrast, interval, mcnemar, significance
 from bench.measure import Said
@@ -181,13 +181,13 @@ def _twice(cell: Cell, random: np.random.Generator) -> list[Part]:
     return [Part(one, 0.5, 0.5), Part(other, 0.5, 0.5)]
 
 
-def _member(cell: Cell, name: str, n: int, random: np.random.Generator) -> Member:
+def _member(cell: Cell, name: str, n: int, random: np.random.Generator) -> ComparedTask:
     clusters = np.arange(n) // cell.of_cluster if cell.of_cluster > 1 else None
     if cell.kind.startswith("score"):
         a, b = _scores(cell, n, random)
     else:
         a, b = _rates(cell, n, random, clusters)
-    return Member(name, KEY, name, np.arange(n), np.arange(n), float(a.mean()), float(b.mean()),
+    return ComparedTask(name, KEY, name, np.arange(n), np.arange(n), float(a.mean()), float(b.mean()),
                   not cell.kind.startswith("score"), 0, 0, clusters, a, b)  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay import simple_evaluate
 from assay.exchange.archive import write_archive
-from assay.exchange.inspect_file import member, read_log
+from assay.exchange.inspect.log_file import member, read_log
 from assay.models import Scripted
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from typing import Any
 
 from assay import simple_evaluate
 from assay.models import Scripted
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
 
 SUMS = {"1+1=": ("2", "2"), "2+3=": ("5", "5"), "7-4=": ("3", "4"), "3*3=": ("9", "9"), "8/2=": ("4", "none")}
 """Question: the right answer, what the model says. 3 of 5 are right: 0.6, standard error √(0.6·0.4/4) = √0.06."""

@@ -14,7 +14,7 @@ import assay
 from assay.cli import main
 from assay.models import Scripted
 from assay.records import FilterScores, Sample
-from assay.runs.samples import Kept
+from assay.runs.samples.records import SampleRecord
 from assay.tasks.audit import KINDS, Audit, kinds_of
 from run_world import Asked, run
 from small_runs import generate, processed, says, write_task
@@ -53,7 +53,7 @@ def test_the_audit_names_the_samples_of_each_kind(tmp_path: Path) -> None:
 def test_an_answer_that_was_cut_off_or_never_left_thinking_is_truncated() -> None:
     found = assay.simple_evaluate("embedded", tasks=["first_steps_sums"], limit=3, gen_kwargs={"max_gen_toks": 1})
     assert audit(found, "first_steps_sums")["truncated"] == [0, 1, 2]
-    kept = Kept(Sample(0, {}, (), "b", "b"), [[""]], [FilterScores("none", [""], {"m": 0.0})])
+    kept = SampleRecord(Sample(0, {}, (), "b", "b"), [[""]], [FilterScores("none", [""], {"m": 0.0})])
     assert kinds_of(kept._replace(replies=[{"finish": "thinking"}]), dict) == ("truncated",)
     assert kinds_of(kept._replace(replies=[{"finish": "stop"}]), dict) == ("empty",)
 
@@ -81,7 +81,7 @@ def test_results_name_twenty_and_count_all() -> None:
 
 
 def test_where_less_is_better_nothing_is_wrong() -> None:
-    kept = Kept(Sample(0, {}, (), "4", "4"), [["4"]], [FilterScores("none", ["4"], {"errors": 0})])
+    kept = SampleRecord(Sample(0, {}, (), "4", "4"), [["4"]], [FilterScores("none", ["4"], {"errors": 0})])
     assert kinds_of(kept, lambda: {"errors": False}) == ()
     assert kinds_of(kept, lambda: {"errors": True}) == ("gold_in_answer",)
     assert kinds_of(kept, dict) == ("gold_in_answer",)
@@ -95,7 +95,7 @@ def test_the_gold_is_found_as_whole_words_wherever_a_pattern_would_find_it(gold:
     before = r"(?<![^\W_])" if words[:1].isalnum() else ""
     after = r"(?![^\W_])" if words[-1:].isalnum() else ""
     wanted = bool(words) and re.search(before + re.escape(words) + after, text) is not None
-    kept = Kept(Sample(0, {}, (), gold, gold), [[text]], [FilterScores("none", [text], {"m": 0.0})])
+    kept = SampleRecord(Sample(0, {}, (), gold, gold), [[text]], [FilterScores("none", [text], {"m": 0.0})])
     assert ("gold_in_answer" in kinds_of(kept, dict)) == wanted
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from assay import simple_evaluate
-from assay.comparison.compare import Comparison, Row, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import ComparedRow, Comparison
 from assay.comparison.pairing import _by_content
 from assay.errors import AssayError
 from assay.evaluation.score import ScoreOptions, score
@@ -26,7 +27,7 @@ B = [1, 0, 0, 0, 1, 0, 1, 0, 1, 1]
 """Of ten documents three are lost (1, 2, 3) and one is won (4): 0.7 and 0.5. Mid-p of 1 in 4: 2 · 5/16 - 4/16 = 6/16."""
 
 
-def row(found: Comparison, name: str = "t", metric: str = "x", run: int = 1) -> Row:
+def row(found: Comparison, name: str = "t", metric: str = "x", run: int = 1) -> ComparedRow:
     [one] = [each for each in found.rows if (each.name, each.metric, each.run) == (name, metric, run)]
     return one
 
@@ -268,9 +269,9 @@ def test_rows_are_chosen_by_task_group_and_metric(tmp_path: Path) -> None:
     runs = grouped(tmp_path)
     assert [each.name for each in compare(runs, tasks=["u"]).rows] == ["u"]
     assert [each.name for each in compare(runs, tasks=["g"]).rows] == ["g", "t", "u"]
-    with pytest.raises(AssayError, match="no shared task or group is called 'gg'"):
+    with pytest.raises(AssayError, match="no shared task or group named 'gg'"):
         compare(runs, tasks=["gg"])
-    with pytest.raises(AssayError, match="no shared metric is called 'y'"):
+    with pytest.raises(AssayError, match="no shared metric named 'y'"):
         compare(runs, metrics=["y"])
 
 
@@ -304,7 +305,7 @@ def test_data_that_grew_are_paired_by_what_documents_say(tmp_path: Path) -> None
     b = make_run(folder, tmp_path / "b", {"t": [*B, 1]})
     found = compare([a, b])
     assert (row(found).n, row(found).only_b, row(found).difference) == (10, 1, pytest.approx(-0.2))
-    assert any("paired by what documents say" in note for note in found.notes)
+    assert any("paired by content" in note for note in found.notes)
     assert found.attributions[0].first == "data"
 
 

@@ -12,7 +12,8 @@ from statsmodels.stats.power import NormalIndPower
 
 from assay import simple_evaluate
 from assay.cli import main
-from assay.comparison.compare import ComparedRun, Comparison, Row, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import ComparedRow, ComparedRun, Comparison
 from assay.comparison.gates import parse_gate
 from assay.errors import AssayError
 from assay.models import Scripted
@@ -97,12 +98,12 @@ def test_a_gate_without_a_name_means_what_stands_at_the_top(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("gate", "said"),
     [
-        ("x", "'x' is no gate"),
-        ("x > much", "is no gate"),
+        ("x", "invalid gate 'x'"),
+        ("x > much", "invalid gate"),
         ("x > -1%", "does not say of what it is a percentage"),
-        ("xx > -1pp", "no shared metric is called 'xx' — did you mean 'x'?"),
+        ("xx > -1pp", "no shared metric named 'xx' — did you mean 'x'?"),
         ("tt/x > -1pp", "no shared task or group with 'x' is called 'tt' — did you mean 't'?"),
-        ("x,strict > -1pp", "no shared metric is called 'x,strict'"),
+        ("x,strict > -1pp", "no shared metric named 'x,strict'"),
     ],
 )
 def test_a_gate_that_means_nothing_is_refused(
@@ -187,7 +188,7 @@ def test_csv_has_a_line_for_every_row(runs: list[str], capsys: pytest.CaptureFix
 
 
 def test_csv_marks_names_that_a_spreadsheet_would_compute(tmp_path: Path) -> None:
-    row = Row("task", "=HYPERLINK(1)", "+a", "-m", "@f", 1, 0, True, 2, 0.5, 0.25, -0.25)
+    row = ComparedRow("task", "=HYPERLINK(1)", "+a", "-m", "@f", 1, 0, True, 2, 0.5, 0.25, -0.25)
     runs = [ComparedRun(Path(name), name, "m", "complete") for name in ("=a", "b")]
     [found] = csv.DictReader(io.StringIO(as_csv(Comparison(runs, [row]))))
     told = [found[name] for name in ("run_a", "name", "alias", "metric", "filter", "difference")]
@@ -299,6 +300,6 @@ def test_what_cannot_be_planned_is_refused(arguments: list[str], said: str, caps
 
 def test_a_metric_that_the_run_has_not_is_refused(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--mde", "1pp", "--baseline", runs[0], "--metric", "acc"]) == 2
-    assert "no metric of these is called 'acc'" in capsys.readouterr().err
+    assert "no metric named 'acc'" in capsys.readouterr().err
     with pytest.raises(AssayError):
         compare([Path(runs[0])])

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from assay import simple_evaluate
-from assay.comparison.compare import Comparison, Row, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import ComparedRow, Comparison
 from assay.errors import AssayError
 from assay.models import Scripted
 
@@ -72,7 +73,7 @@ def made(tmp_path: Path, name: str, right: set[int], graph: str = GRAPH, broken:
     return tmp_path / name
 
 
-def row(found: Comparison, metric: str) -> Row:
+def row(found: Comparison, metric: str) -> ComparedRow:
     [one] = [each for each in found.rows if each.metric == metric]
     return one
 

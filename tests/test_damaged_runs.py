@@ -20,12 +20,13 @@ from assay import ScoreOptions, score
 from assay.cli import main
 from assay.comparison.compare import compare
 from assay.errors import AssayError
-from assay.exchange.formats import export, import_runs
-from assay.exchange.pack import pack
+from assay.exchange.archive import pack
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
 from assay.report.write import report_text
 from assay.runs.lease import is_held
 from assay.runs.run import Run as RunReader
-from assay.runs.seal import KEY, UNSEALED, seal
+from assay.runs.samples.writer import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
 from assay.viewer.app import Viewer
 from conftest import Write
 from run_world import Asked
@@ -198,8 +199,8 @@ def written_whole(table: pa.Table, path: Path) -> None:
     """Write a table with a right checksum."""
     with pq.ParquetWriter(path, table.schema, write_page_checksum=True) as writer:
         writer.write_table(table)
-        writer.add_key_value_metadata({KEY: UNSEALED})
-    seal(path)
+        writer.add_key_value_metadata({CHECKSUM_KEY: NO_CHECKSUM})
+    write_checksum(path)
 
 
 @fuzz
@@ -426,7 +427,7 @@ def test_samples_of_lm_evals_with_numbers_that_json_does_not_have_are_imported(t
     (tmp_path / "samples_t.jsonl").write_text(json.dumps(line) + "\n")
     assert import_runs([tmp_path], tmp_path / "run")["results"]["t"]["acc,none"] == 1.0
     (tmp_path / "samples_t.jsonl").write_text(json.dumps(line) + "\n{NaN\n")
-    with pytest.raises(AssayError, match=r"samples_t\.jsonl:2:1: is no JSON"):
+    with pytest.raises(AssayError, match=r"samples_t\.jsonl:2:1: invalid JSON"):
         import_runs([tmp_path], tmp_path / "other")
 
 

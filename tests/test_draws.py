@@ -14,7 +14,7 @@ import pytest
 import assay
 from assay.models import Scripted
 from assay.models.load import load_model
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
 from graph_world import the_file, write_graph
 from run_world import finish, start
 from serving import TALKING, Servers, fetched

@@ -15,8 +15,9 @@ import run_world
 from assay import simple_evaluate
 from assay.errors import AssayError
 from assay.exchange.archive import write_archive
-from assay.exchange.formats import export, import_runs
-from assay.exchange.inspect_file import finite
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
+from assay.exchange.inspect.log_file import finite
 from assay.models import Scripted
 from conftest import Write
 from exchange_world import HERE, LOGGED, TASKS

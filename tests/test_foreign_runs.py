@@ -16,10 +16,10 @@ from assay.errors import AssayError
 from assay.evaluation import answers
 from assay.evaluation.answers import imported, is_known, without_paths
 from assay.evaluation.merge import merge
-from assay.exchange.formats import import_runs
-from assay.exchange.pack import pack
+from assay.exchange.archive import pack
+from assay.exchange.importers import import_runs
 from assay.models import Scripted
-from assay.runs.origin import is_own
+from assay.runs.signature import is_signed_by_user
 from run_world import manifest, results
 
 INSPECT = Path(__file__).parent / "inspect_logs"
@@ -116,7 +116,7 @@ def refused(world: World, run: Path, wanted: ScoreOptions | None = None) -> str:
 
 
 def test_a_run_that_was_made_here_is_scored_with_the_folders_it_names(world: World, tmp_path: Path) -> None:
-    assert is_own(manifest(world.run))
+    assert is_signed_by_user(manifest(world.run))
     assert score(world.run).results["results"]["sums"]["points,none"] == 0.5
     assert world.was_loaded
     shutil.move(world.run, tmp_path / "elsewhere")  # it is the same run, wherever it is put
@@ -178,7 +178,7 @@ def test_a_manifest_that_was_changed_is_nobodys(changes: dict[str, Any], world: 
     known = manifest(world.run)
     options = {**known["options"], "include_path": [str(world.tasks), "/tmp"]}
     (world.run / "manifest.json").write_text(json.dumps({**known, "options": options, **changes}))
-    assert not is_own(manifest(world.run))
+    assert not is_signed_by_user(manifest(world.run))
     refused(world, world.run)
 
 
@@ -188,11 +188,11 @@ def test_a_run_of_another_user_or_of_a_user_without_a_key_names_nothing(
     monkeypatch.setenv("ASSAY_CACHE_DIR", str(tmp_path / "another"))
     refused(world, world.run)
     evaluate(world, "sums", tmp_path / "theirs")
-    assert is_own(manifest(tmp_path / "theirs"))
+    assert is_signed_by_user(manifest(tmp_path / "theirs"))
     key = tmp_path / "another/run.key"
     assert key.stat().st_mode & 0o777 == 0o600
     key.chmod(0o644)  # whoever can read it can sign
-    assert not is_own(manifest(tmp_path / "theirs"))
+    assert not is_signed_by_user(manifest(tmp_path / "theirs"))
 
 
 def test_where_no_key_can_be_kept_a_run_is_made_and_asks_for_its_folders_later(
@@ -284,7 +284,7 @@ def test_shards_that_were_made_elsewhere_are_merged_with_folders_that_are_given(
     for number, part in enumerate(parts, 1):
         evaluate(world, "sums", part, shard=f"{number}/2")
     merge(tmp_path / "own", parts)
-    assert is_own(manifest(tmp_path / "own"))
+    assert is_signed_by_user(manifest(tmp_path / "own"))
     for part in parts:
         rewrite(part, include_path=[str(world.tasks), "/tmp"])
     world.canary.unlink()
@@ -338,10 +338,10 @@ def test_whatever_stands_in_place_of_options_nothing_breaks(options: Any) -> Non
 def test_a_key_is_made_once_by_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from assay.runs.origin import signed
+    from assay.runs.signature import with_signature
 
     monkeypatch.setenv("ASSAY_CACHE_DIR", str(tmp_path / "new"))
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(signed, [{"a": 1}] * 32))
+        made = list(pool.map(with_signature, [{"a": 1}] * 32))
     assert len({each.get("signature") for each in made if "signature" in each}) == 1
     assert (tmp_path / "new/run.key").stat().st_size == 32

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.comparison.compare import Comparison, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import Comparison
 from assay.errors import AssayError
 from compared_world import GROUP, make_run, two_runs, write_tasks
 
@@ -84,7 +85,7 @@ def test_documents_that_failed_are_counted_at_their_worst(tmp_path: Path, capsys
     found = compare(runs, gates=["u/x > -2pp"])
     assert decided(found) == {"u": "inconclusive"}
     assert found.verdicts[0].bound == pytest.approx(-0.5 - 1.644854 / 101, rel=1e-6)
-    assert found.verdicts[0].reason == "with the 100 documents that not both runs scored at their worst"
+    assert found.verdicts[0].reason == "with the 100 documents not scored in both runs at their worst"
     assert decided(compare(runs, gates=["u/x > -60pp"])) == {"u": "pass"}
     assert decided(compare(runs, gates=["u/x < 1pp"])) == {
         "u": "inconclusive"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
 from graph_world import RECORDS, said, the_file, write_graph
 from serving import TALKING, Servers, fetched
 

@@ -18,8 +18,9 @@ from assay import ScoreOptions, score
 from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.exchange.archive import write_archive
-from assay.exchange.formats import export, import_runs
-from assay.exchange.inspect_file import member, with_attachments
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
+from assay.exchange.inspect.log_file import member, with_attachments
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log
 from run_world import ACC, EXACT_MATCH, Asked, sample_rows
@@ -308,11 +309,11 @@ def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
     write_archive(tmp_path / "other.eval", [("header.json", b"[]")])
     (tmp_path / "empty").mkdir()
     wrong = {
-        "x.eval": "is no log of Inspect's",
+        "x.eval": "is not an Inspect log",
         "going.eval": "has not come to its end",
-        "other.eval": "is no log of Inspect's",
+        "other.eval": "is not an Inspect log",
         "empty": "there is nothing to import",
-        "nowhere": "there is no such file or folder",
+        "nowhere": "no such file or folder",
     }
     for name, what in wrong.items():
         with pytest.raises(AssayError, match=what):
@@ -395,7 +396,7 @@ def test_a_damaged_member_is_told_and_leaves_nothing_behind(name: str, packed: s
 
 def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "again.eval").write_bytes((INSPECT / "sums.eval").read_bytes())
-    with pytest.raises(AssayError, match="several files hold a task of the same name: sums"):
+    with pytest.raises(AssayError, match="more than one file has a task of the same name: sums"):
         import_runs([INSPECT / "sums.eval", tmp_path / "again.eval"], tmp_path / "run")
 
 
@@ -404,7 +405,7 @@ def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
     [
         ("group: g\ntask: [sumz]\n", "no task or group is called 'sumz' — did you mean 'sums'"),
         ("group: g\ntask: [sums]\naggregate_metric_list: [{metric: accurcy}]\n", "accurcy"),
-        ("task: sums\n", "is no group"),
+        ("task: sums\n", "defines no group"),
         (
             "group: g\ntask: [sums]\naggregate_metric_list: [{metric: accuracy, aggregation: !function a.b}]\n",
             "cannot be used here",
@@ -422,7 +423,7 @@ def test_two_models_of_lm_evals_are_not_taken_for_one(tmp_path: Path) -> None:
     for model in ("a", "b"):
         (tmp_path / model).mkdir()
         (tmp_path / model / "samples_t.jsonl").write_text("{}\n")
-    with pytest.raises(AssayError, match="several models lie below it"):
+    with pytest.raises(AssayError, match="there is more than one model below it"):
         import_runs([tmp_path], tmp_path / "run")
 
 

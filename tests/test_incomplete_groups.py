@@ -12,15 +12,14 @@ import pytest
 
 from assay import TaskManager, simple_evaluate
 from assay.comparison.compare import compare
-from assay.exchange.finished import finished_run
-from assay.exchange.to_lm_eval import export_lm_eval
-from assay.exchange.to_parquet import export_parquet
-from assay.exchange.trackers import metrics
+from assay.exchange.exporters import export_parquet, tracked_metrics
+from assay.exchange.lm_eval import export_lm_eval
 from assay.models import Scripted
 from assay.report.document import document
 from assay.report.page import page
 from assay.report.plain import as_csv, as_markdown
 from assay.report.table import footing, results_table
+from assay.runs.run import finished_run
 from compared_world import write_tasks
 from viewer_world import fetched, serving
 
@@ -255,4 +254,4 @@ def test_exports_have_no_number_of_a_group_that_lacks_a_task(lacking: Path, tmp_
     *_, numbers = export_parquet(run, tmp_path / "pq")
     values = {row["name"]: row["value"] for row in pq.read_table(numbers).to_pylist()}
     assert (values["g"], values["t"]) == (None, 0.5)
-    assert "g/x/none" not in dict(metrics(run))
+    assert "g/x/none" not in dict(tracked_metrics(run))

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import run_world
-from assay.exchange.formats import export, import_runs
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
 from exchange_world import INSPECT, TASKS
 from run_world import ACC, ACC_STDERR, COLOURS, EXACT_MATCH, EXACT_MATCH_STDERR, Asked
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from assay.records import Failed, Likelihood, Response, Text, Usage
 from assay.runs import journal as journals
-from assay.runs.frames import read_frames, write_frames
-from assay.runs.journal import Journal, JournalError, lines, read_header
-from assay.runs.key_index import KeyIndex
+from assay.runs.compression import read_frames, write_frames
+from assay.runs.journal import Journal, JournalError, KeyIndex, lines, read_header
 
 LINES = 60
 
@@ -190,9 +189,9 @@ def test_what_was_written_reaches_the_disk_without_another_response(tmp_path: Pa
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2**40)), max_size=300), st.sampled_from([2, 8, 1000]))
 def test_an_index_is_a_dict_of_keys_to_the_latest_offset(entries: list[tuple[int, int]], recent: int) -> None:
-    from assay.runs import key_index
+    from assay.runs import journal
 
-    before, key_index.RECENT = key_index.RECENT, recent
+    before, journal.RECENT = journal.RECENT, recent
     try:
         index, expected = KeyIndex(), {}
         for number, offset in entries:
@@ -204,7 +203,7 @@ def test_an_index_is_a_dict_of_keys_to_the_latest_offset(entries: list[tuple[int
         assert len(index) == len(expected)
         assert sorted(index.offsets()) == sorted(expected.values())
     finally:
-        key_index.RECENT = before
+        journal.RECENT = before
 
 
 def test_a_line_that_says_what_is_about_to_be_done_is_no_answer_and_no_damage(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import assay
 from assay.records import Failed
-from assay.runs.scores import NAME, ScoreFile
+from assay.runs.cache import SCORES_FILE, ScoreCache
 from assay.scoring.remembered import Memory, identity_of
 from assay.scoring.scorer import Scorer
 from assay.scoring.workers import Workers, can_fork
@@ -155,7 +155,7 @@ def test_without_a_folder_or_the_wish_nothing_is_kept(tmp_path: Path) -> None:
     assert len(log.read_text().splitlines()) == 12
     write(tmp_path / "tasks")
     run(tmp_path / "tasks", ANSWERS, output_path=str(tmp_path / "run"))
-    assert not (tmp_path / "run" / NAME).exists()
+    assert not (tmp_path / "run" / SCORES_FILE).exists()
 
 
 def test_a_failure_is_computed_again(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_failure_is_computed_again(tmp_path: Path) -> None:
 def test_a_file_that_is_damaged_is_begun_again(tmp_path: Path) -> None:
     log = write(tmp_path / "tasks", cached=True)
     first = run(tmp_path / "tasks", ANSWERS, output_path=str(tmp_path / "run"))
-    (tmp_path / "run" / NAME).write_bytes(b"no database at all, and long enough to be looked at" * 99)
+    (tmp_path / "run" / SCORES_FILE).write_bytes(b"no database at all, and long enough to be looked at" * 99)
     again = run(tmp_path / "tasks", ANSWERS, output_path=str(tmp_path / "run"))
     assert first["results"] == again["results"]
     assert len(log.read_text().splitlines()) == 12
@@ -207,7 +207,7 @@ PLAIN = st.recursive(
 
 @given(st.lists(PLAIN, min_size=1, max_size=5, unique_by=repr), PLAIN)
 def test_what_is_remembered_is_what_was_computed(tmp_path_factory: Any, asked: list[Any], value: Any) -> None:
-    file = ScoreFile(tmp_path_factory.mktemp("scores"))
+    file = ScoreCache(tmp_path_factory.mktemp("scores"))
     memory, other = Memory("a", file), Memory("b", file)
     first = memory.filled(asked, lambda numbers: [value] * len(numbers))
     second = memory.filled(asked, lambda numbers: [value] * len(numbers))
@@ -219,7 +219,7 @@ def test_what_is_remembered_is_what_was_computed(tmp_path_factory: Any, asked: l
 
 
 def test_what_cannot_be_written_is_computed_every_time(tmp_path: Path) -> None:
-    file = ScoreFile(tmp_path)
+    file = ScoreCache(tmp_path)
     memory, calls = Memory("a", file), list[int]()
 
     def compute(numbers: list[int]) -> list[Any]:

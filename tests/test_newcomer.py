@@ -22,9 +22,9 @@ from assay.comparison.planning import Planned, Spread
 from assay.config.run import RunConfig
 from assay.errors import AssayError, ConfigError, installing
 from assay.evaluation.verify import _remarks
-from assay.exchange.formats import export, import_runs
-from assay.exchange.pack import pack
-from assay.exchange.unpack import unpack
+from assay.exchange.archive import pack, unpack
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
 from assay.models import Scripted
 from assay.models.load import check_generation, load_model
 from assay.models.local.embedded import BUNDLED, Embedded

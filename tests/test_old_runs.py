@@ -16,8 +16,9 @@ from assay.cli import main
 from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.evaluation.merge import merge
-from assay.exchange.formats import export, import_runs
-from assay.exchange.pack import pack
+from assay.exchange.archive import pack
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
 from assay.report.table import results_table
 from assay.report.write import report_text
 from assay.runs.run import Run

@@ -10,12 +10,11 @@ import pytest
 import run_world
 from assay import ScoreOptions, score, simple_evaluate
 from assay.errors import AssayError
-from assay.exchange.golds import TaskRemoval, sounds_like_gold, template_columns
-from assay.exchange.pack import pack
-from assay.exchange.unpack import unpack
+from assay.exchange.archive import pack, unpack
+from assay.exchange.gold_removal import TaskRemoval, sounds_like_gold, template_columns
 from assay.models import Scripted
 from assay.runs.folder import RunError
-from assay.runs.rows import RequestRow, Row
+from assay.runs.samples.records import StoredRequest, StoredSample
 from conftest import Write
 from run_world import SUMS, Asked, sample_rows
 
@@ -189,10 +188,10 @@ def test_what_has_no_right_answers_any_more_is_not_scored(tasks: Path, output: P
         score(run)
 
 
-def row(**columns: Any) -> Row:
+def row(**columns: Any) -> StoredSample:
     known = {"doc": {}, "target": "x", **columns}
     written = {key: json.dumps(known[key]) for key in ("doc", "target")}
-    empty = Row(
+    empty = StoredSample(
         0,
         "generate",
         None,
@@ -202,7 +201,7 @@ def row(**columns: Any) -> Row:
         None,
         "",
         "",
-        [RequestRow("generate", params="{}")],
+        [StoredRequest("generate", params="{}")],
         [],
         None,
         {},
@@ -218,7 +217,7 @@ def test_a_document_is_taken_out_whole_where_nobody_knows_its_right_answer() -> 
     removal = TaskRemoval({"doc_to_target": "!function utils.f"}, 0)
     made = removal.row(row(doc={"question": "q", "hidden": 3}, target=3))
     assert made.doc == "{}"
-    assert "whole documents: which column has the right answer is not known" in removal.told()
+    assert "whole documents: which column has the right answer is not known" in removal.summary()
 
 
 def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:
@@ -227,12 +226,12 @@ def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:
         row(
             doc={"word": "cat"},
             target="cat",
-            requests=[RequestRow("loglikelihood", continuation="cat")],
+            requests=[StoredRequest("loglikelihood", continuation="cat")],
             scores={"acc,none": 1, "f1,none": ["cat", "dog"]},
         )
     )
     assert (made.requests[0].continuation, made.scores) == ("[removed]", {"acc,none": 1})
-    several = [RequestRow("loglikelihood", continuation=each) for each in ("cat", "dog")]
+    several = [StoredRequest("loglikelihood", continuation=each) for each in ("cat", "dog")]
     assert removal.row(row(doc={"word": "cat"}, requests=several)).requests == several
 
 
@@ -240,8 +239,8 @@ def test_what_a_graph_came_to_and_what_judges_said_may_hold_the_right_answer() -
     removal = TaskRemoval({"doc_to_target": "word"}, 0)
     params = '{"temperature":0}'
     asked = [
-        RequestRow("generate", params=params),
-        RequestRow(
+        StoredRequest("generate", params=params),
+        StoredRequest(
             "generate", "Is it cat? They said: dog.", [{"role": "user", "content": "Is it cat?"}], params=params
         ),
     ]
@@ -250,7 +249,7 @@ def test_what_a_graph_came_to_and_what_judges_said_may_hold_the_right_answer() -
     made = removal.row(row(doc={"word": "cat"}, target="cat", requests=asked, answers=answers, replies=replies))
     assert made.answers == {**answers, "none": ["[removed]"]}
     assert made.replies == [replies[0], {"verdict": "[removed]"}, replies[2]]
-    assert made.requests == [asked[0], RequestRow("generate", "[removed]", params=params)]
+    assert made.requests == [asked[0], StoredRequest("generate", "[removed]", params=params)]
     assert "cat" not in repr(made)
 
 

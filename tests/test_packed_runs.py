@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import run_world
-from assay.exchange.formats import export, import_runs
-from assay.exchange.pack import pack
+from assay.exchange.archive import pack
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
 from assay.report.write import report_text
-from assay.runs.redact import redacted, without_secrets
+from assay.runs.redaction import redacted, without_secrets
 from assay.runs.run import Run
 from graph_world import RECORDS, write_graph
 from run_world import Asked

@@ -12,7 +12,7 @@ from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import NormalIndPower
 
-from assay.comparison.contrasts import Member, Part, contrast
+from assay.comparison.contrasts import ComparedTask, Part, contrast
 from assay.records import ScoreKey
 from assay.statistics.paired import (
     Contrast,
@@ -32,11 +32,11 @@ KEY = ScoreKey("x", "none")
 SCORES = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=40)
 
 
-def member(a: object, b: object, *, clusters: object = None, name: str = "t", source: str = "s") -> Member:
+def member(a: object, b: object, *, clusters: object = None, name: str = "t", source: str = "s") -> ComparedTask:
     first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     rate = set(first.tolist()) | set(second.tolist()) <= {0.0, 1.0}
     numbers = np.arange(len(first))
-    return Member(name, KEY, source, numbers, numbers, float(first.mean()), float(second.mean()), rate, 0, 0,
+    return ComparedTask(name, KEY, source, numbers, numbers, float(first.mean()), float(second.mean()), rate, 0, 0,
                   None if clusters is None else np.asarray(clusters), first, second)  # fmt: skip
 
 

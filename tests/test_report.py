@@ -252,7 +252,7 @@ def test_runs_that_cannot_be_compared_are_told_with_why(levels: Path, tasks: Pat
 
 
 def test_an_imported_run_has_a_report(tmp_path: Path) -> None:
-    from assay.exchange.formats import import_runs
+    from assay.exchange.importers import import_runs
 
     import_runs([INSPECT / "sums.eval"], tmp_path / "run")
     found = assert_alone(page(document([tmp_path / "run"], ReportOptions(columns=["level"]))))

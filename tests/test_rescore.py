@@ -18,10 +18,10 @@ from assay.evaluation.definitions import parse_filter, parse_metric
 from assay.evaluation.score import Rescored, ScoreOptions, score
 from assay.models import Scripted
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Response, Rolling, Sample, Text, Usage
-from assay.runs.parquet import SampleWriter
-from assay.runs.samples import Kept, replies
-from assay.runs.stored import SampleFile
-from assay.runs.versions import versions
+from assay.runs.folder import scorings
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import SampleRecord, response_metadata
+from assay.runs.samples.writer import SampleWriter
 from assay.scoring.loop import grouped
 from run_world import Asked, everything, results, run, samples
 from small_runs import SEVERAL, generate, processed, says, write_task
@@ -92,7 +92,7 @@ def test_a_filter_of_another_name_is_added_and_so_is_a_metric(tmp_path: Path) ->
     case = score([tmp_path / "run"], ScoreOptions(metrics=["exact_match:ignore_case=true,ignore_punctuation=true"]))
     assert values(case.results, "t") == {"exact_match,none": 1.0}
     assert changed(case) == {"t": [0, 1]}
-    assert [path.name for path in versions(tmp_path / "run")] == ["001", "002"]
+    assert [path.name for path in scorings(tmp_path / "run")] == ["001", "002"]
 
 
 def test_a_task_that_was_changed_is_scored_as_it_is_today_and_told(tasks: Path, output: Path) -> None:
@@ -398,13 +398,17 @@ def test_samples_are_read_back_as_they_were_written(
         responses = [Failed("no answer"), *responses[1:]]
     raw = [] if fails else grouped(sample.requests, responses, repeats)
     writer = SampleWriter(folder, "t")
-    writer.add(Kept(sample, raw, (), repeats, "no answer" if fails else "", replies(responses, len(responses))))
+    writer.add(
+        SampleRecord(
+            sample, raw, (), repeats, "no answer" if fails else "", response_metadata(responses, len(responses))
+        )
+    )
     writer.end()
     writer.place()
     [stored] = SampleFile(folder / "t.parquet", repeats).samples()
     assert stored.sample == sample._replace(prefix=stored.sample.prefix)
     assert stored.sample.prefix in (sample.prefix, "")
-    assert replies(stored.responses, len(stored.responses)) == replies(responses, len(responses))
+    assert response_metadata(stored.responses, len(stored.responses)) == response_metadata(responses, len(responses))
     assert stored.failed == ("no answer" if fails else "")
     if not fails:
         assert grouped(stored.sample.requests, stored.responses, repeats) == raw

@@ -12,7 +12,7 @@ from assay import GenerateTask, GenerationScorer, Instance
 from assay.models import Scripted
 from assay.records import EVERY_ROW, Failed, FilterScores, Sample, ScoreKey
 from assay.report.table import results_table
-from assay.runs.samples import Kept, row_failures
+from assay.runs.samples.records import SampleRecord, row_failures
 from assay.scoring.clock import timed
 from assay.user_code import call_user_code
 from small_runs import generate, run, says, write_task
@@ -236,9 +236,9 @@ def test_the_failures_of_a_sample_are_listed_by_row() -> None:
         FilterScores("strict", ["a"], {"half": 0.5}, failed={"odd": "is NaN"}),
         FilterScores("loose", (), {}, failed={EVERY_ROW: "the filter raised"}),
     ]
-    assert row_failures(Kept(sample, [], rows, failed="is NaN; the filter raised")) == {
+    assert row_failures(SampleRecord(sample, [], rows, failed="is NaN; the filter raised")) == {
         ScoreKey("odd", "strict"): "is NaN",
         ScoreKey("*", "loose"): "the filter raised",
     }
-    assert row_failures(Kept(sample, [], (), failed="no answer")) == {ScoreKey("*", "*"): "no answer"}
-    assert row_failures(Kept(sample, [], rows[:0])) == {}
+    assert row_failures(SampleRecord(sample, [], (), failed="no answer")) == {ScoreKey("*", "*"): "no answer"}
+    assert row_failures(SampleRecord(sample, [], rows[:0])) == {}

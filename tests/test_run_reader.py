@@ -206,7 +206,7 @@ def test_samples_of_an_old_run_are_arrow_one_row_for_each_document() -> None:
     batches = list(run.samples(task, ["doc_id"]))
     effective = run.results["n-samples"][task]["effective"]
     assert sum(batch.num_rows for batch in batches) == effective == len({*batches[0]["doc_id"].to_pylist()})
-    with pytest.raises(RunError, match="there are no samples of a task 'nothing'"):
+    with pytest.raises(RunError, match="no samples of a task named 'nothing'"):
         next(run.samples("nothing"))
 
 
@@ -284,7 +284,7 @@ JOINED = re.compile(r"""partition\(","\)|split\(",", 1\)|metric\}(_stderr)?,\{|f
 MAY_JOIN = {
     "config/row_names.py": "the one place",
     "evaluation/models.py": "a model with its arguments: name,key=value",
-    "exchange/brought.py": "an example of lm-eval's layout",
+    "exchange/imported.py": "an example of lm-eval's layout",
 }
 
 

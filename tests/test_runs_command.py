@@ -122,7 +122,7 @@ def test_only_a_folder_with_a_manifest_that_nobody_works_in_is_removed(
         assert holder.stdout.readline().strip() == "held"
         held = run_assay("runs", "rm", name)
         assert (held.returncode, (runs / name).exists()) == (2, True)
-        assert "another run works in this folder" in held.stderr
+        assert "another run uses this folder" in held.stderr
     finally:
         holder.kill()
         holder.communicate()

@@ -26,9 +26,9 @@ from assay.records import (
     Usage,
     plain_to_messages,
 )
-from assay.runs.parquet import SampleWriter
-from assay.runs.samples import Kept, replies
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import SampleRecord, response_metadata
+from assay.runs.samples.writer import SampleWriter
 from old_runs import FOLDERS, folders
 from run_world import ACC, COLOURS, EXACT_MATCH, Asked
 
@@ -41,7 +41,7 @@ TALK = [
 ]
 
 
-def written(folder: Path, *several: Kept) -> Path:
+def written(folder: Path, *several: SampleRecord) -> Path:
     writer = SampleWriter(folder, "t")
     for kept in several:
         writer.add(kept)
@@ -94,7 +94,7 @@ def test_duckdb_reads_scores_and_texts_without_a_word_of_json(tasks: Path, outpu
 def test_infinities_and_what_is_no_number_are_numbers(tmp_path: Path) -> None:
     requests = [Loglikelihood("c", each) for each in ("a", "b", "c")]
     said = [(-INF, False), (NAN, True), (-1.5, True)]
-    kept = Kept(sample(0, *requests), [[each] for each in said], scored({"acc": NAN, "gain": -INF}, said))
+    kept = SampleRecord(sample(0, *requests), [[each] for each in said], scored({"acc": NAN, "gain": -INF}, said))
     path = written(tmp_path, kept)
     values = [several[0]["value"] for several in column(path, "responses")[0]]
     assert values[0] == -INF
@@ -110,7 +110,9 @@ def test_infinities_and_what_is_no_number_are_numbers(tmp_path: Path) -> None:
 def test_a_conversation_is_messages_with_the_calls_of_tools(tmp_path: Path) -> None:
     request = Generate(plain_to_messages(TALK), {"temperature": 0})
     response = Text("done", "stop", "hm", Usage(3, 4, 0.5, 2, 1, 1), [CALL])
-    kept = Kept(sample(0, request), [["done"]], scored({"m": 1.0}, ["done"]), replies=replies([response], 1))
+    kept = SampleRecord(
+        sample(0, request), [["done"]], scored({"m": 1.0}, ["done"]), replies=response_metadata([response], 1)
+    )
     path = written(tmp_path, kept)
     [[asked]] = column(path, "requests")
     assert [each["role"] for each in asked["messages"]] == ["user", "assistant", "tool"]
@@ -128,7 +130,7 @@ def test_a_conversation_is_messages_with_the_calls_of_tools(tmp_path: Path) -> N
     "prompt", ["[{broken", '[{"role": "user"}]', '[{"content":"a","role":"user"}]', "[{}]", "plain"]
 )
 def test_what_only_looks_like_a_conversation_stays_text(prompt: str, tmp_path: Path) -> None:
-    kept = Kept(sample(0, Generate(prompt, {})), [["a"]], scored({"m": 1.0}, ["a"]))
+    kept = SampleRecord(sample(0, Generate(prompt, {})), [["a"]], scored({"m": 1.0}, ["a"]))
     path = written(tmp_path, kept)
     assert column(path, "prompt") == [prompt]
     assert "messages" not in column(path, "requests")[0][0]
@@ -136,17 +138,19 @@ def test_what_only_looks_like_a_conversation_stays_text(prompt: str, tmp_path: P
 
 def test_failures_are_told_by_row(tmp_path: Path) -> None:
     scores = scored({"a": 1.0}, ["x"], failed={"b": "no number"})
-    path = written(tmp_path, Kept(sample(0, Generate("p", {})), [["x"]], scores, failed="no number"))
+    path = written(tmp_path, SampleRecord(sample(0, Generate("p", {})), [["x"]], scores, failed="no number"))
     assert column(path, "failures") == [[{"metric": "b", "filter": "none", "reason": "no number"}]]
     [row] = SampleFile(path).rows()
     assert row.failures == {ScoreKey("b", "none"): "no number"}
-    [kept] = SampleFile(path).kept()
+    [kept] = SampleFile(path).records()
     assert kept.scores[0].failed == {"b": "no number"}
 
 
 def test_scores_of_any_kind_come_back_in_their_order(tmp_path: Path) -> None:
     values = {"pair": [-1.5, 7], "f1": 0.25, "flag": True, "large": 2**60}
-    kept = Kept(sample(0, Generate("p", {})), [["x", "y"]], scored(values, ["x"], repeats={"f1": [0.5, 0.0]}), 2)
+    kept = SampleRecord(
+        sample(0, Generate("p", {})), [["x", "y"]], scored(values, ["x"], repeats={"f1": [0.5, 0.0]}), 2
+    )
     [row] = SampleFile(written(tmp_path, kept)).rows()
     assert [*row.scores] == ["pair,none", "f1,none", "flag,none", "large,none", "f1,none,repeats"]
     assert [*row.scores.values()] == [[-1.5, 7], 0.25, True, 2**60, [0.5, 0.0]]
@@ -154,7 +158,7 @@ def test_scores_of_any_kind_come_back_in_their_order(tmp_path: Path) -> None:
 
 def test_answers_of_any_kind_come_back(tmp_path: Path) -> None:
     answers = ["text", (-0.5, True), -2.5, 3, None, True, ["a", 1], {"k": [None]}, (-INF, False)]
-    kept = Kept(sample(0, Rolling("p")), [[-1.0]], scored({"m": 1.0}, answers))
+    kept = SampleRecord(sample(0, Rolling("p")), [[-1.0]], scored({"m": 1.0}, answers))
     [row] = SampleFile(written(tmp_path, kept)).rows()
     assert row.answers == {"none": answers}
     assert [type(each) for each in row.answers["none"]] == [*map(type, answers)]
@@ -162,11 +166,13 @@ def test_answers_of_any_kind_come_back(tmp_path: Path) -> None:
 
 def test_a_later_group_may_have_more_than_the_first(tmp_path: Path) -> None:
     first = [
-        Kept(sample(n, Loglikelihood("c", "a")), [[(-1.0, True)]], scored({"acc": 1.0}, [(-1.0, True)]))
+        SampleRecord(sample(n, Loglikelihood("c", "a")), [[(-1.0, True)]], scored({"acc": 1.0}, [(-1.0, True)]))
         for n in range(2000)
     ]
     told = Text("b", "length", usage=Usage(1, 2))
-    last = Kept(sample(2000, Generate("p", {})), [["b"]], scored({"f1": 0.5}, ["b"]), replies=replies([told], 1))
+    last = SampleRecord(
+        sample(2000, Generate("p", {})), [["b"]], scored({"f1": 0.5}, ["b"]), replies=response_metadata([told], 1)
+    )
     path = written(tmp_path, *first, last)
     rows = [*SampleFile(path).rows()]
     assert pq.ParquetFile(path).num_row_groups == 2
@@ -177,7 +183,7 @@ def test_a_later_group_may_have_more_than_the_first(tmp_path: Path) -> None:
 
 
 def test_the_same_samples_make_the_same_bytes(tmp_path: Path) -> None:
-    kept = [Kept(sample(n, Generate("p", {})), [[f"a{n}"]], scored({"m": n / 7}, [f"a{n}"])) for n in range(50)]
+    kept = [SampleRecord(sample(n, Generate("p", {})), [[f"a{n}"]], scored({"m": n / 7}, [f"a{n}"])) for n in range(50)]
     assert written(tmp_path / "a", *kept).read_bytes() == written(tmp_path / "b", *kept).read_bytes()
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from assay.comparison.run_scores import model_of
-from assay.exchange.formats import export
-from assay.exchange.inspect_file import member
-from assay.exchange.trackers import settings
+from assay.comparison.pairing import model_of
+from assay.exchange.exporters import export, tracked_settings
+from assay.exchange.inspect.log_file import member
 from assay.report.write import report_text
-from assay.runs.redact import redacted, redacted_command, redacted_text
+from assay.runs.redaction import redacted, redacted_command, redacted_text
 from assay.runs.run import Run as RunReader
 from exchange_world import HERE, INSPECT, as_json
 from run_world import Asked, everything, run
@@ -148,7 +147,7 @@ def test_a_run_that_holds_a_secret_does_not_hand_it_on(tasks: Path, tmp_path: Pa
         assert export(tmp_path / "run", to, tmp_path / "made" / to)
     assert traces(tmp_path / "made") == []
     assert model_of(RunReader.open(tmp_path / "run")).endswith("(api_key=***)")
-    assert settings(json.loads((tmp_path / "run/results.json").read_text()))["model_args.api_key"] == "***"
+    assert tracked_settings(json.loads((tmp_path / "run/results.json").read_text()))["model_args.api_key"] == "***"
 
 
 WRITTEN = {

@@ -14,7 +14,7 @@ import pytest
 
 import assay
 from assay.errors import ConfigError
-from assay.exchange.formats import export
+from assay.exchange.exporters import export
 from assay.models.load import load_model
 from assay.models.servers.secrets import hidden_texts
 from assay.records import Failed, Generate, Loglikelihood, Request

@@ -15,7 +15,7 @@ from assay.errors import AssayError
 from assay.evaluation.merge import merge
 from assay.evaluation.score import score
 from assay.models import Scripted
-from assay.runs.account import summed
+from assay.runs.results import total_usage
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.settings import Settings, Shard
 from run_world import ACC, EXACT_MATCH, Asked, differing, manifest, outcome, results, run
@@ -225,7 +225,7 @@ def test_shards_may_ask_servers_of_their_own_if_the_model_is_the_same(tasks: Pat
 def test_accounts_add_up() -> None:
     one = {"requests": 2, "tokens": {"in": 10, "out": 1}, "cost": 0.5, "seconds": {"p50": 1.0, "p99": 2.0}}
     two = {"requests": 3, "tokens": {"in": 5, "out": 2}, "cost": 0.25, "seconds": {"p50": 0.5, "p99": 4.0}}
-    assert summed([one, two]) == {
+    assert total_usage([one, two]) == {
         "requests": 5,
         "tokens": {"in": 15, "out": 3},
         "cost": 0.75,

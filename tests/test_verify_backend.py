@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from assay.comparison.compare import compare
 from assay.comparison.verification import (
     PRECISIONS,
-    Likelihoods,
+    LikelihoodDifferences,
     Tolerance,
     Verification,
     Where,
@@ -143,7 +143,7 @@ def test_a_little_noise_drifts_without_a_score_that_shows_it(tmp_path: Path, run
 def test_the_first_token_that_differs_is_told(tasks: Path) -> None:
     a, b = answering(**{"2+3=": "five it is"}), answering(**{"2+3=": "five, yes"})
     found = compared(tasks, a, b, tasks=("sums",))
-    [divergence] = found.found.divergences
+    [divergence] = found.answers.divergences
     assert (divergence.where, divergence.characters, divergence.tokens) == (Where("sums", 1, 0), 4, None)
     assert found.verdict == "drifts"  # both are wrong: no score differs
     text = verification_text(found)
@@ -163,13 +163,13 @@ def test_positions_are_counted_in_tokens_where_a_model_counts_them(tasks: Path) 
     said = iter(["one two three four", "one two THREE four"])
     models = [Counting(generate=lambda p, k, r, text=text: text, identity=text) for text in said]
     found = compared(tasks, *models, tasks=("sums",))
-    assert {(each.tokens, each.characters) for each in found.found.divergences} == {(2, 8)}
+    assert {(each.tokens, each.characters) for each in found.answers.divergences} == {(2, 8)}
 
 
 def test_a_difference_is_divided_by_the_tokens_of_the_continuation_and_no_others(tasks: Path) -> None:
     models = [Counting(loglikelihood=lambda _, choice, by=by: (-1.0 - by, False)) for by in (0.0, 0.00018)]
     found = compared(tasks, *models, tasks=("colours",))
-    assert {(each.tokens, round(each.per_token, 6)) for each in found.found.likelihoods} == {(1, 0.00018)}
+    assert {(each.tokens, round(each.per_token, 6)) for each in found.answers.likelihoods} == {(1, 0.00018)}
     assert found.verdict == "drifts"  # half of it would have been within the tolerance
 
 
@@ -186,7 +186,7 @@ def test_a_whole_text_is_of_its_own_tokens(write: Callable[..., Path]) -> None:
     """
     folder = write({"story.yaml": task, "story.jsonl": json.dumps({"text": "one two three"}) + "\n"})
     models = [Counting(loglikelihood_rolling=lambda _, by=by: -1.0 - by) for by in (0.0, 0.3)]
-    [found] = compared(folder, *models, tasks=("story",)).found.likelihoods
+    [found] = compared(folder, *models, tasks=("story",)).answers.likelihoods
     assert (found.tokens, found.per_token) == (3, pytest.approx(0.1))
 
 
@@ -206,12 +206,12 @@ def test_choices_that_flip_are_told_and_log_likelihoods_counted_by_request(tasks
         return (-0.5 if choice.strip() == "red" else -1.0, False)  # always red
 
     found = compared(tasks, answering(), Scripted(loglikelihood=otherwise), tasks=("colours",))
-    assert [flip.where.doc_id for flip in found.found.flips] == [0, 2, 3]  # A chooses green, red, green, green
-    assert found.found.questions == 4
+    assert [flip.where.doc_id for flip in found.answers.flips] == [0, 2, 3]  # A chooses green, red, green, green
+    assert found.answers.questions == 4
     expected = sorted(
         abs(value - other) for _, *values in COLOURS.values() for value, other in zip(values, (-1.0, -0.5), strict=True)
     )
-    assert sorted(each.difference for each in found.found.likelihoods) == pytest.approx(expected)
+    assert sorted(each.difference for each in found.answers.likelihoods) == pytest.approx(expected)
     assert "neither model counts tokens" in verification_text(found)
 
 
@@ -247,7 +247,7 @@ def test_a_request_that_one_of_the_two_fails_makes_them_differ(tasks: Path) -> N
 
 def test_what_both_fail_is_told_and_no_difference(tasks: Path) -> None:
     found = compared(tasks, Asked(failing={"2+3="}).model, Asked(failing={"2+3="}).model, tasks=("sums",))
-    assert (found.verdict, len(found.found.failures), found.found.compared["generate"]) == ("same", 1, 4)
+    assert (found.verdict, len(found.answers.failures), found.answers.compared["generate"]) == ("same", 1, 4)
 
 
 def test_sampled_generations_are_compared_by_their_scores_alone(tasks: Path) -> None:
@@ -306,7 +306,7 @@ def test_a_template_that_is_named_is_one_of_the_first_model_alone(tasks: Path) -
     a = Named(generate=lambda prompt, params, repeat: "2", chat_template=lambda messages, opened: "a prompt")
     a.can = replace(a.can, named_templates=True)
     found = compared(tasks, a, "dummy", tasks=("sums",), apply_chat_template="tool_use")
-    assert (used, found.found.compared["generate"]) == (["tool_use"], 5)
+    assert (used, found.answers.compared["generate"]) == (["tool_use"], 5)
 
 
 def test_what_is_written_wrongly_is_refused(run_assay: Assay) -> None:
@@ -332,7 +332,7 @@ def test_drifts_are_those_of_a_comparison_of_the_two_runs(tasks: Path, tmp_path:
 
 
 def test_two_impossible_continuations_do_not_differ() -> None:
-    assert Likelihoods(Where("t", 0, 0), -math.inf, -math.inf, 1).difference == 0
+    assert LikelihoodDifferences(Where("t", 0, 0), -math.inf, -math.inf, 1).difference == 0
 
 
 @given(st.text(), st.text())

@@ -11,12 +11,12 @@ import pytest
 
 from assay.comparison.verification import (
     PRECISIONS,
+    AnswerComparison,
     Divergence,
     Failure,
-    Found,
-    Likelihoods,
-    Row,
+    LikelihoodDifferences,
     Verification,
+    VerificationRow,
     Where,
     judge,
     verification,
@@ -51,12 +51,12 @@ def compared(folder: Path, a: Any, b: Any, precision: str = "bfloat16", **option
     return verification(verify(a, b, run_config(given)), PRECISIONS[precision])
 
 
-def far(difference: float, tokens: int = 1, *, same_greedy: bool = True) -> Likelihoods:
-    return Likelihoods(Where("t", 0, 0), -5.0, -5.0 - difference, tokens, same_greedy)
+def far(difference: float, tokens: int = 1, *, same_greedy: bool = True) -> LikelihoodDifferences:
+    return LikelihoodDifferences(Where("t", 0, 0), -5.0, -5.0 - difference, tokens, same_greedy)
 
 
-def row(low: float, high: float, *, is_counted: bool = True) -> Row:
-    return Row("t", "acc", "none", Drift(0.5, 0.5, 10, (low, high)), (low, high), is_counted)
+def row(low: float, high: float, *, is_counted: bool = True) -> VerificationRow:
+    return VerificationRow("t", "acc", "none", Drift(0.5, 0.5, 10, (low, high)), (low, high), is_counted)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def row(low: float, high: float, *, is_counted: bool = True) -> Row:
     ],
 )
 def test_the_verdict_follows_from_the_tolerance_and_the_intervals(
-    likelihoods: list[Likelihoods], rows: list[Row], expected: str
+    likelihoods: list[LikelihoodDifferences], rows: list[VerificationRow], expected: str
 ) -> None:
-    assert judge(Found(likelihoods=likelihoods), rows, FLOAT32)[0] == expected
+    assert judge(AnswerComparison(likelihoods=likelihoods), rows, FLOAT32)[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -91,15 +91,15 @@ def test_the_verdict_follows_from_the_tolerance_and_the_intervals(
     ],
 )
 def test_a_number_that_moves_with_every_rounding_tells_where_the_rounding_is_more_than_a_tenth_of_the_tolerance(
-    likelihoods: list[Likelihoods], expected: str
+    likelihoods: list[LikelihoodDifferences], expected: str
 ) -> None:
-    assert judge(Found(likelihoods=likelihoods), [row(0.01, 0.2, is_counted=False)], BFLOAT16)[0] == expected
+    assert judge(AnswerComparison(likelihoods=likelihoods), [row(0.01, 0.2, is_counted=False)], BFLOAT16)[0] == expected
 
 
 def test_a_drift_is_explained_by_the_answers_of_its_own_task_alone() -> None:
     elsewhere = Divergence(Where("u", 0, 0), 0, None, "a", "b")
     texts = Counter(generate=1)
-    found = Found(compared=texts, likelihoods=[far(0.0)], divergences=[elsewhere], same_texts={"u": False})
+    found = AnswerComparison(compared=texts, likelihoods=[far(0.0)], divergences=[elsewhere], same_texts={"u": False})
     assert judge(found, [row(0.01, 0.2)], BFLOAT16)[0] == "same"
     assert judge(found, [row(0.01, 0.2)._replace(task="u")], BFLOAT16)[0] == "differ"
 
@@ -122,14 +122,14 @@ def test_texts_that_differ_and_score_the_same_are_the_same_where_the_precision_l
 def test_sampled_texts_that_score_otherwise_differ(write: Write) -> None:
     folder = write({"add.yaml": ADD, "rows.jsonl": ROWS})
     found = compared(folder, RIGHT, WRONG, gen_kwargs={"do_sample": True, "temperature": 1.0})
-    assert (found.verdict, found.found.requests["sampled"]) == ("differ", 100)
+    assert (found.verdict, found.answers.requests["sampled"]) == ("differ", 100)
 
 
 def test_a_score_whose_chance_is_not_known_drifts_and_is_not_the_same(write: Write) -> None:
     median = ADD.replace("{metric: exact_match}", "{metric: exact_match, aggregation: median}")
     folder = write({"add.yaml": median, "rows.jsonl": ROWS})
     found = compared(folder, RIGHT, WRONG)
-    told = "add exact_match drifts by -1, and chance cannot be told: none is known for median"
+    told = "add exact_match drifts by -1, and it cannot be tested against chance: none is known for median"
     assert (found.verdict, found.because) == ("drifts", [told])
     assert compared(folder, WRONG, Scripted(generate=lambda *_: "apple")).verdict == "same"
 
@@ -148,7 +148,7 @@ def test_choices_within_the_tolerance_that_score_otherwise_differ(write: Write) 
 
     found = compared(write({"add.yaml": chosen, "rows.jsonl": ROWS}), leaning("green"), leaning("red"))
     assert [(each.drift.before, each.drift.after) for each in found.rows] == [(1.0, 0.0)]
-    assert max(each.difference for each in found.found.likelihoods) == pytest.approx(0.01)
+    assert max(each.difference for each in found.answers.likelihoods) == pytest.approx(0.01)
     assert found.verdict == "differ"
 
 
@@ -157,9 +157,9 @@ def test_choices_within_the_tolerance_that_score_otherwise_differ(write: Write) 
 
 def test_where_both_fail_everything_nothing_is_compared() -> None:
     failures = [Failure(Where("t", number, 0), "HTTP 500", "HTTP 500") for number in range(3)]
-    assert judge(Found(failures=failures), [], FLOAT32)[0] == "nothing"
+    assert judge(AnswerComparison(failures=failures), [], FLOAT32)[0] == "nothing"
     one_answers = [*failures, Failure(Where("t", 3, 0), "HTTP 500", "")]
-    assert judge(Found(failures=one_answers), [], FLOAT32)[0] == "differ"
+    assert judge(AnswerComparison(failures=one_answers), [], FLOAT32)[0] == "differ"
 
 
 def test_the_exit_code_is_2_where_nothing_could_be_compared(write: Write, run_assay: Assay) -> None:
@@ -175,6 +175,6 @@ def test_answers_that_can_be_scored_of_one_alone_differ(write: Write) -> None:
     task = ADD.replace("    metric_list", "    process_results: !function tools.number\n    metric_list")
     tools = "def number(doc, results):\n    return {'exact_match': int(results[0]) == int(doc['a'])}\n"
     found = compared(write({"add.yaml": task, "rows.jsonl": ROWS, "tools.py": tools}), RIGHT, WRONG)
-    assert (found.found.failures, found.found.compared["generate"]) == ([], 100)
+    assert (found.answers.failures, found.answers.compared["generate"]) == ([], 100)
     assert found.verdict == "differ"
     assert "100 documents that both answered have a score of one of the two alone" in verification_text(found)

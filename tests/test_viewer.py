@@ -31,8 +31,8 @@ from assay.records import FilterScores, Generate, Sample
 from assay.report.document import ReportOptions as Asked
 from assay.report.document import document
 from assay.runs.folder import write_json
-from assay.runs.parquet import SampleWriter
-from assay.runs.samples import Kept
+from assay.runs.samples.records import SampleRecord
+from assay.runs.samples.writer import SampleWriter
 from assay.viewer.asking import OPERATORS, Condition, Wish, read_wish
 from assay.viewer.differing import aligned
 from assay.viewer.distributions import calibrated, confidence, score_bins, slices_by
@@ -351,7 +351,7 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
     for number, (trace, failed, seconds) in enumerate(ways):
         usage = {"usage": [1, 1, seconds, 1, 0, 0]}
         told = [usage, usage, usage, {"trace": trace}]
-        writer.add(Kept(Sample(number, {}, (), None, None), [["x"]] * 3, (), failed=failed, replies=told))
+        writer.add(SampleRecord(Sample(number, {}, (), None, None), [["x"]] * 3, (), failed=failed, replies=told))
     writer.end()
     writer.place()
     database = Database(tmp_path)
@@ -369,7 +369,7 @@ def test_values_that_json_has_no_word_for_are_shown_filtered_and_parted(tmp_path
     writer = SampleWriter(folder / "samples", "t")
     for number, doc in enumerate(odd):
         sample = Sample(number, doc, [Generate("q", {})], 2**70, 2**70)
-        writer.add(Kept(sample, [["a"]], [FilterScores("none", ["a"], {"m": float(number)})]))
+        writer.add(SampleRecord(sample, [["a"]], [FilterScores("none", ["a"], {"m": float(number)})]))
     writer.end()
     writer.place()
     empty = SampleWriter(folder / "samples", "none")

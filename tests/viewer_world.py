@@ -14,9 +14,9 @@ from assay import simple_evaluate
 from assay.models import Scripted
 from assay.records import Estimate, FilterScores, Generate, Sample, ScoreKey
 from assay.runs.folder import write_json
-from assay.runs.parquet import SampleWriter
-from assay.runs.results import TaskResult, accounts, lm_eval_results
-from assay.runs.samples import Kept
+from assay.runs.results import TaskResult, assay_section, lm_eval_results
+from assay.runs.samples.records import SampleRecord
+from assay.runs.samples.writer import SampleWriter
 from assay.statistics.intervals import interval
 
 SUMS, COLOURS = 60, 20
@@ -134,7 +134,9 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
             ]
             told = [{"finish": text, "reasoning": text}, {"verdict": text}]
             failed = f"{text} api_key={SECRET}" if number == 5 else ""
-            writer.add(Kept(sample, [[text]], () if failed else scores, failed=failed, replies=told, audit=("empty",)))
+            writer.add(
+                SampleRecord(sample, [[text]], () if failed else scores, failed=failed, replies=told, audit=("empty",))
+            )
         writer.end()
         writer.place()
         rows = {
@@ -153,7 +155,8 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
     for row in made["results"].values():
         row["alias"] = names[1]
     write_json(
-        folder / "results.json", {**made, **about, "assay": accounts(results, [], {names[2]: names[2]}, 0.01, interval)}
+        folder / "results.json",
+        {**made, **about, "assay": assay_section(results, [], {names[2]: names[2]}, 0.01, interval)},
     )
     told = {
         "command": ["assay", f"--model_args=api_key={SECRET}", names[0]],

@@ -23,7 +23,7 @@ RUN_FILES = {"MANIFEST", "RESULTS", "manifest.json", "results.json"}
 OPENERS = {"read_manifest", "read_results", "SampleFile", "ParquetFile", "sample_file"}
 NOT_RUNS = {
     "samples/rows.py": "data sets of users in Parquet",
-    "exchange/pack.py": "the members of an archive, searched for answers before it is written",
+    "exchange/archive.py": "the members of an archive, searched for answers before it is written",
     "viewer/samples.py": "opened by Run, and written anew for DuckDB where it is of format 1",
 }
 """Modules outside runs/ that open Parquet and do not read a run, each with the reason."""

@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import assay
 from assay.evaluation.merge import merge
 from assay.evaluation.score import ScoreOptions, score
-from assay.exchange.formats import export, import_runs
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
 from old_runs import EXPECTED, KILLED_AFTER, RECIPES, WORLD, Asked, numbers, write_world
 
 TESTS = Path(__file__).parent.parent / "tests"

@@ -30,7 +30,7 @@ TABLES = {
     "formats": "assay.samples.formats:FORMATS",
     "unit_metrics": "assay.graphs.unit_metrics:UNIT_METRICS",
     "aggregator_metrics": "assay.graphs.aggregator_table:AGGREGATOR_METRICS",
-    "exporters": "assay.exchange.formats:EXPORTERS",
+    "exporters": "assay.exchange.exporters:EXPORTERS",
 }
 """The tables by kind; each is imported at its first use."""
 

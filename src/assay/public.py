@@ -32,11 +32,9 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "ScoreOptions",
         "score",
     ),
-    "assay.exchange.formats": (
-        "export",
-        "import_runs",
-    ),
-    "assay.exchange.pack": ("pack",),
+    "assay.exchange.archive": ("pack",),
+    "assay.exchange.exporters": ("export",),
+    "assay.exchange.importers": ("import_runs",),
     "assay.graphs.aggregator_metrics": ("AggregatorMetric",),
     "assay.graphs.aggregator_table": (
         "AggregatorMetricRegistry",
@@ -159,9 +157,9 @@ if TYPE_CHECKING:
     from assay.evaluation.merge import merge as merge
     from assay.evaluation.score import ScoreOptions as ScoreOptions
     from assay.evaluation.score import score as score
-    from assay.exchange.formats import export as export
-    from assay.exchange.formats import import_runs as import_runs
-    from assay.exchange.pack import pack as pack
+    from assay.exchange.archive import pack as pack
+    from assay.exchange.exporters import export as export
+    from assay.exchange.importers import import_runs as import_runs
     from assay.graphs.aggregator_metrics import AggregatorMetric as AggregatorMetric
     from assay.graphs.aggregator_table import AggregatorMetricRegistry as AggregatorMetricRegistry
     from assay.graphs.aggregator_table import aggregator_metric as aggregator_metric

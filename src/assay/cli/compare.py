@@ -7,7 +7,8 @@ from pathlib import Path
 from assay.cli.flags import add_option, run_options
 from assay.cli.output import echo, echo_err, echo_json
 from assay.cli.progress import Progress
-from assay.comparison.compare import Comparison, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import Comparison
 from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, SAME, verification
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.options import run_config

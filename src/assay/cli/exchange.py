@@ -6,9 +6,10 @@ from pathlib import Path
 
 from assay.cli.flags import add_option
 from assay.cli.output import counted, echo, echo_err, echo_results
-from assay.exchange.formats import export, import_runs
-from assay.exchange.pack import pack
-from assay.runs.redact import redacted_command
+from assay.exchange.archive import pack
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
+from assay.runs.redaction import redacted_command
 
 
 def define_export(parser: argparse.ArgumentParser) -> None:

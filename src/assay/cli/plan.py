@@ -87,7 +87,7 @@ def _aim(options: argparse.Namespace) -> Aim:
 
 
 def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
-    from assay.comparison.lines import below
+    from assay.comparison.rows import below
     from assay.runs.run import Run
 
     if len(options.baseline) > 2:

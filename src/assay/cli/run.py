@@ -25,7 +25,7 @@ from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.models.load import backend, parameters
 from assay.report.checkpoints import checkpoints_json, checkpoints_table
 from assay.report.table import footing, heading
-from assay.runs.redact import redacted_command
+from assay.runs.redaction import redacted_command
 
 CANNOT, INTERRUPTED = 2, 130
 TRACKERS = ("wandb_args", "wandb_config_args", "trackio_args", "hf_hub_log_args")

@@ -14,8 +14,7 @@ from assay.report.table import heading
 from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
-from assay.runs.placing import RUNS_DIR
-from assay.runs.run import RUNNING, Run, holds_run, runs_in
+from assay.runs.run import RUNNING, RUNS_DIR, Run, holds_run, runs_in
 
 ENVIRONMENT = "ASSAY_RUNS_DIR"
 

@@ -13,9 +13,9 @@ from assay.config.row_names import sample_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import ScoreKey
 from assay.runs.folder import no_run
-from assay.runs.rows import RequestRow, Row
 from assay.runs.run import Run
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000
@@ -66,7 +66,7 @@ def _files(run: Run, tasks: Sequence[str] | None) -> dict[str, SampleFile]:
     return {task: files[task] for task in tasks} if tasks else files
 
 
-def _is_selected(row: Row, options: argparse.Namespace, better: Mapping[str, bool | None]) -> bool:
+def _is_selected(row: StoredSample, options: argparse.Namespace, better: Mapping[str, bool | None]) -> bool:
     if options.doc is not None and row.doc_id not in options.doc:
         return False
     if options.reason is not None and options.reason not in row.audit:
@@ -81,11 +81,11 @@ def _is_wrong(scores: Mapping[ScoreKey, Any], better: Mapping[str, bool | None])
     return is_wrong(firsts.values(), lambda: better)
 
 
-def _marks(row: Row) -> str:
+def _marks(row: StoredSample) -> str:
     return f" · {', '.join(row.audit)}" if row.audit else ""
 
 
-def _parts(row: Row, *, full: bool) -> Iterator[tuple[str, str]]:
+def _parts(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
     prefix = row.prefix
     if prefix and not full:
         yield (
@@ -103,7 +103,7 @@ def _parts(row: Row, *, full: bool) -> Iterator[tuple[str, str]]:
 
 
 def _answers(
-    requests: Sequence[RequestRow], responses: Sequence[Sequence[Any]], answers: Mapping[str, Any], *, full: bool
+    requests: Sequence[StoredRequest], responses: Sequence[Sequence[Any]], answers: Mapping[str, Any], *, full: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield the answers: texts before and after each filter, or the log-likelihood of each continuation."""
     texts = [each for repeats in responses for each in repeats if isinstance(each, str)]
@@ -117,7 +117,7 @@ def _answers(
         yield "log-likelihoods", "\n".join(lines)
 
 
-def _target(row: Row) -> str:
+def _target(row: StoredSample) -> str:
     target = orjson.loads(row.target)
     gold = orjson.loads(row.gold) if row.gold else target
     choices = row.choices

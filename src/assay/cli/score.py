@@ -10,7 +10,7 @@ from assay.cli.output import counted, echo, echo_err, echo_results, echo_tables,
 from assay.evaluation.merge import merge
 from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions, score
 from assay.report.table import footing, markdown
-from assay.runs.redact import redacted_command
+from assay.runs.redaction import redacted_command
 
 SHOWN = 10
 CATALOG = "a folder with tasks, in addition to those of the run"

@@ -15,8 +15,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.graphs.reading import GraphFile
 from assay.groups import Group
 from assay.models.load import token_counter
-from assay.records import Call, Failed, Sample
-from assay.runs.samples import arguments
+from assay.records import Call, Failed, Sample, arguments
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
 from assay.tasks.validate import unchecked_parameters

@@ -1,29 +1,42 @@
-"""Comparing runs: document by document, each run against the first."""
+"""Compares runs document by document, each against the first: rows, flips, and the stage that a difference comes from."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from assay.comparison.attribution import attribute
-from assay.comparison.comparison import Attribution as Attribution
-from assay.comparison.comparison import ComparedRun as ComparedRun
-from assay.comparison.comparison import Comparison as Comparison
-from assay.comparison.comparison import Difference as Difference
-from assay.comparison.comparison import Flip as Flip
-from assay.comparison.comparison import Row as Row
-from assay.comparison.comparison import Verdict as Verdict
-from assay.comparison.flips import flips_of
-from assay.comparison.gates import Evidence, Gate, decide, parse_gate
-from assay.comparison.lines import below, chosen, lines, lone_lines, members, row_of
-from assay.comparison.pairing import pair_tasks, refuse_other_prompts, shared_tasks
-from assay.comparison.run_scores import model_of
+import numpy as np
+import orjson
+
+from assay.comparison.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
+from assay.comparison.contrasts import ComparedTask
+from assay.comparison.gates import Gate, GateEvidence, decide, parse_gate
+from assay.comparison.pairing import (
+    PROMPT_OPTIONS,
+    PairedTask,
+    model_of,
+    pair_tasks,
+    refuse_other_prompts,
+    shared_tasks,
+)
+from assay.comparison.rows import (
+    PairedRow,
+    below,
+    compared_members,
+    compared_row,
+    lone_rows,
+    paired_rows,
+    selected_rows,
+)
 from assay.errors import ConfigError, Place, Problem
 from assay.runs.run import Run
+from assay.runs.validation import JSON, JSONObject
 from assay.statistics.paired import holm
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class CompareOptions:
     tasks: Sequence[str]
     metrics: Sequence[str]
     gates: Sequence[Gate]
@@ -52,13 +65,15 @@ def compare(  # noqa: PLR0913  # each is an option of the command
 
     `tasks` (names, globs, groups) and `metrics` choose rows. `level` is that of the intervals and, one-sided, of the gates.
     `flips` is how many documents of each task are listed that became worse, and that became better. Runs whose prompts differ are
-    refused unless that is allowed. Gates count documents that not both runs scored at their worst, unless `allow_incomplete`.
+    refused unless that is allowed. Gates count documents not scored in both runs at their worst, unless `allow_incomplete`.
     """
-    asked = [parse_gate(each) for each in gates]
+    parsed_gates = [parse_gate(each) for each in gates]
     _check_shares(level, power)
-    wanted = _Wanted(tasks, metrics, asked, cluster_by, allow_different_prompts, allow_incomplete, flips, level, power)
+    options = CompareOptions(
+        tasks, metrics, parsed_gates, cluster_by, allow_different_prompts, allow_incomplete, flips, level, power
+    )
     read = _read([Path(run) for run in runs])
-    parts = [_compare_pair(read[0], other, number, wanted) for number, other in enumerate(read[1:], 1)]
+    parts = [_compare_pair(read[0], other, number, options) for number, other in enumerate(read[1:], 1)]
     return Comparison(
         runs=_labelled(read),
         rows=_corrected([row for part in parts for row in part.rows], 1 - level),
@@ -74,7 +89,7 @@ def compare(  # noqa: PLR0913  # each is an option of the command
 def _check_shares(level: float, power: float) -> None:
     for name, value in (("--level", level), ("--power", power)):
         if not 0.5 < value < 1:
-            what = f"{value:g} is no {name[2:]}: it lies between 0.5 and 1"
+            what = f"{name} must be between 0.5 and 1, got {value:g}"
             raise ConfigError([Problem(Place(name), what, "give 0.95, say")])
 
 
@@ -89,42 +104,42 @@ def _read(folders: Sequence[Path]) -> list[Run]:
     return [Run.open(folder).finished() for folder in folders]
 
 
-def _compare_pair(a: Run, b: Run, number: int, wanted: _Wanted) -> Comparison:
+def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> Comparison:
     """One run against the first."""
     notes: list[str] = []
     shared = set(shared_tasks(a, b))
     named = (
-        set().union(*(below(a, each, shared) for each in wanted.tasks))
-        if wanted.tasks
+        set().union(*(below(a, each, shared) for each in options.tasks))
+        if options.tasks
         else {*a.scored_tasks, *b.scored_tasks}
     )
     tasks = pair_tasks(a, b, named, notes)
-    if not wanted.other_prompts:
+    if not options.other_prompts:
         refuse_other_prompts(tasks, a, b)
-    every = lines((a, b), members(tasks, (a, b), wanted.cluster_by, notes), notes)
-    several = chosen(every, a, wanted.tasks, wanted.metrics)
-    gated = chosen([*every, *lone_lines(a, every)], a, wanted.tasks, wanted.metrics)
-    evidence = Evidence(gated, tasks, (a, b), number, wanted.level, wanted.incomplete)
+    every = paired_rows((a, b), compared_members(tasks, (a, b), options.cluster_by, notes), notes)
+    paired = selected_rows(every, a, options.tasks, options.metrics)
+    gated = selected_rows([*every, *lone_rows(a, every)], a, options.tasks, options.metrics)
+    evidence = GateEvidence(gated, tasks, (a, b), number, options.level, options.incomplete)
     return Comparison(
         runs=(),
-        rows=[row_of(line, number, wanted.level, wanted.power) for line in several],
+        rows=[compared_row(line, number, options.level, options.power) for line in paired],
         attributions=[attribute(a, b, tasks, number)],
-        flips=flips_of(tasks, several, number, wanted.flips) if wanted.flips else (),
-        verdicts=[each for gate in wanted.gates for each in decide(gate, evidence)],
+        flips=flips_of(tasks, paired, number, options.flips) if options.flips else (),
+        verdicts=[each for gate in options.gates for each in decide(gate, evidence)],
         notes=notes,
     )
 
 
-def _corrected(rows: Sequence[Row], alpha: float) -> list[Row]:
+def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
     """The rows with each task's p corrected for how many there are, in all comparisons with the first run, and what that says."""
     tested = [(place, row.p) for place, row in enumerate(rows) if row.kind == "task" and row.p is not None]
     corrected = dict(zip((place for place, _ in tested), holm([p for _, p in tested]), strict=True))
-    made = [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]
-    return [replace(row, verdict=row.told(alpha)) for row in made]
+    with_p = [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]
+    return [replace(row, verdict=row.outcome(alpha)) for row in with_p]
 
 
 def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
-    """The runs by the shortest ends of their paths that tell them apart."""
+    """Label the runs by the shortest ends of their paths that differ."""
     parts = [run.path.resolve().parts for run in runs]
     length = 1
     while len({each[-length:] for each in parts}) < len(parts):
@@ -139,3 +154,193 @@ def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
 
 def _endings(runs: Sequence[Run]) -> list[str]:
     return [f"{run.path}: the run is {run.status}" for run in runs if run.status not in ("complete", "unknown")]
+
+
+COLUMNS = ("prompt", "answers", "target", "gold", "choices")
+
+
+def flips_of(tasks: Sequence[PairedTask], lines: Sequence[PairedRow], run: int, most: int) -> list[Flip]:
+    """Of each task the documents whose first number changed: those that became worse first, the largest changes first."""
+    by_name = {task.name: task for task in tasks}
+    flips: list[Flip] = []
+    done: set[str] = set()
+    for line in lines:
+        if line.kind == "task" and line.name not in done and line.parts:
+            [part] = line.parts
+            if part.member.scores_a is not None:
+                done.add(line.name)
+                flips += _of_line(by_name[line.name], line, part.member, run, most)
+    return flips
+
+
+def _of_line(task: PairedTask, line: PairedRow, member: ComparedTask, run: int, most: int) -> list[Flip]:
+    change = member.scores_b - member.scores_a
+    worse = change if line.better is False else -change
+    order = np.lexsort((member.documents, -np.abs(change)))
+    places = [place for place in order if worse[place] > 0][:most] + [place for place in order if worse[place] < 0][
+        :most
+    ]
+    rows_a = task.places_a[member.places]
+    rows_b = task.places_b[member.places]
+    told_a = {row["place"]: row for row in task.scores_a.some([int(rows_a[p]) for p in places], COLUMNS)}
+    told_b = {row["place"]: row for row in task.scores_b.some([int(rows_b[p]) for p in places], COLUMNS)}
+    return [
+        Flip(
+            task=task.name,
+            doc_id=int(member.documents[place]),
+            metric=line.key.metric,
+            filter=line.key.filter,
+            run=run,
+            score_a=float(member.scores_a[place]),
+            score_b=float(member.scores_b[place]),
+            answer_a=answer(told_a[int(rows_a[place])], line.key.filter),
+            answer_b=answer(told_b[int(rows_b[place])], line.key.filter),
+            target=target(told_a[int(rows_a[place])]),
+            question=str(told_a[int(rows_a[place])]["prompt"]),
+            is_loss=bool(worse[place] > 0),
+            doc_id_b=int(task.scores_b.documents[rows_b[place]]),
+        )
+        for place in places
+    ]
+
+
+def answer(row: JSONObject, filter_name: str) -> str:
+    """Return the answer after a filter; for choices the likeliest one."""
+    answers = row["answers"].get(filter_name, [])
+    choices = row["choices"]
+    likelihoods = [each[0] for each in answers if isinstance(each, tuple)]
+    if choices and len(likelihoods) == len(answers) >= len(choices):
+        return str(choices[max(range(len(choices)), key=likelihoods.__getitem__)])
+    return "\n".join(each if isinstance(each, str) else orjson.dumps(each).decode() for each in answers)
+
+
+def target(row: JSONObject) -> str:
+    """Return the right answer; for choices its text."""
+    gold = orjson.loads(row["gold"] or row["target"])
+    choices = row["choices"]
+    if choices and isinstance(gold, int) and 0 <= gold < len(choices):
+        return str(choices[gold])
+    return gold if isinstance(gold, str) else orjson.dumps(gold).decode()
+
+
+OPTIONS = {
+    "data": ("limit", "sample", "samples", "start_index", "shard", "data_dir"),
+    "prompt": PROMPT_OPTIONS,
+    "sampling": ("gen_kwargs", "repeats", "random_seed", "numpy_random_seed", "torch_random_seed"),
+    "scorer": ("compat", "bootstrap_iters", "predict_only"),
+}  # fmt: skip
+"""Options of a run, by the stage that they change."""
+KEYS = {
+    "data": ("dataset_path", "dataset_name", "dataset_kwargs", "custom_dataset", "test_split", "validation_split",
+             "training_split", "process_docs"),
+    "sampling": ("generation_kwargs", "repeats"),
+    "filter": ("filter_list",),
+    "scorer": ("metric_list", "process_results", "scorer", "should_decontaminate", "doc_to_decontamination_query"),
+}  # fmt: skip
+"""Keys of a task, likewise; those that are not here make its prompts."""
+NOWHERE = ("task", "task_alias", "tag", "metadata", "unsafe_code", "cluster_by", "include", "group", "dataset_version")
+
+
+def attribute(a: Run, b: Run, tasks: Sequence[PairedTask], number: int) -> Attribution:
+    """Attribute a difference to the first stage at which the other run differs from the first. The documents and prompts
+    themselves decide whether they differ: settings that left them unchanged are not listed."""
+    data = [task.name for task in tasks if task.by_content or len(task.places_a) < max(_sizes(task))]
+    prompts = {
+        task.name: len(documents_differing) for task in tasks if (documents_differing := task.prompts_that_differ)
+    }
+    differences: list[Difference] = []
+    if data:
+        differences.append(Difference("data", "documents", *_counts(tasks, data), data))
+        differences += [*_options("data", a, b), *_keys("data", a, b, _named(tasks, data))]
+    if prompts:
+        documents = sum(len(task.places_a) for task in tasks if task.name in prompts)
+        what = f"prompts of {sum(prompts.values())} of {documents} documents"
+        differences.append(Difference("prompt", what, "", "", list(prompts)))
+        differences += [*_options("prompt", a, b), *_keys("prompt", a, b, _named(tasks, prompts))]
+    differences += [*_options("sampling", a, b), *_keys("sampling", a, b, tasks)]
+    differences += _models(a, b)
+    differences += _keys("filter", a, b, tasks)
+    differences += [*_options("scorer", a, b), *_keys("scorer", a, b, tasks), *_code(a, b)]
+    return Attribution(number, sorted(differences, key=lambda each: STAGES.index(each.stage)))
+
+
+def _sizes(task: PairedTask) -> tuple[int, int]:
+    return len(task.scores_a.documents), len(task.scores_b.documents)
+
+
+def _named(tasks: Sequence[PairedTask], names: Iterable[str]) -> list[PairedTask]:
+    selected = set(names)
+    return [task for task in tasks if task.name in selected]
+
+
+def _counts(tasks: Sequence[PairedTask], names: Sequence[str]) -> tuple[str, str]:
+    sizes = [_sizes(task) for task in _named(tasks, names)]
+    return str(sum(a for a, _ in sizes)), str(sum(b for _, b in sizes))
+
+
+def _options(stage: str, a: Run, b: Run) -> Iterable[Difference]:
+    mine, others = _spec(a), _spec(b)
+    for name in OPTIONS[stage]:
+        if mine.get(name) != others.get(name):
+            yield Difference(stage, name, _short(mine.get(name)), _short(others.get(name)))
+
+
+def _spec(run: Run) -> JSONObject:
+    spec: Mapping[str, Any] = run.answers_manifest.get("spec", {})
+    return spec
+
+
+def _keys(stage: str, a: Run, b: Run, tasks: Sequence[PairedTask]) -> list[Difference]:
+    """List the keys of this stage that differ between tasks; the same change in many tasks is listed once."""
+    changed: dict[tuple[str, str, str], list[str]] = {}
+    for task in tasks:
+        mine, others = a.config(task.name), b.config(task.name_b)
+        for key in {**mine, **others}:
+            if _stage(key) == stage and mine.get(key) != others.get(key):
+                change = key, _short(mine.get(key)), _short(others.get(key))
+                changed.setdefault(change, []).append(task.name)
+    return [Difference(stage, *change, names) for change, names in changed.items()]
+
+
+def _stage(key: str) -> str | None:
+    if key in NOWHERE:
+        return None
+    return next((stage for stage, keys in KEYS.items() if key in keys), "prompt")
+
+
+def _models(a: Run, b: Run) -> Iterable[Difference]:
+    mine, others = _spec(a).get("model"), _spec(b).get("model")
+    if mine != others:
+        yield Difference("model", "model", _model(a, mine), _model(b, others))
+    roles = _spec(a).get("roles") or {}, _spec(b).get("roles") or {}
+    for role in sorted({*roles[0], *roles[1]}):
+        if roles[0].get(role) != roles[1].get(role):
+            yield Difference(
+                "scorer", f"model in the role {role}", _short(roles[0].get(role)), _short(roles[1].get(role))
+            )
+
+
+def _model(run: Run, identity: JSON) -> str:
+    return f"{model_of(run)} [{str(identity)[-12:]}]"
+
+
+def _code(a: Run, b: Run) -> Iterable[Difference]:
+    """Code that may score otherwise: helper files, and the versions of what computes."""
+    mine, others = a.answers_manifest.get("helper_files", {}), b.answers_manifest.get("helper_files", {})
+    changed = sorted(file for file in {*mine, *others} if mine.get(file) != others.get(file))
+    if changed and sorted(mine.values()) != sorted(others.values()):
+        yield Difference("scorer", "helper code", _short(changed[:3]), "")
+    versions = (_packages(a), _packages(b))
+    for name in ("assay", "sacrebleu"):
+        if versions[0].get(name) != versions[1].get(name):
+            yield Difference("scorer", f"version of {name}", str(versions[0].get(name)), str(versions[1].get(name)))
+
+
+def _packages(run: Run) -> Mapping[str, str]:
+    packages: Mapping[str, str] = run.manifest.get("environment", {}).get("packages", {})
+    return packages
+
+
+def _short(value: JSON) -> str:
+    text = value if isinstance(value, str) else "–" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,4 +1,4 @@
-"""What a comparison of runs says: one row per number that both have, and why the runs may differ."""
+"""The records of a comparison: one row for each number that both runs have, and why the runs may differ."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
-"""What a number goes through, in the order it happens."""
+"""The stages of a number, in the order of the flow."""
 
 Decision = Literal["pass", "fail", "inconclusive"]
 Unit = Literal["pp", "% rel", ""]
@@ -25,7 +25,7 @@ class ComparedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedRow:
     """One number of a task or group in the first run (a) and in another (b), on the documents that both have.
 
     `run` is the number of the other one among the runs. `difference` is b less a; where it has no interval or p, `reason`
@@ -60,9 +60,9 @@ class Row:
     reason: str = ""
     verdict: Says = "unknown"
 
-    def told(self, alpha: float) -> Says:
-        """What is to be said of b: of a task by its corrected p, of a group by its interval; `unclear` is not `equal`. Where
-        nobody says whether more is better, a sure difference is no more than that."""
+    def outcome(self, alpha: float) -> Says:
+        """The outcome for b: for a task by its corrected p, for a group by its interval; `unclear` is not `equal`. Where
+        no direction is declared, a significant difference is reported without one."""
         sure = self.p_holm <= alpha if self.p_holm is not None else self._leaves_zero_out
         if sure is None or self.difference is None:
             return "unknown"
@@ -120,14 +120,14 @@ class Attribution:
 
     @property
     def first(self) -> str | None:
-        found = {each.stage for each in self.differences}
-        return next((stage for stage in STAGES if stage in found), None)
+        stages = {each.stage for each in self.differences}
+        return next((stage for stage in STAGES if stage in stages), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a gate says of one row: `bound` is the end of the one-sided interval that decided, or that would have to. `unit` is
-    that of the gate: `pp`, `% rel`, or nothing for the metric's own."""
+class GateVerdict:
+    """The outcome of a gate for one row: `bound` is the end of the one-sided interval that decides. `unit` is
+    the gate's: `pp`, `% rel`, or nothing for the metric's own."""
 
     gate: str
     name: str
@@ -147,18 +147,18 @@ class Comparison:
     """Runs, each of the others against the first."""
 
     runs: Sequence[ComparedRun]
-    rows: Sequence[Row]
+    rows: Sequence[ComparedRow]
     attributions: Sequence[Attribution] = ()
     flips: Sequence[Flip] = ()
-    verdicts: Sequence[Verdict] = ()
+    verdicts: Sequence[GateVerdict] = ()
     notes: Sequence[str] = ()
     level: float = 0.95
     power: float = 0.8
 
     @property
     def decision(self) -> Decision | None:
-        """What all gates together say: one that fails fails them all, one that cannot be decided leaves them open."""
-        found = {verdict.decision for verdict in self.verdicts}
-        if not found:
+        """The outcome of all gates: one failure fails them all, one that cannot be decided leaves them open."""
+        decisions = {verdict.decision for verdict in self.verdicts}
+        if not decisions:
             return None
-        return "fail" if "fail" in found else "inconclusive" if "inconclusive" in found else "pass"
+        return "fail" if "fail" in decisions else "inconclusive" if "inconclusive" in decisions else "pass"

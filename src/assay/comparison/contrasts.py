@@ -1,4 +1,4 @@
-"""Differences between two runs: of one number of a task, or of a group's that follows from several of them."""
+"""Differences between two runs: of one number of a task, or of a group's number."""
 
 import math
 from collections import defaultdict
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from assay.comparison.pairing import PairedTask
-from assay.comparison.run_scores import values as values_of
+from assay.comparison.pairing import Array, PairedTask
+from assay.comparison.pairing import values as values_of
 from assay.errors import ConfigError
 from assay.groups.spread import draw_numbers, variance
 from assay.records import Draws, ScoreKey
@@ -25,11 +25,11 @@ ITERATIONS = 1000
 """Resamples, and exchanges, of numbers that must be computed anew."""
 
 ROUNDING = 1e-12
-"""Differences of documents that lie no further apart than this share of the scores are the same."""
+"""Differences between documents within this share of the scores count as equal."""
 
 
 @dataclass(frozen=True)
-class Member:
+class ComparedTask:
     """A number of a task in both runs, on the documents that both scored.
 
     `influence_a` and `influence_b` say how far each document moves it; without them `computed` is its difference, or `reason`
@@ -70,12 +70,12 @@ class Member:
 class Part(NamedTuple):
     """A member of a number, and how far the number moves with it in either run."""
 
-    member: Member
+    member: ComparedTask
     slope_a: float = 1.0
     slope_b: float = 1.0
 
 
-def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: Any) -> Member | str:
+def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: Array | None) -> ComparedTask | str:
     """A number of a task in both runs; or why it cannot be compared."""
     column_a, column_b = task.scores_a.values[key], task.scores_b.values[key]
     aggregation = _shared_aggregation(task, key, runs)
@@ -85,7 +85,7 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: 
     if not len(chosen):
         return "no document has a score in both runs"
     a, b = column_a.at(task.places_a[chosen]), column_b.at(task.places_b[chosen])
-    made = Member(
+    task_difference = ComparedTask(
         task=task.name,
         key=key,
         source=task.source,
@@ -99,26 +99,26 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: 
         clusters=clusters[chosen] if clusters is not None else None,
         missed=len(column_a.present) + len(column_b.present) - len(task.places_a) - len(a),
     )
-    if made.missed and made.is_rate:
+    if task_difference.missed and task_difference.is_rate:
         sums = [float(np.sum(each)) for each in (column_a.there, a, column_b.there, b)]
-        made = replace(made, missed_a=sums[0] - sums[1], missed_b=sums[2] - sums[3])
-    return _with_spread(made, aggregation, a, b)
+        task_difference = replace(task_difference, missed_a=sums[0] - sums[1], missed_b=sums[2] - sums[3])
+    return _with_spread(task_difference, aggregation, a, b)
 
 
 def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) -> Aggregation | str:
     """How both runs make a number of the documents' scores; or why that is not known."""
     mine, others = task.scores_a.values[key].there, task.scores_b.values[key].there
     if not len(mine):
-        return (
-            "it is made of all documents together, and none has a score of its own for it: look at the rows that have"
-        )
-    found = aggregation_of(runs[0], task.name, key, mine)
-    if found is None:
-        return "how its number follows from the documents' scores is not known: a function of the task's own makes it"
+        return "it is computed over all documents together, so no document has a score for it: look at the rows that have one"
+    aggregation = aggregation_of(runs[0], task.name, key, mine)
+    if aggregation is None:
+        return "how its number follows from the documents' scores is not known: a function of the task computes it"
     stored = values_of(runs[1], task.name_b)[key]
-    if stored is not None and len(others) and not _gives(found, others, stored):
-        return f"the other run does not make its number of the documents' scores by {found.name}, as the first does"
-    return found
+    if stored is not None and len(others) and not _gives(aggregation, others, stored):
+        return (
+            f"the other run does not make its number of the documents' scores by {aggregation.name}, as the first does"
+        )
+    return aggregation
 
 
 def _is_right_or_wrong(scores: Any) -> bool:
@@ -126,28 +126,30 @@ def _is_right_or_wrong(scores: Any) -> bool:
     return numbers.dtype != object and numbers.ndim == 1 and bool(((numbers == 0) | (numbers == 1)).all())
 
 
-def _with_spread(made: Member, aggregation: Aggregation, a: Any, b: Any) -> Member:
-    made = replace(made, scores_a=_one_number(aggregation, a), scores_b=_one_number(aggregation, b))
-    draws = len(a) if made.clusters is None else len(np.unique(made.clusters))
+def _with_spread(member: ComparedTask, aggregation: Aggregation, a: Any, b: Any) -> ComparedTask:
+    member = replace(member, scores_a=_one_number(aggregation, a), scores_b=_one_number(aggregation, b))
+    draws = len(a) if member.clusters is None else len(np.unique(member.clusters))
     if draws < 2:
-        return replace(made, reason="one document has no spread" if made.n < 2 else "all documents are of one cluster")
-    if not math.isfinite(made.a) or not math.isfinite(made.b):
-        return replace(made, reason="it is not a number")
+        return replace(
+            member, reason="one document has no spread" if member.n < 2 else "all documents are of one cluster"
+        )
+    if not math.isfinite(member.a) or not math.isfinite(member.b):
+        return replace(member, reason="it is not a number")
     if aggregation.influence is not None:
         both = aggregation.influence(a), aggregation.influence(b)
         if len(both[0]) == len(a) == len(both[1]):
-            return replace(made, influence_a=both[0], influence_b=both[1])
+            return replace(member, influence_a=both[0], influence_b=both[1])
     iterations = min(ITERATIONS, aggregation.bootstrap_limit or ITERATIONS)
-    clusters = made.clusters.tolist() if made.clusters is not None else None
+    clusters = member.clusters.tolist() if member.clusters is not None else None
     computed = recomputed(aggregation.function, Values(list(a), list(b), clusters), iterations)
-    return replace(made, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
+    return replace(member, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
 
 
 def aggregation_of(run: Run, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
     """How a number was made of the documents' scores: what the task says, if it gives the number that is stored."""
     stored = values_of(run, task)[key]
-    told = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
-    named = [str(each.get("aggregation")) for each in told if each.get("metric") == key.metric]
+    metrics = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
+    named = [str(each.get("aggregation")) for each in metrics if each.get("metric") == key.metric]
     declared = _member(METRICS, key.metric)
     for name in [*named, str(declared.aggregation) if declared is not None else "", "mean"]:
         known = _member(AGGREGATIONS, name)
@@ -157,7 +159,7 @@ def aggregation_of(run: Run, task: str, key: ScoreKey, values: Sequence[Any]) ->
 
 
 def _member(table: Table[M, Any], name: str) -> M | None:
-    """What a table has under a name; numbers that are stored can be compared also where their plug-in cannot be loaded."""
+    """Return the entry of a table; stored numbers can be compared even if their plug-in cannot be loaded."""
     try:
         return table.get(name)
     except ConfigError:
@@ -172,7 +174,7 @@ def _gives(aggregation: Aggregation, values: Sequence[Any], stored: float) -> bo
 
 
 def _one_number(aggregation: Aggregation, values: Sequence[Any]) -> Any:
-    """What each document scored, as one number: of a pair of labels whether they agree, of a likelihood that of a unit."""
+    """Reduce each document's score to one number: for a pair of labels whether they agree, for a likelihood that of a unit."""
     if isinstance(values, np.ndarray) or all(isinstance(value, int | float) for value in values):
         return np.asarray(values, dtype=np.float64)
     if aggregation.name in ("weighted_perplexity", "bits_per_byte"):
@@ -180,7 +182,7 @@ def _one_number(aggregation: Aggregation, values: Sequence[Any]) -> Any:
     if aggregation.name == "brier_score" and aggregation.influence is not None:
         return aggregation.influence(values)
     if aggregation.name in ("f1", "matthews_corrcoef"):
-        return np.array([float(gold == given) for gold, given in values])
+        return np.array([float(gold == answer) for gold, answer in values])
     return None
 
 
@@ -194,14 +196,14 @@ def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> C
         moved = _moved(part, scale)
         drawn.append(Draws.of_mean(member.source, member.documents, moved, member.clusters))
         owned.append((moved - moved.mean() + slope * (member.b - scale * member.a)) / member.n)
-    several = _by_draw(drawn, owned)
+    influences = _by_draw(drawn, owned)
     difference = b - scale * a
     return Contrast(
         difference,
-        several + (difference - sum(float(own.sum()) for own in owned)) / len(several),
+        influences + (difference - sum(float(own.sum()) for own in owned)) / len(influences),
         variance(dict.fromkeys(drawn, 1.0)),
         documents=sum(part.member.n for part in parts),
-        draws=len(several),
+        draws=len(influences),
         tasks=len(parts),
         unit=_unit(parts, drawn),
     )
@@ -228,19 +230,19 @@ def _unit(parts: Sequence[Part], drawn: Sequence[Draws]) -> float:
 
 
 def _by_draw(drawn: Sequence[Draws], owned: Sequence[Any]) -> Any:
-    """What each document of one source contributes, or each cluster, over all tasks that have it."""
+    """Sum the contributions of each document, or each cluster, of one source over all tasks that contain it."""
     by_source: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
     for draws, own in zip(drawn, owned, strict=True):
         by_source[draws.source].append((draws, own))
-    found = []
-    for several in by_source.values():
-        if len(several) == 1 and several[0][0].clusters is None:
-            found.append(several[0][1])
+    sums = []
+    for members in by_source.values():
+        if len(members) == 1 and members[0][0].clusters is None:
+            sums.append(members[0][1])
             continue
-        numbers = np.concatenate(draw_numbers([draws for draws, _ in several]))
+        numbers = np.concatenate(draw_numbers([draws for draws, _ in members]))
         place = np.unique(numbers, return_inverse=True)[1]
-        found.append(np.bincount(place, weights=np.concatenate([own for _, own in several])))
-    return np.concatenate(found)
+        sums.append(np.bincount(place, weights=np.concatenate([own for _, own in members])))
+    return np.concatenate(sums)
 
 
 def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) -> Contrast | None:
@@ -258,5 +260,5 @@ def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) 
     by_source: dict[str, list[Draws]] = defaultdict(list)
     for each in drawn:
         by_source[each.source].append(each)
-    draws = sum(len(np.unique(np.concatenate(draw_numbers(several)))) for several in by_source.values())
+    draws = sum(len(np.unique(np.concatenate(draw_numbers(parts_of_source)))) for parts_of_source in by_source.values())
     return Contrast(b - a, None, variance(drawn), sum(part.member.n for part in parts), draws, len(parts))

@@ -1,16 +1,17 @@
-"""Gates: what a difference must be for a change to be let through."""
+"""Gates: thresholds for a difference, and what missing documents mean for them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
-from assay.comparison.comparison import Decision, Unit, Verdict
-from assay.comparison.lines import Line
+from assay.comparison.comparison import Decision, GateVerdict, Unit
+from assay.comparison.contrasts import Part
 from assay.comparison.pairing import PairedTask
-from assay.comparison.unscored import moved, why_open
+from assay.comparison.rows import PairedRow, below
 from assay.config.row_names import row_name
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
 from assay.runs.run import Run
 from assay.statistics.paired import Contrast, interval
@@ -24,7 +25,7 @@ FIX = "write it as 'acc > -0.5pp', 'mmlu/acc >= -1% rel' or 'word_perplexity < 0
 
 @dataclass(frozen=True)
 class Gate:
-    """A metric's difference, of all that stands at the top or of what a name means, against a threshold."""
+    """A metric's difference against a threshold: of the top-level rows, or of the rows that a name selects."""
 
     written: str
     name: str | None
@@ -56,69 +57,69 @@ def parse_gate(written: str) -> Gate:
     >>> gate.name, gate.metric, gate.sign, gate.threshold, gate.relative
     ('mmlu', 'acc', '>', -0.005, False)
     """
-    found = _WRITTEN.fullmatch(written)
-    if found is None:
-        raise ConfigError([Problem(Place("--gate"), f"{written!r} is no gate", FIX)])
-    unit = found["unit"].replace(" ", "")
+    match = _WRITTEN.fullmatch(written)
+    if match is None:
+        raise ConfigError([Problem(Place("--gate"), f"invalid gate {written!r}", FIX)])
+    unit = match["unit"].replace(" ", "")
     if unit == "%":
         fix = "write 'pp' for percentage points, or '% rel' for a share of the first run's value"
         raise ConfigError([Problem(Place("--gate"), f"{written!r} does not say of what it is a percentage", fix)])
-    number = float(found["number"].replace("−", "-"))
+    number = float(match["number"].replace("−", "-"))
     return Gate(
         written.strip(),
-        found["name"].strip() if found["name"] else None,
-        found["metric"],
-        found["filter"],
-        found["sign"],
+        match["name"].strip() if match["name"] else None,
+        match["metric"],
+        match["filter"],
+        match["sign"],
         number / 100 if unit in ("pp", "%rel") else number,
         "% rel" if unit.endswith("rel") else "pp" if unit == "pp" else "",
     )
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What a gate is decided on: the numbers of two runs, the second the `number`-th of all, and at which level."""
+class GateEvidence:
+    """The input of a gate: the numbers of two runs, the second being the `number`-th of all, and the level."""
 
-    lines: Sequence[Line]
+    lines: Sequence[PairedRow]
     tasks: Sequence[PairedTask]
     runs: tuple[Run, Run]
     number: int
     level: float
     allow_incomplete: bool = False
 
-    def has_same_answers(self, line: Line) -> bool:
+    def has_same_answers(self, line: PairedRow) -> bool:
         """Whether all documents that a number comes from were answered in the same words."""
-        wanted = {part.member.task for part in line.parts}
-        return all(task.has_same_answers for task in self.tasks if task.name in wanted)
+        tasks = {part.member.task for part in line.parts}
+        return all(task.has_same_answers for task in self.tasks if task.name in tasks)
 
 
-def decide(gate: Gate, evidence: Evidence) -> list[Verdict]:
-    """What the gate says of each row that it means. Of a row that the first run alone has nothing can be said: a run that lacks
+def decide(gate: Gate, evidence: GateEvidence) -> list[GateVerdict]:
+    """Decide a gate for each row that it selects. A row that only the first run has is undecided: a run that lacks
     a task or a group passes no gate."""
     return [_verdict(gate, line, evidence) for line in _meant(gate, evidence.lines, evidence.runs[0])]
 
 
-def _meant(gate: Gate, lines: Sequence[Line], run: Run) -> list[Line]:
+def _meant(gate: Gate, lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
     """The rows that both runs have, and those of the first that the other lacks."""
     of_metric = [line for line in lines if line.key.metric == gate.metric and gate.filter in (None, line.key.filter)]
     if not of_metric:
         known = {line.key.metric for line in lines}
         wrong = gate.metric if gate.metric not in known else row_name(ScoreKey(gate.metric, str(gate.filter)))
         fix = did_you_mean(wrong, known if gate.metric not in known else {row_name(line.key) for line in lines})
-        raise ConfigError([Problem(Place("--gate"), f"no shared metric is called {wrong!r}", fix)])
+        raise ConfigError([Problem(Place("--gate"), f"no shared metric named {wrong!r}", fix)])
     if gate.name is None:
         shared = _at_the_top([line for line in of_metric if not line.is_lone], run)
         return [*shared, *(line for line in _at_the_top(of_metric, run) if line.is_lone)]
-    found = [line for line in of_metric if line.name == gate.name or fnmatchcase(line.name, gate.name)]
-    if not found:
+    matching = [line for line in of_metric if line.name == gate.name or fnmatchcase(line.name, gate.name)]
+    if not matching:
         names = {line.name for line in of_metric}
-        what = f"no shared task or group with {gate.metric!r} is called {gate.name!r}"
+        what = f"no shared task or group with {gate.metric!r} named {gate.name!r}"
         raise ConfigError([Problem(Place("--gate"), what, did_you_mean(gate.name, names))])
-    return found
+    return matching
 
 
-def _at_the_top(lines: Sequence[Line], run: Run) -> list[Line]:
-    """The rows that no other row of the metric stands above: the headline."""
+def _at_the_top(lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
+    """Return the rows that are below no other row of the metric: the headline."""
     tree = run.members
     names = {line.name for line in lines}
     under: set[str] = set()
@@ -131,18 +132,18 @@ def _at_the_top(lines: Sequence[Line], run: Run) -> list[Line]:
     return [line for line in lines if line.name not in under]
 
 
-def _verdict(gate: Gate, line: Line, evidence: Evidence) -> Verdict:
-    found = _measured(gate, line, evidence)
+def _verdict(gate: Gate, line: PairedRow, evidence: GateEvidence) -> GateVerdict:
+    measured = _measured(gate, line, evidence)
     decided: tuple[Decision, float | None]
-    if isinstance(found, str):
-        difference, decided, reason = None, ("inconclusive", None), found
+    if isinstance(measured, str):
+        difference, decided, reason = None, ("inconclusive", None), measured
     else:
-        difference, ends, reason = found
+        difference, ends, reason = measured
         decided = _decided(gate, ends) if ends is not None else ("inconclusive", None)
         if ends is None and evidence.has_same_answers(line):
             decided, reason = ("pass" if gate.lets(difference) else "fail", None), "all answers are the same"
     decision, bound = decided
-    return Verdict(
+    return GateVerdict(
         gate.written,
         line.name,
         *line.key,
@@ -157,36 +158,87 @@ def _verdict(gate: Gate, line: Line, evidence: Evidence) -> Verdict:
 
 
 def _decided(gate: Gate, ends: tuple[float, float]) -> tuple[Decision, float]:
-    """What the bounds say, and the one that says it."""
+    """Return the decision and the bound that decides it."""
     safe, open_end = ends if gate.wants_more else (ends[1], ends[0])
     if gate.lets(safe):
         return "pass", safe
     return ("inconclusive", safe) if gate.lets(open_end) else ("fail", open_end)
 
 
-def _measured(gate: Gate, line: Line, evidence: Evidence) -> tuple[float, tuple[float, float] | None, str] | str:
+def _measured(
+    gate: Gate, line: PairedRow, evidence: GateEvidence
+) -> tuple[float, tuple[float, float] | None, str] | str:
     """The difference in the gate's units with its one-sided bounds; or why it cannot be decided."""
     if line.a is None or line.b is None:
         return line.reason or "there is no number"
     scale = 1 + gate.threshold if gate.relative else 1.0
     if gate.relative and line.a <= 0:
         return "a difference relative to 0 or less means nothing"
-    made: Contrast | None = line.contrast(scale)
-    if made is None:
+    contrast: Contrast | None = line.contrast(scale)
+    if contrast is None:
         return line.reason or "its spread is known for absolute differences only"
     open_because = "" if evidence.allow_incomplete else why_open(line, evidence.runs)
     if open_because:
         return open_because
-    ends, reason = interval(made, 2 * evidence.level - 1), ""
+    ends, reason = interval(contrast, 2 * evidence.level - 1), ""
     missed = 0 if evidence.allow_incomplete else sum(part.member.missed for part in line.parts)
     if ends is None:
         reason = "all documents differ alike"
     elif missed:
         less, more = moved(line.parts, scale)
         ends = ends[0] + less, ends[1] + more
-        reason = f"with the {missed} documents that not both runs scored at their worst"
+        reason = f"with the {missed} documents not scored in both runs at their worst"
     if not gate.relative:
-        return made.difference, ends, reason
+        return contrast.difference, ends, reason
     shift = gate.threshold
     bounds = (ends[0] / line.a + shift, ends[1] / line.a + shift) if ends is not None else None
-    return made.difference / line.a + shift, bounds, reason
+    return contrast.difference / line.a + shift, bounds, reason
+
+
+ENDED = ("complete", "incomplete", "unknown")
+"""How a run may have ended that was asked all there was to ask; of one from elsewhere that may not be known."""
+MOST = 0.01
+"""The share of documents that may be lacking where nothing bounds what they could have scored."""
+ALLOW = "--allow_incomplete decides all the same"
+
+
+def why_open(line: PairedRow, runs: Sequence[Run]) -> str:
+    """Explain why a gate cannot be decided on this row, regardless of its documents; empty where it can."""
+    for run in runs:
+        if run.status not in ENDED:
+            return f"the run {run.path.name} is {run.status}; {ALLOW}"
+        if line.kind == "group":
+            not_run = run.extras.get("groups", {}).get(line.name, {}).get("not_run", ())
+            broken = run.extras.get("broken", {}).keys() & below(run, line.name, {line.name}) | {*not_run}
+            if broken:
+                return f"not run in {run.path.name}: {some(sorted(broken))}; {ALLOW}"
+    for member in (part.member for part in line.parts):
+        lacking = max(_not_asked(run, member.task) for run in runs)
+        if lacking:
+            return f"{member.task}: {lacking} documents were not asked; {ALLOW}"
+        if not member.is_rate and member.missed > MOST * (member.n + member.missed):
+            what = f"{member.task}: {member.missed} of {member.n + member.missed} documents are not scored in both runs"
+            return f"{what}; {ALLOW}"
+    return ""
+
+
+def _not_asked(run: Run, task: str) -> int:
+    own: Mapping[str, Any] = run.extras.get("tasks", {}).get(task, {})
+    return int(own.get("not_asked", 0))
+
+
+def moved(parts: Sequence[Part], scale: float = 1.0) -> tuple[float, float]:
+    """How far `b - scale · a` could be moved down and up by the documents that not both runs scored: of rates, if what is not
+    known were all wrong, or all right."""
+    low = high = 0.0
+    for member, slope_a, slope_b in parts:
+        if member.is_rate and member.missed:
+            whole = member.n + member.missed
+            for slope, own, sum_known, known in (
+                (slope_b, member.b, member.missed_b, member.only_b),
+                (-scale * slope_a, member.a, member.missed_a, member.only_a),
+            ):
+                if_wrong = slope * (sum_known - member.missed * own) / whole
+                if_right = if_wrong + slope * (member.missed - known) / whole
+                low, high = low + min(if_wrong, if_right), high + max(if_wrong, if_right)
+    return low, high

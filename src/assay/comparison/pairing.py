@@ -1,19 +1,158 @@
-"""The same documents in two runs: by data-set fingerprint and row, or where the data differ, by what they say."""
+"""The same documents in two runs: matched by data-set fingerprint and row, or by content where the data differ."""
 
-from collections.abc import Collection, Sequence
+import hashlib
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
+from numpy.typing import DTypeLike, NDArray
 
-from assay.comparison.run_scores import TaskScores, task_scores
+from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, some
-from assay.runs.run import Run
+from assay.records import ScoreKey
+from assay.runs.redaction import redacted
+from assay.runs.run import Run, mapping
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import StoredRequest
+from assay.runs.validation import JSON, JSONDict
+from assay.statistics.board import cluster_number
 
+Array = NDArray[Any]
+"""Numbers, one for each sample or document."""
 PROMPT_OPTIONS = ("apply_chat_template", "system_instruction", "fewshot_as_multiturn", "fewshot_random_seed", "num_fewshot",
                   "over_length")  # fmt: skip
 """Options of a run that change what is asked."""
+
+
+def task_scores(run: Run, task: str) -> "TaskScores | None":
+    """The samples of a task; None where they are not there."""
+    file = run.sample_file(task)
+    graph = run.config(task).get("graph_config")
+    graph_text = orjson.dumps(_asked_by(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
+    return TaskScores(file, list(values(run, task)), graph_text) if file is not None else None
+
+
+@dataclass(frozen=True)
+class TaskScores:
+    """The samples of one task: columns that are read when they are asked for. Of a graph, `graph` is what asks in it."""
+
+    file: SampleFile
+    keys: Sequence[ScoreKey]
+    graph: str = ""
+
+    @cached_property
+    def documents(self) -> Array:
+        """The number of each sample's document."""
+        return _joined([np.array(part["doc_id"], np.int64) for part in self.file.columns(["doc_id"])], np.int64)
+
+    @cached_property
+    def values(self) -> "dict[ScoreKey, ScoreColumn]":
+        """By row the value of each sample."""
+        own = {key: row_name(key) for key in self.keys}
+        there = set(self.file.names)
+        simple = {key: name for key, name in own.items() if name in there}
+        columns: dict[ScoreKey, list[ScoreColumn]] = {key: [] for key in own}
+        for part in self.file.columns([*simple.values(), *([] if len(simple) == len(own) else ["scores"])]):
+            for key, name in simple.items():
+                columns[key].append(ScoreColumn.of_numbers(part[name]))
+            scores = part.get("scores", ())
+            for key in own.keys() - simple.keys():
+                columns[key].append(ScoreColumn.of([each.get(own[key]) for each in scores]))
+        return {key: ScoreColumn.joined(parts_of_row) for key, parts_of_row in columns.items()}
+
+    @cached_property
+    def prompts(self) -> Array:
+        """A name for what was asked about each document: prompt and continuations, not how answers were drawn.
+
+        Later requests of a graph hold answers to earlier ones: of those it is what the graph says that counts. A record that
+        failed on its way leaves no requests, and has no name: 0.
+        """
+
+        def name(prefix: str, prompt: str, requests: Sequence[StoredRequest]) -> int:
+            if self.graph and not requests:
+                return 0
+            whole = prefix + prompt
+            parts = [(None if each.prompt == whole else each.prompt, each.continuation) for each in requests]
+            return _digest(f"{whole}\0{self.graph or orjson.dumps(parts).decode()}")
+
+        return self._named(["prefix", "prompt", "requests"], name)
+
+    @cached_property
+    def responses(self) -> Array:
+        """A name for what was answered about each document."""
+        return self._named(["responses"], lambda responses: _digest(orjson.dumps(responses).decode()))
+
+    @cached_property
+    def contents(self) -> Array:
+        """A name for the content of each document."""
+        return self._named(["doc"], _digest)
+
+    def _named(self, columns: Sequence[str], name: Callable[..., int]) -> Array:
+        """A number of 64 bits for each sample, from some of its columns."""
+        parts = self.file.columns(columns)
+        return _joined(
+            [np.array([*map(name, *(part[each] for each in columns))], np.uint64) for part in parts], np.uint64
+        )
+
+    def clusters(self, column: str) -> Array | None:
+        """The cluster of each sample by a column of its document, one without a value being its own; None where no document
+        has the column."""
+        clusters = np.array(self.documents)
+        known, place = False, 0
+        for part in self.file.columns(["doc"]):
+            for doc in map(orjson.loads, part["doc"]):
+                known = known or column in doc
+                if doc.get(column) is not None:
+                    clusters[place] = cluster_number(doc[column])
+                place += 1
+        return clusters if known else None
+
+    def some(self, places: Sequence[int], columns: Sequence[str]) -> Iterator[JSONDict]:
+        """Columns of a few samples, in the order of the file."""
+        positions, before = sorted(set(places)), 0
+        for part in self.file.columns(columns):
+            size = len(next(iter(part.values()), ()))
+            for place in [each - before for each in positions if before <= each < before + size]:
+                yield {"place": place + before, **{name: column[place] for name, column in part.items()}}
+            before += size
+
+
+class ScoreColumn(NamedTuple):
+    """The values of a row, sample by sample: numbers as an array of them, anything else as objects; and which are there."""
+
+    values: Array
+    present: Array
+
+    @classmethod
+    def of_numbers(cls, scores: Sequence[float | None]) -> "ScoreColumn":
+        values = np.array(scores, np.float64)
+        return cls(
+            values,
+            np.array([each is not None for each in scores], bool) if np.isnan(values).any() else values == values,
+        )
+
+    @classmethod
+    def of(cls, scores: Sequence[JSON]) -> "ScoreColumn":
+        return cls(np.fromiter(scores, object, len(scores)), np.array([each is not None for each in scores], bool))
+
+    @classmethod
+    def joined(cls, columns: "Sequence[ScoreColumn]") -> "ScoreColumn":
+        values = _joined([each.values for each in columns], np.float64)
+        return cls(values, _joined([each.present for each in columns], bool))
+
+    def at(self, places: Any) -> Any:
+        """Select the values at these positions, or where a mask is true."""
+        selected = self.values[places]
+        return selected.tolist() if selected.dtype == object else selected
+
+    @property
+    def there(self) -> Any:
+        """The values that there are."""
+        return self.at(self.present)
 
 
 @dataclass(frozen=True)
@@ -24,21 +163,21 @@ class PairedTask:
     name_b: str
     scores_a: TaskScores
     scores_b: TaskScores
-    places_a: Any
-    places_b: Any
+    places_a: Array
+    places_b: Array
     source: str
     by_content: bool
 
     @property
-    def documents(self) -> Any:
+    def documents(self) -> Array:
         return self.scores_a.documents[self.places_a]
 
     @cached_property
     def prompts_that_differ(self) -> list[int]:
         """The documents that were asked about in other words."""
         a, b = self.scores_a.prompts[self.places_a], self.scores_b.prompts[self.places_b]
-        found: list[int] = self.documents[(a != b) & (a != 0) & (b != 0)].tolist()
-        return found
+        documents: list[int] = self.documents[(a != b) & (a != 0) & (b != 0)].tolist()
+        return documents
 
     @cached_property
     def has_same_answers(self) -> bool:
@@ -49,13 +188,13 @@ class PairedTask:
 def shared_tasks(a: Run, b: Run) -> dict[str, str]:
     """The tasks of the first run that the other has, too: by name, else the one that is the same in another format."""
     there = set(b.scored_tasks)
-    found = {name: name for name in a.scored_tasks if name in there}
-    left, other = [n for n in a.scored_tasks if n not in found], [n for n in b.scored_tasks if n not in found]
+    shared = {name: name for name in a.scored_tasks if name in there}
+    left, other = [n for n in a.scored_tasks if n not in shared], [n for n in b.scored_tasks if n not in shared]
     for name in left:
         same = [each for each in other if _plain(each) == _plain(name)]
         if len(same) == 1 and sum(_plain(each) == _plain(name) for each in left) == 1:
-            found[name] = same[0]
-    return found
+            shared[name] = same[0]
+    return shared
 
 
 def _plain(name: str) -> str:
@@ -73,7 +212,7 @@ def pair_tasks(a: Run, b: Run, names: Collection[str], notes: list[str]) -> list
         "the first run alone has", [each for each in a.scored_tasks if each in names and each not in every], notes
     )
     _note_tasks(f"{b.path} alone has", [n for n in b.scored_tasks if n in names and n not in every.values()], notes)
-    found = []
+    pairs = []
     for name, other in shared.items():
         scores_a, scores_b = task_scores(a, name), task_scores(b, other)
         if scores_a is None or scores_b is None:
@@ -81,9 +220,9 @@ def pair_tasks(a: Run, b: Run, names: Collection[str], notes: list[str]) -> list
             notes.append(f"{name}: its samples are not in {lacking.path}: it is not compared")
             continue
         paired = _pair(name, other, (a, scores_a), (b, scores_b))
-        found.append(paired)
+        pairs.append(paired)
         _note_documents(paired, notes)
-    return found
+    return pairs
 
 
 def _note_tasks(who: str, names: Sequence[str], notes: list[str]) -> None:
@@ -101,49 +240,52 @@ def _pair(name: str, other: str, of_a: tuple[Run, TaskScores], of_b: tuple[Run, 
     return PairedTask(name, other, scores_a, scores_b, places_a, places_b, source or name, by_content=True)
 
 
-def _by_content(a: Any, b: Any) -> tuple[Any, Any]:
+def _by_content(a: Array, b: Array) -> tuple[Array, Array]:
     """Places of equal documents, in the order of the first run; of several that are equal, the first goes with the first."""
     _, places_a, places_b = np.intersect1d(_counted(a), _counted(b), assume_unique=True, return_indices=True)
     order = np.argsort(places_a)
     return places_a[order], places_b[order]
 
 
-def _counted(contents: Any) -> Any:
+def _counted(contents: Array) -> Array:
     """Each content with how many times it came before: no two are equal."""
     order = np.argsort(contents, kind="stable")
     ordered = contents[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else np.empty(0, int)
     before = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
-    found = np.empty(len(contents), [("content", np.uint64), ("before", np.int64)])
-    found["content"], found["before"][order] = contents, before
-    return found
+    numbered = np.empty(len(contents), [("content", np.uint64), ("before", np.int64)])
+    numbered["content"], numbered["before"][order] = contents, before
+    return numbered
 
 
 def _note_documents(paired: PairedTask, notes: list[str]) -> None:
     n, of_a, of_b = len(paired.places_a), len(paired.scores_a.documents), len(paired.scores_b.documents)
     if paired.by_content:
-        notes.append(f"{paired.name}: the data are not the same, or not known to be: paired by what documents say")
+        notes.append(f"{paired.name}: the data are not the same, or not known to be: paired by content")
     if n < of_a or n < of_b:
         notes.append(f"{paired.name}: {n} documents are in both runs, {of_a - n} only there and {of_b - n} only here")
 
 
 class OtherPrompts(ConfigError):
-    """Documents were asked about in other words, and nobody said that they may be compared all the same."""
+    """The documents were prompted differently, and `--allow_different_prompts` was not given."""
 
 
 def refuse_other_prompts(tasks: Sequence[PairedTask], a: Run, b: Run) -> None:
     """An error that names the tasks whose documents were asked about in other words, and the settings that may be why."""
-    found = {task.name: task.prompts_that_differ for task in tasks if task.prompts_that_differ}
-    if not found:
+    differing = {task.name: task.prompts_that_differ for task in tasks if task.prompts_that_differ}
+    if not differing:
         return
-    first = next(task for task in tasks if task.name in found)
-    ids = found[first.name]
-    if len(found) == 1:
+    first = next(task for task in tasks if task.name in differing)
+    ids = differing[first.name]
+    if len(differing) == 1:
         place = f"task {first.name!r}"
-        told = ", ".join(map(str, ids[:3])) + (" …" if len(ids) > 3 else "")
-        what = f"the prompts of {len(ids)} of {len(first.places_a)} documents differ between the runs ({told})"
+        reason = ", ".join(map(str, ids[:3])) + (" …" if len(ids) > 3 else "")
+        what = f"the prompts of {len(ids)} of {len(first.places_a)} documents differ between the runs ({reason})"
     else:
-        place, what = str(b.path), f"the prompts of {len(found)} tasks differ between the runs: {some(list(found))}"
+        place, what = (
+            str(b.path),
+            f"the prompts of {len(differing)} tasks differ between the runs: {some(list(differing))}",
+        )
     settings = [
         f"{key} {'–' if one is None else f'{one}'[:60]} → {'–' if other is None else f'{other}'[:60]}"
         for key in PROMPT_OPTIONS
@@ -153,3 +295,44 @@ def refuse_other_prompts(tasks: Sequence[PairedTask], a: Run, b: Run) -> None:
     fix = f"`assay samples {b.path} --task {first.name_b} --doc {ids[0]} --full` shows one;"
     fix += " --allow_different_prompts compares them all the same"
     raise OtherPrompts([Problem(Place(place), what + (f" ({', '.join(settings)})" if settings else ""), fix)])
+
+
+DRAWN = ("name", "parameters", "url", "auth_token")
+"""Of a node's model: who it is, and how answers are drawn."""
+
+
+def values(run: Run, name: str) -> dict[ScoreKey, float | None]:
+    """The numbers of a task or group that can be compared; None where there is none."""
+    rows = run.rows(name).items()
+    return {key: row.value if row.value is not None and math.isfinite(row.value) else None
+            for key, row in rows if row.several is None}  # fmt: skip
+
+
+def model_of(run: Run) -> str:
+    """The model of a run with its arguments, without secrets."""
+    config = mapping(run.results.get("config"))
+    args = redacted(config.get("model_args") or {})
+    listed = ",".join(f"{key}={value}" for key, value in args.items()) if isinstance(args, Mapping) else str(args)
+    name = str(config.get("model") or run.results.get("model_name") or "?")
+    return f"{name} ({listed})" if listed else name
+
+
+def _asked_by(graph: JSON, key: str = "") -> JSON:
+    """Return a graph's definition without its models and sampling parameters."""
+    if isinstance(graph, list):
+        return [_asked_by(each, key) for each in graph]
+    if not isinstance(graph, Mapping):
+        return graph
+    if key == "models":  # by label
+        return {label: _asked_by(each, "model") for label, each in graph.items()}
+    return {name: _asked_by(each, name) for name, each in graph.items() if key != "model" or name not in DRAWN}
+
+
+def _digest(text: str) -> int:
+    """A number of 64 bits that is not 0."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1
+
+
+def _joined(parts: Sequence[Array], kind: DTypeLike) -> Array:
+    return np.concatenate(parts) if parts else np.empty(0, kind)

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from assay.comparison.contrasts import Part
-from assay.comparison.lines import Line, lines, members
-from assay.comparison.pairing import PairedTask, pair_tasks
-from assay.comparison.run_scores import TaskScores, values
+from assay.comparison.pairing import PairedTask, TaskScores, pair_tasks, values
+from assay.comparison.rows import PairedRow, compared_members, paired_rows
 from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group
@@ -30,7 +29,7 @@ WORST = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What is to be seen, and how surely. `correlation` is that of two models' scores on a document, where no run tells it."""
+    """The effect to detect, and how reliably. `correlation` is that of two models' scores on a document, where no run has it."""
 
     mde: float
     power: float = 0.8
@@ -52,8 +51,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a task or group takes: `needed` of its `documents`; with all of them `mde` is found, and `repeats_needed` repeats
-    of each would do where that is so."""
+    """The plan of a task or group: `needed` of its `documents`; with all of them `mde` is detected, and `repeats_needed`
+    repeats of each suffice where that is so."""
 
     name: str
     metric: str
@@ -69,7 +68,7 @@ class Planned:
 
 
 def plan(name: str, metric: str, documents: int | None, spread: Spread, aim: Aim) -> Planned:
-    """What one number takes."""
+    """Plan one number."""
     needed = documents_needed(spread.of(aim.repeats), aim.mde, aim.power, aim.alpha)
     if documents is None or documents < 1:
         return Planned(name, metric, documents, needed, None, None, spread)
@@ -111,75 +110,77 @@ class Unknown:
 
 
 def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[Any]], aim: Aim) -> list[Planned]:
-    """What groups and tasks take of which nothing is known. A group's number is made as a run makes it: by size or each task
-    alike, and with errors that add up where tasks have the same documents. One without a number or an error is left out."""
+    """Plan groups and tasks without earlier runs. A group's number is computed as in a run: by size or with equal weights,
+    and with errors that add up where tasks share documents. One without a number or an error is skipped."""
     ordered = bottom_up(groups)
     numbers = group_numbers(ordered, tasks, like_lm_eval=False)
     first = {name: next(iter(rows.values()), None) for name, rows in numbers.items()}
     spreads = {
         name: (each.n, each.stderr**2) for name, each in first.items() if each is not None and each.stderr is not None
     }
-    made = [plan(name, RATE, n, Spread(n * variance), aim) for name, (n, variance) in reversed(spreads.items())]
-    return made + [plan(name, RATE, task.scored, assumed(aim), aim) for name, task in tasks.items()]
+    plans = [plan(name, RATE, n, Spread(n * variance), aim) for name, (n, variance) in reversed(spreads.items())]
+    return plans + [plan(name, RATE, task.scored, assumed(aim), aim) for name, task in tasks.items()]
 
 
 def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | None, aim: Aim) -> list[Planned]:
-    """What the tasks and groups of a run take, by the spread in it, or by that of its differences to a second run.
+    """Plan the tasks and groups of a run from its spread, or from that of its differences to a second run.
 
-    Documents are paired, clustered and shared between tasks as a comparison has them; a run alone is compared with nothing.
+    Documents are paired, clustered and shared between tasks as in a comparison; a single run is compared with nothing.
     """
     if metric is not None:
         known = {spelling for name in names for key in values(runs[0], name) for spelling in spellings(key)}
         if metric not in known:
-            what = f"no metric of these is called {metric!r}"
+            what = f"no metric named {metric!r}"
             raise ConfigError([Problem(Place("--metric"), what, did_you_mean(metric, known))])
     both = runs[0], runs[-1]
     tasks = {task.name: task for task in pair_tasks(*both, _below(runs[0], names), [])}
-    every = lines(both, members(list(tasks.values()), both, None, []), [])
-    found = []
+    every = paired_rows(both, compared_members(list(tasks.values()), both, None, []), [])
+    plans = []
     for name in names:
         rows = [key for key in values(runs[0], name) if metric is None or metric in spellings(key)]
         line = next((each for each in every if rows and (each.name, each.key) == (name, rows[0])), None)
         known_spread = _spread(line, tasks, len(runs), aim) if line is not None else None
         if line is not None and known_spread is not None:
-            found.append(plan(name, line.key.metric, known_spread[1], known_spread[0], aim))
-    return found
+            plans.append(plan(name, line.key.metric, known_spread[1], known_spread[0], aim))
+    return plans
 
 
 def _below(run: Run, names: Sequence[str]) -> set[str]:
     """The tasks that these names are, or are made of."""
     parts = [row.influences or () for name in names for row in run.rows(name).values()]
-    return {*names, *(task for several in parts for task, _ in several)}
+    return {*names, *(task for part in parts for task, _ in part)}
 
 
-def _spread(line: Line, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[Spread, int] | None:
+def _spread(line: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[Spread, int] | None:
     """The spread of a document's difference, and how many documents there are; None where it is not known."""
-    made = line.contrast(1.0 if runs == 2 else 0.0)
-    if made is None:
+    contrast = line.contrast(1.0 if runs == 2 else 0.0)
+    if contrast is None:
         return None
     if runs == 1:
-        made = replace(made, unit=made.unit / 2)  # right or wrong lie half as far apart as one more and one less
-    n, whole = made.documents, 2.0 if runs == 1 else 1.0
+        contrast = replace(
+            contrast, unit=contrast.unit / 2
+        )  # right or wrong differ by half as much as one more and one less
+    n, whole = contrast.documents, 2.0 if runs == 1 else 1.0
     answers = [_answers(part, tasks[part.member.task], runs) for part in line.parts]
-    chance = sum(within / repeats for several in answers for within, repeats in several)
-    between = max(0.0, smoothed(made)[1] ** 2 - chance) * (1.0 if runs == 2 else 2 * (1 - aim.correlation))
-    return Spread(n * between, n * whole * sum(within for several in answers for within, _ in several)), n
+    chance = sum(within / repeats for pairs in answers for within, repeats in pairs)
+    between = max(0.0, smoothed(contrast)[1] ** 2 - chance) * (1.0 if runs == 2 else 2 * (1 - aim.correlation))
+    return Spread(n * between, n * whole * sum(within for pairs in answers for within, _ in pairs)), n
 
 
 def _answers(part: Part, task: PairedTask, runs: int) -> list[tuple[float, float]]:
     """By run what the answers add to the variance of a number if each document is asked once; and how often it was asked."""
-    given = [(task.scores_a, part.slope_a), (task.scores_b, part.slope_b)][:runs]
-    found = []
-    for scores, slope in given:
-        several = _repeated(scores, part.member.key)
-        if several:
-            within = float(np.mean([np.var(each, ddof=1) for each in several]))
-            found.append((slope**2 * within / part.member.n, float(np.mean([len(each) for each in several]))))
-    return found
+    weighted = [(task.scores_a, part.slope_a), (task.scores_b, part.slope_b)][:runs]
+    answers = []
+    for scores, slope in weighted:
+        repeated = _repeated(scores, part.member.key)
+        if repeated:
+            within = float(np.mean([np.var(each, ddof=1) for each in repeated]))
+            answers.append((slope**2 * within / part.member.n, float(np.mean([len(each) for each in repeated]))))
+    return answers
 
 
 def _repeated(scores: TaskScores, key: ScoreKey) -> list[list[float]]:
     """The scores of every answer, of the documents that have several."""
     name = repeats_name(key)
-    found = [each.get(name) or [] for part in scores.file.columns(["scores"]) for each in part["scores"]]
-    return [each for each in found if len(each) > 1 and all(isinstance(score, int | float) for score in each)]
+    repeats = [each.get(name) or [] for part in scores.file.columns(["scores"]) for each in part["scores"]]
+    return [each for each in repeats if len(each) > 1 and all(isinstance(score, int | float) for score in each)]

@@ -1,4 +1,4 @@
-"""What two models that were asked the same answered differently, and whether it matters."""
+"""Differences between the answers of two models to the same requests, and whether they matter."""
 
 import math
 from collections import Counter
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from assay.evaluation.verify import KINDS, AnsweredTwice, Scores, Verified, kind_of
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text, prompt_text
+from assay.runs.validation import JSONObject
 from assay.statistics.aggregations import known_aggregation
 from assay.statistics.board import Board
 from assay.statistics.drift import Drift, drift
@@ -19,17 +20,17 @@ SAME, DRIFTS, DIFFER, NOTHING = "same", "drifts", "differ", "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What still counts as the same: the most a log-likelihood may differ by per token, and the share of greedy texts that
-    may part."""
+    """The limits for equal answers: how much a log-likelihood may differ per token, and the share of greedy texts that
+    may diverge."""
 
     per_token: float
     texts: float
 
 
 PRECISIONS = {"float32": Tolerance(1e-4, 0.0), "float16": Tolerance(0.1, 0.5), "bfloat16": Tolerance(0.5, 1.0)}
-"""By what the models compute in. Measured with transformers on the bundled model against float32, 200 texts: one token in a
+"""By the precision of the models. Measured with transformers on the bundled model against float32, 200 texts: one token in a
 hundred is off by 0.018 in float16 and 0.15 in bfloat16, the worst by 0.10 and 0.50. Where two tokens are about as likely,
-half precision takes now one, now the other: 16 and 48 of 60 greedy texts of 48 tokens parted, so it is the scores that tell."""
+half precision picks either: 16 and 48 of 60 greedy texts of 48 tokens diverged, so the scores decide."""
 ON_AVERAGE = 0.1
 """How much of the tolerance per token the log-likelihoods of a task may use up on average. Measured as above, on stories and
 on choices: 0.002 and 0.02 of it in float16, 0.003 and 0.03 in bfloat16, 0.002 and 0.01 between two backends in float32."""
@@ -44,7 +45,7 @@ class Where(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """Two greedy texts that part: after how many characters, and how many tokens where somebody counts them."""
+    """Two greedy texts that diverge: after how many characters, and after how many tokens where they can be counted."""
 
     where: Where
     characters: int
@@ -53,7 +54,7 @@ class Divergence(NamedTuple):
     b: str
 
 
-class Likelihoods(NamedTuple):
+class LikelihoodDifferences(NamedTuple):
     """The log-likelihoods a request was given, and how many tokens they are of."""
 
     where: Where
@@ -72,7 +73,7 @@ class Likelihoods(NamedTuple):
         return self.difference / self.tokens
 
 
-class Flip(NamedTuple):
+class ChoiceFlip(NamedTuple):
     """A question of which the two choose otherwise: the numbers of the choices."""
 
     where: Where
@@ -88,7 +89,7 @@ class Failure(NamedTuple):
     b: str
 
 
-class Row(NamedTuple):
+class VerificationRow(NamedTuple):
     """A number of a task and its drift; `decides` is its interval widened for how many rows are looked at.
 
     `is_counted`: its values are whole numbers and words. `moved`: some document has another value.
@@ -109,21 +110,21 @@ class Row(NamedTuple):
 
     @property
     def is_unclear(self) -> bool:
-        """Whether nobody can say if the drift is more than chance explains."""
+        """Whether the drift cannot be tested against chance."""
         return self.decides is None and self.moved and self.drift.n > 0 and self.drift.value != 0
 
 
 @dataclass(slots=True)
-class Found:
+class AnswerComparison:
     """All that was compared, by its kind. `same_texts` says of a task that generates whether all texts of both are equal."""
 
     requests: Counter[str] = field(default_factory=Counter)
     compared: Counter[str] = field(default_factory=Counter)
     divergences: list[Divergence] = field(default_factory=list)
-    likelihoods: list[Likelihoods] = field(default_factory=list)
+    likelihoods: list[LikelihoodDifferences] = field(default_factory=list)
     greedy_changed: int = 0
     questions: int = 0
-    flips: list[Flip] = field(default_factory=list)
+    flips: list[ChoiceFlip] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     same_texts: dict[str, bool] = field(default_factory=dict)
     scored_alone: int = 0
@@ -131,47 +132,49 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What two models differ in; `verdict` is one of same, drifts, differ, nothing, and `because` says why."""
+    """The differences between two models; `verdict` is one of same, drifts, differ, nothing, and `because` explains it."""
 
     of: Verified
     tolerance: Tolerance
-    found: Found
-    rows: Sequence[Row]
+    answers: AnswerComparison
+    rows: Sequence[VerificationRow]
     verdict: str
     because: Sequence[str]
 
 
 def verification(of: Verified, tolerance: Tolerance) -> Verification:
     """Two models compared: request by request, question by question, number by number."""
-    found = Found()
+    answers = AnswerComparison()
     count = lru_cache(maxsize=64)(of.count_tokens) if of.count_tokens is not None else None  # choices share a context
-    for asked in of.asked:
-        _compare(asked, found, count)
-    found.scored_alone = _scored_alone(of.scores, found)
+    for request_set in of.asked:
+        _compare(request_set, answers, count)
+    answers.scored_alone = _scored_alone(of.scores, answers)
     rows = score_rows(of.scores)
-    verdict, because = judge(found, rows, tolerance)
-    return Verification(of, tolerance, found, rows, verdict, because)
+    verdict, because = judge(answers, rows, tolerance)
+    return Verification(of, tolerance, answers, rows, verdict, because)
 
 
-def _compare(asked: AnsweredTwice, found: Found, count: Callable[[str], int] | None) -> None:
+def _compare(asked: AnsweredTwice, answers: AnswerComparison, count: Callable[[str], int] | None) -> None:
     for number, (request, a, b) in enumerate(zip(asked.sample.requests, asked.a, asked.b, strict=False)):
         where, kind = Where(asked.task, asked.sample.doc_id, number), kind_of(request)
-        found.requests[kind] += 1
+        answers.requests[kind] += 1
         if isinstance(a, Failed) or isinstance(b, Failed):
-            found.failures.append(Failure(where, _reason(a), _reason(b)))
+            answers.failures.append(Failure(where, _reason(a), _reason(b)))
             continue
-        found.compared[kind] += kind != "sampled"
+        answers.compared[kind] += kind != "sampled"
         if isinstance(a, Text) and isinstance(b, Text):
-            found.same_texts[asked.task] = found.same_texts.get(asked.task, True) and _said(a) == _said(b)
-            found.divergences += _parted(where, a.text, b.text, count) if kind == "generate" else ()
+            answers.same_texts[asked.task] = answers.same_texts.get(asked.task, True) and _said(a) == _said(b)
+            answers.divergences += _parted(where, a.text, b.text, count) if kind == "generate" else ()
         elif isinstance(a, Likelihood) and isinstance(b, Likelihood):
             same_greedy = a.greedy == b.greedy
-            found.likelihoods.append(Likelihoods(where, a.value, b.value, _tokens(request, count), same_greedy))
-            found.greedy_changed += not same_greedy
-    _choose(asked, found)
+            answers.likelihoods.append(
+                LikelihoodDifferences(where, a.value, b.value, _tokens(request, count), same_greedy)
+            )
+            answers.greedy_changed += not same_greedy
+    _choose(asked, answers)
 
 
-def _said(text: Text) -> tuple[str, list[Mapping[str, Any]]]:
+def _said(text: Text) -> tuple[str, list[JSONObject]]:
     return text.text, list(text.calls)
 
 
@@ -193,7 +196,7 @@ def first_difference(a: str, b: str) -> int | None:
 
 
 def _tokens(request: Request, count: Callable[[str], int] | None) -> int:
-    """How many tokens a log-likelihood is of; one where nobody counts, so that no difference is made smaller than it is."""
+    """Count the tokens of a log-likelihood; one where they cannot be counted, so that no difference is made smaller than it is."""
     if count is None:
         return 1
     if isinstance(request, Loglikelihood):
@@ -202,11 +205,11 @@ def _tokens(request: Request, count: Callable[[str], int] | None) -> int:
 
 
 def _added(before: str, text: str, count: Callable[[str], int]) -> int:
-    """How many tokens a text adds to what stands before it: what a tokenizer begins every text with is none of it."""
+    """Count the tokens that a text adds to the text before it, without those that a tokenizer puts before every text."""
     return count(before + text) - count(before)
 
 
-def _choose(asked: AnsweredTwice, found: Found) -> None:
+def _choose(asked: AnsweredTwice, answers: AnswerComparison) -> None:
     """Compare which of the choices of a question is likeliest."""
     choices = asked.sample.choices
     if not choices or not all(isinstance(each, Loglikelihood) for each in asked.sample.requests[: len(choices)]):
@@ -214,9 +217,9 @@ def _choose(asked: AnsweredTwice, found: Found) -> None:
     chosen = [_likeliest(responses[: len(choices)]) for responses in (asked.a, asked.b)]
     if chosen[0] is None or chosen[1] is None:
         return
-    found.questions += 1
+    answers.questions += 1
     if chosen[0] != chosen[1]:
-        found.flips.append(Flip(Where(asked.task, asked.sample.doc_id, 0), chosen[0], chosen[1]))
+        answers.flips.append(ChoiceFlip(Where(asked.task, asked.sample.doc_id, 0), chosen[0], chosen[1]))
 
 
 def _likeliest(responses: Sequence[Response]) -> int | None:
@@ -231,7 +234,7 @@ def _reason(response: Response) -> str:
 # scores
 
 
-def score_rows(scores: Mapping[str, Scores]) -> list[Row]:
+def score_rows(scores: Mapping[str, Scores]) -> list[VerificationRow]:
     """The drift of every number of every task, of the documents that both models scored."""
     rows = [
         (task, key.metric, key.filter, *_paired(each, key))
@@ -241,7 +244,7 @@ def score_rows(scores: Mapping[str, Scores]) -> list[Row]:
     ]
     level = 1 - (1 - LEVEL) / max(len(rows), 1)  # Bonferroni: any of the rows might be off by chance
     return [
-        Row(task, metric, named, drift(how, a, b, clusters=of), drift(how, a, b, clusters=of, level=level).interval,
+        VerificationRow(task, metric, named, drift(how, a, b, clusters=of), drift(how, a, b, clusters=of, level=level).interval,
             is_counted=_is_whole([a, b]), moved=repr(a) != repr(b))
         for task, metric, named, how, a, b, of in rows
     ]  # fmt: skip
@@ -260,15 +263,15 @@ def _paired(scores: Scores, key: Any) -> tuple[Any, list[Any], list[Any], list[i
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a value has no fraction in it: then it is counted, chosen or said, and does not move with a rounding."""
+    """Whether a value has no fraction: then it is a count or a choice, and does not change with rounding."""
     if isinstance(value, list | tuple):
         return all(map(_is_whole, value))
     return not isinstance(value, float) or value.is_integer()
 
 
-def _scored_alone(scores: Mapping[str, Scores], found: Found) -> int:
+def _scored_alone(scores: Mapping[str, Scores], answers: AnswerComparison) -> int:
     """How many documents were answered by both, and have a score of one of the two alone."""
-    failed = {(each.where.task, each.where.doc_id) for each in found.failures}
+    failed = {(each.where.task, each.where.doc_id) for each in answers.failures}
     return sum(
         (task, document) not in failed
         for task, each in scores.items()
@@ -283,48 +286,52 @@ def _documents(board: Board) -> set[int]:
 # the verdict
 
 
-def judge(found: Found, rows: Sequence[Row], tolerance: Tolerance) -> tuple[str, list[str]]:
-    """Whether the two are the same, and why not.
+def judge(answers: AnswerComparison, rows: Sequence[VerificationRow], tolerance: Tolerance) -> tuple[str, list[str]]:
+    """Decide whether the two are the same, and why not.
 
     Differ: a number drifts further than chance explains, or one of the two fails where the other answers. Same: every answer
-    is within the tolerance, and no number says otherwise. What lies between drifts: answers differ, and no number shows it,
-    or none that can. Where there is no answer of both and no number, nothing was compared.
+    is within the tolerance, and no number drifts. Drifts: answers differ, and no number shows it, or none can. Nothing: no
+    request was answered by both, and there is no number.
     """
     drifting = [row for row in rows if row.is_off or row.is_unclear]
-    telling = [row for row in drifting if not _is_explained(row, found, tolerance)]
-    off = [f"{_drifts(row)}, which chance does not explain" for row in telling if row.is_off]
-    off += _alone(found)
-    beyond = list(_beyond(found, tolerance))
-    beyond += [f"{_drifts(row)}, and chance cannot be told: {row.drift.reason}" for row in telling if row.is_unclear]
+    unexplained = [row for row in drifting if not _is_explained(row, answers, tolerance)]
+    off = [f"{_drifts(row)}, which chance does not explain" for row in unexplained if row.is_off]
+    off += _alone(answers)
+    beyond = list(_beyond(answers, tolerance))
+    beyond += [
+        f"{_drifts(row)}, and it cannot be tested against chance: {row.drift.reason}"
+        for row in unexplained
+        if row.is_unclear
+    ]
     if off:
         return DIFFER, [*off, *beyond]
-    if not (found.compared.total() or found.likelihoods or any(row.drift.n for row in rows)):
+    if not (answers.compared.total() or answers.likelihoods or any(row.drift.n for row in rows)):
         return NOTHING, ["no answer and no score of one could be compared with one of the other"]
     return (DRIFTS, beyond) if beyond else (SAME, [])
 
 
-def _drifts(row: Row) -> str:
+def _drifts(row: VerificationRow) -> str:
     return f"{row.task} {row.metric} drifts by {row.drift.value:+.4g}"
 
 
-def _alone(found: Found) -> Iterator[str]:
-    """What one of the two has and the other has not."""
-    alone = sum(not (each.a and each.b) for each in found.failures)
+def _alone(answers: AnswerComparison) -> Iterator[str]:
+    """List the answers and scores that only one of the two has."""
+    alone = sum(not (each.a and each.b) for each in answers.failures)
     if alone:
         yield f"{alone} requests were answered by one of the two alone"
-    if found.scored_alone:
-        yield f"{found.scored_alone} documents that both answered have a score of one of the two alone"
+    if answers.scored_alone:
+        yield f"{answers.scored_alone} documents that both answered have a score of one of the two alone"
 
 
-def _is_explained(row: Row, found: Found, tolerance: Tolerance) -> bool:
+def _is_explained(row: VerificationRow, answers: AnswerComparison, tolerance: Tolerance) -> bool:
     """Whether a drift says nothing about the models.
 
     It does not where all answers of the task are equal: then they were scored otherwise. A number that counts nothing, as a
     perplexity, moves with every log-likelihood, and with enough documents no rounding is chance: it says nothing where only
     log-likelihoods differ, each within the tolerance and all of them within a tenth of it on average.
     """
-    likelihoods = [each for each in found.likelihoods if each.where.task == row.task]
-    if not found.same_texts.get(row.task, bool(likelihoods)):
+    likelihoods = [each for each in answers.likelihoods if each.where.task == row.task]
+    if not answers.same_texts.get(row.task, bool(likelihoods)):
         return False
     if all(each.difference == 0 and each.same_greedy for each in likelihoods):
         return True
@@ -334,12 +341,12 @@ def _is_explained(row: Row, found: Found, tolerance: Tolerance) -> bool:
     return is_close and not row.is_counted
 
 
-def _beyond(found: Found, tolerance: Tolerance) -> Iterator[str]:
-    """What is beyond the tolerance."""
-    far = sum(not each.per_token <= tolerance.per_token for each in found.likelihoods)
+def _beyond(answers: AnswerComparison, tolerance: Tolerance) -> Iterator[str]:
+    """List the differences beyond the tolerance."""
+    far = sum(not each.per_token <= tolerance.per_token for each in answers.likelihoods)
     if far:
-        yield f"{far} of {len(found.likelihoods)} log-likelihoods differ by more than {tolerance.per_token:g} per token"
-    texts, compared = len(found.divergences), found.compared["generate"]
+        yield f"{far} of {len(answers.likelihoods)} log-likelihoods differ by more than {tolerance.per_token:g} per token"
+    texts, compared = len(answers.divergences), answers.compared["generate"]
     if texts > tolerance.texts * compared:
         yield f"{texts} of {compared} greedy texts differ"
 
@@ -364,7 +371,7 @@ POSITIONS = (0, 1, 4, 16, 64, 256, math.inf)
 
 
 def histogram(values: Iterable[float], edges: Sequence[float]) -> list[tuple[float, int]]:
-    """How many values lie above one edge and not above the next.
+    """Count the values above one edge and not above the next.
 
     >>> histogram([0.0, 0.5, 2.0], (0.0, 1.0, math.inf))
     [(0.0, 1), (1.0, 1), (inf, 1)]
@@ -373,14 +380,14 @@ def histogram(values: Iterable[float], edges: Sequence[float]) -> list[tuple[flo
     return [(edge, counts[edge]) for edge in edges]
 
 
-def kinds_told(verification: Verification) -> list[tuple[str, int, int, int]]:
+def counts_by_kind(verification: Verification) -> list[tuple[str, int, int, int]]:
     """By kind of request: how many were asked, compared, and could not be because a task was left out."""
     left: Counter[str] = Counter()
     for each in verification.of.left_out:
         left.update(each.requests)
-    found = verification.found
+    answers = verification.answers
     return [
-        (kind, found.requests[kind], found.compared[kind], left[kind])
+        (kind, answers.requests[kind], answers.compared[kind], left[kind])
         for kind in KINDS
-        if found.requests[kind] or left[kind]
+        if answers.requests[kind] or left[kind]
     ]

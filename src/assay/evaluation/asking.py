@@ -14,7 +14,7 @@ from assay.config.run import RunConfig
 from assay.engine import Budget, Ended, Engine, Memory, Started
 from assay.evaluation.scoring import AnswerSource, RunUsage
 from assay.models.protocol import AnyModel
-from assay.runs.cache import Cache, Cached
+from assay.runs.cache import Cache, CachedJournal
 from assay.runs.journal import Journal
 from assay.tasks.run import TaskRun
 
@@ -37,7 +37,7 @@ def ask(config: RunConfig, models: Mapping[str, AnyModel], journal: Journal, wat
         if config.use_cache is None:
             return run_async(_drive(config, models, journal, runs, watch))
         with closing(Cache(Path(config.use_cache))) as cache:
-            return run_async(_drive(config, models, Cached(journal, cache, model_labels(models)), runs, watch))
+            return run_async(_drive(config, models, CachedJournal(journal, cache, model_labels(models)), runs, watch))
 
     return answers
 

@@ -8,7 +8,7 @@ from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
 from assay.groups.withheld import counted_tasks
 from assay.records import Estimate, ScoreKey
-from assay.runs.results import GroupResult, Share, TaskResult, accounts, lm_eval_results
+from assay.runs.results import GroupResult, Share, TaskResult, assay_section, lm_eval_results
 from assay.statistics.aggregations import Aggregation
 from assay.statistics.intervals import interval
 from assay.tasks.run import TaskRun
@@ -21,7 +21,7 @@ def estimate(prepared: Prepared, runs: Sequence[TaskRun]) -> dict[str, Any]:
     ordered = bottom_up(prepared.groups)
     numbers = group_numbers(ordered, tasks, like_lm_eval=like_lm_eval)
     groups = [group_result(group, tasks, numbers[group.name]) for group in ordered]
-    account = accounts(list(tasks.values()), groups, prepared.broken, config.max_failed, interval)
+    account = assay_section(list(tasks.values()), groups, prepared.broken, config.max_failed, interval)
     return {**lm_eval_results(list(tasks.values()), groups), "assay": account}
 
 

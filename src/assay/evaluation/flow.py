@@ -20,7 +20,7 @@ from assay.evaluation.prepare import Prepared, PreparedRun, load, prepare
 from assay.evaluation.scoring import AnswerSource, Output, score_tasks, scorer_processes
 from assay.evaluation.writing import Evaluation, OutputOptions, open_output
 from assay.models.protocol import AnyModel
-from assay.runs.results import troubles
+from assay.runs.results import failure_lines
 from assay.tasks import TaskManager
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ def simple_evaluate(
         config, manager or task_manager(config, **about), None if isinstance(model, str) else model, role_objects
     )
     results = execute(prepared, options=OutputOptions(keep_samples=config.log_samples)).results
-    for line in troubles(results["assay"]):
+    for line in failure_lines(results["assay"]):
         logging.getLogger("assay").warning(line)
     return results
 

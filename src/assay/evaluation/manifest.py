@@ -17,8 +17,8 @@ from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
 from assay.models.protocol import AnyModel
 from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
-from assay.runs.origin import signed
-from assay.runs.redact import redacted
+from assay.runs.redaction import redacted
+from assay.runs.signature import with_signature
 from assay.samples.rows import digest_file
 from assay.tasks import TaskManager
 from assay.tasks.runnable import Runnable
@@ -67,7 +67,7 @@ def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
         given["data_dir"] = str(Path(config.data_dir).resolve())
     about = (manager.catalog.facts or {}).get("model")
     return {
-        **signed(redacted(given)),
+        **with_signature(redacted(given)),
         **({"lenient": True} if manager.catalog.lenient else {}),
         **({"conditions": {"model": redacted(about)}} if about else {}),
     }

@@ -19,15 +19,15 @@ from assay.evaluation.prepare import Prepared, prepare_to_score
 from assay.evaluation.score import changed_keys
 from assay.evaluation.scoring import RunUsage, ScoredTasks, replay
 from assay.evaluation.writing import all_of, file_label, logged_id
+from assay.graphs.output import GraphFiles
 from assay.registry import load_plugins
-from assay.runs.account import summed
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
-from assay.runs.origin import SIGNATURE, signed
-from assay.runs.stored import Stored
+from assay.runs.results import total_usage
+from assay.runs.samples.reader import AnsweredSample
+from assay.runs.signature import SIGNATURE, with_signature
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
-from assay.tasks.graph_files import GraphFiles
 from assay.tasks.preflight import refuse_unsafe
 from assay.tasks.rescore import TaskFacts
 from assay.tasks.run import TaskRun
@@ -89,7 +89,7 @@ class Shards:
         facts = [part.facts(name) for part in self.parts]
         return facts[0]._replace(size=sum(shard.size for shard in facts))
 
-    def samples(self, task: Runnable) -> Iterator[Stored]:
+    def samples(self, task: Runnable) -> Iterator[AnsweredSample]:
         return heapq.merge(*(part.samples(task) for part in self.parts), key=lambda stored: stored.sample.doc_id)
 
 
@@ -233,7 +233,7 @@ def _facts(shards: Shards) -> dict[str, Any]:
     options["include_path"] = list(dict.fromkeys(str(Path(path).resolve()) for path in options.get("include_path", ())))
     return {
         **{key: value for key, value in first.items() if key not in OWN},
-        **signed(options),
+        **with_signature(options),
         "tasks": {name: shards.facts(name)._asdict() for name in first["tasks"]},
         "merged": [str(part.folder.resolve()) for part in shards.parts],
     }
@@ -244,4 +244,4 @@ def _usage(shards: Shards) -> RunUsage:
     requests: Counter[str] = Counter()
     for part in shards.parts:
         requests.update(part.manifest.get("requests", {}))
-    return RunUsage(summed(accounts) if accounts else {}, dict(requests))
+    return RunUsage(total_usage(accounts) if accounts else {}, dict(requests))

@@ -14,7 +14,7 @@ from assay.config.fields import Fields, Origin
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.registry import load_plugins
-from assay.runs.redact import redacted
+from assay.runs.redaction import redacted
 from assay.tasks import TaskManager
 
 DATA_DIR = "ASSAY_DATA_DIR"

@@ -21,18 +21,17 @@ from assay.evaluation.manifest import again
 from assay.evaluation.prepare import Prepared, prepare_to_score
 from assay.evaluation.scoring import ScoredTasks, replay
 from assay.evaluation.writing import file_label
+from assay.graphs.output import GraphFiles
 from assay.records import ScoreKey
 from assay.registry import load_plugins
-from assay.runs.folder import MANIFEST, RESULTS, environment, write_json
-from assay.runs.layout import FORMAT
-from assay.runs.parquet import SampleWriter
-from assay.runs.redact import redacted
+from assay.runs.folder import MANIFEST, RESULTS, environment, new_scoring, publish_scoring, write_json
+from assay.runs.redaction import redacted
 from assay.runs.results import plain
 from assay.runs.run import holds_run
-from assay.runs.samples import Kept
-from assay.runs.stored import Stored
-from assay.runs.versions import new_version, place
-from assay.tasks.graph_files import GraphFiles
+from assay.runs.samples.reader import AnsweredSample
+from assay.runs.samples.records import SampleRecord
+from assay.runs.samples.writer import SampleWriter
+from assay.runs.validation import FORMAT
 from assay.tasks.preflight import refuse_unsafe
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
@@ -91,14 +90,14 @@ class SampleChanges:
     documents: dict[str, list[int]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     rows: Counter[tuple[str, ScoreKey]] = field(default_factory=Counter)
-    _waiting: dict[int, Stored] = field(default_factory=dict)
+    _waiting: dict[int, AnsweredSample] = field(default_factory=dict)
     _lines: list[bytes] = field(default_factory=list)
 
-    def expect(self, stored: Stored) -> None:
+    def expect(self, stored: AnsweredSample) -> None:
         """Remember the scores of a sample until it is scored again."""
         self._waiting[stored.sample.doc_id] = stored
 
-    def compare(self, task: str, kept: Kept) -> None:
+    def compare(self, task: str, kept: SampleRecord) -> None:
         """Record what changed about a sample."""
         difference = _difference(self._waiting.pop(kept.sample.doc_id), kept)
         if not difference:
@@ -154,7 +153,7 @@ def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None
     prepared = prepare_to_score(answers, found._replace(tasks=tasks), config)
     _refuse_stale(answers, prepared.tasks)
     target = Path(options.output_path) if options.output_path is not None else answers.folder
-    with new_version(target) as part:
+    with new_scoring(target) as part:
         remarks = _remarks(answers, found, prepared)
         output = ScoringOutput(answers, prepared, options, part, remarks, SampleChanges(part))
         return finish(prepared, replay(output.read, done=output.close), output)
@@ -164,7 +163,7 @@ class _OpenTask(NamedTuple):
     """The files of the task whose answers are being scored."""
 
     writer: SampleWriter
-    samples: Callable[[], Iterator[Stored]]
+    samples: Callable[[], Iterator[AnsweredSample]]
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ class ScoringOutput:
             samples = partial(self.answers.read, file, task)
         else:
             samples = partial(self.answers.samples, task)
-        writer = SampleWriter(self.folder / "samples", name, file.asked if file is not None else None)
+        writer = SampleWriter(self.folder / "samples", name, file.request_arrays if file is not None else None)
         self._open[name] = _OpenTask(writer, samples)
         report = task.files(
             self.folder, self.answers.created, file_label(task, self.prepared.tasks, self.answers.config)
@@ -195,7 +194,7 @@ class ScoringOutput:
         if isinstance(report, GraphFiles):
             self.reports.append(report)
 
-        def keep(kept: Kept) -> None:
+        def keep(kept: SampleRecord) -> None:
             self._open[name].writer.add(kept)
             self.changes.compare(name, kept)
             if report is not None:
@@ -203,7 +202,7 @@ class ScoringOutput:
 
         return TaskRun(task, keep)
 
-    def read(self, task: Runnable) -> Iterator[Stored]:
+    def read(self, task: Runnable) -> Iterator[AnsweredSample]:
         """The stored samples of a task; the scores of each are compared with its new ones."""
         for stored in self._open[task.task.name].samples():
             self.changes.expect(stored)
@@ -223,7 +222,7 @@ class ScoringOutput:
         complete = _completed(results, self.answers, self.changes, numbers)
         write_json(self.folder / RESULTS, complete)
         write_json(self.folder / MANIFEST, _manifest(self.answers, self.options, complete["assay"]["status"]))
-        return Rescored(complete, place(self.folder), numbers, self.remarks)
+        return Rescored(complete, publish_scoring(self.folder), numbers, self.remarks)
 
 
 def _answers(paths: Sequence[Path], options: ScoreOptions) -> StoredAnswers:
@@ -314,7 +313,7 @@ def changed_keys(answers: StoredAnswers, task: Runnable) -> list[str]:
     return [key for key in {**now, **before} if now.get(key) != before.get(key)] if before is not None else []
 
 
-def _difference(before: Stored, kept: Kept) -> dict[str, Any]:
+def _difference(before: AnsweredSample, kept: SampleRecord) -> dict[str, Any]:
     difference: dict[str, Any] = {}
     if before.failed != kept.failed:
         difference["failed"] = [before.failed or None, kept.failed or None]

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from assay.runs.scores import ScoreFile
-from assay.runs.stored import Stored
+from assay.runs.cache import ScoreCache
+from assay.runs.samples.reader import AnsweredSample
 from assay.scoring.remembered import Memory
 from assay.scoring.scorer import Scorer
 from assay.scoring.workers import Workers
@@ -55,7 +55,7 @@ def score_tasks(tasks: Sequence[Runnable], answers: AnswerSource, output: Output
 
 
 def replay(
-    samples: Callable[[Runnable], Iterator[Stored]],
+    samples: Callable[[Runnable], Iterator[AnsweredSample]],
     usage: RunUsage = RunUsage(),  # noqa: B008  # a frozen record
     done: Callable[[Runnable], None] | None = None,
 ) -> AnswerSource:
@@ -101,7 +101,7 @@ def scorer_memories(scorers: Sequence[Scorer], folder: Path) -> Iterator[None]:
     if not cached:
         yield
         return
-    with closing(ScoreFile(folder)) as file:
+    with closing(ScoreCache(folder)) as file:
         for scorer, identity in cached:
             scorer.remember(Memory(identity, file))
         yield

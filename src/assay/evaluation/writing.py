@@ -23,11 +23,11 @@ from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.scoring import RunUsage, ScoredTasks, scorer_memories
 from assay.models.protocol import AnyModel
 from assay.registry import USED
-from assay.runs.folder import RunFolder, Writer, open_run
+from assay.runs.folder import RunFolder, SampleSink, open_run
 from assay.runs.journal import Journal
-from assay.runs.parquet import file_name
-from assay.runs.placing import folder_for
-from assay.runs.samples import Kept, lm_eval_records
+from assay.runs.run import output_folder
+from assay.runs.samples.records import SampleRecord, lm_eval_records
+from assay.runs.samples.writer import file_name
 from assay.tasks.documents import parse_shard
 from assay.tasks.run import Keep, TaskRun
 from assay.tasks.runnable import Runnable
@@ -61,7 +61,7 @@ class RunOutput:
     journal: Journal
     folder: RunFolder | None
     options: OutputOptions
-    samples: dict[str, list[Kept]] = field(default_factory=dict)
+    samples: dict[str, list[SampleRecord]] = field(default_factory=dict)
 
     def task_run(self, task: Runnable) -> TaskRun:
         name, config = task.task.name, self.prepared.config
@@ -78,7 +78,7 @@ class RunOutput:
             sinks.append(own.add)
         return self.options.task_run(task, all_of(sinks), end)
 
-    def _own_files(self, task: Runnable) -> Writer | None:
+    def _own_files(self, task: Runnable) -> SampleSink | None:
         """The files that a graph writes itself; without a folder, what its post-processors read."""
         label = file_label(task, self.prepared.tasks, self.prepared.config)
         if self.folder is None:
@@ -145,7 +145,7 @@ def _place(config: RunConfig, run_spec: Mapping[str, Any], model: AnyModel) -> P
         return Path(config.output_path)
     assert config.runs_dir is not None, "one of the two is given"
     tasks = [str(task) for task in config.tasks]
-    return folder_for(Path(config.runs_dir), run_spec, model_name(config, model), tasks)
+    return output_folder(Path(config.runs_dir), run_spec, model_name(config, model), tasks)
 
 
 def _ending(account: Mapping[str, Any], config: RunConfig, usage: RunUsage) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def file_label(task: Runnable, tasks: Sequence[Runnable], config: RunConfig) -> 
     return "".join(f"{file_name(name)}_" for name in names if name)
 
 
-def sample_log(config: RunConfig, task: str, kept: Sequence[Kept]) -> list[dict[str, Any]]:
+def sample_log(config: RunConfig, task: str, kept: Sequence[SampleRecord]) -> list[dict[str, Any]]:
     """The samples of a task as lm-eval logs them: filter by filter."""
     records = [list(lm_eval_records(k, logged_id(config, task, n, k.sample.doc_id))) for n, k in enumerate(kept)]
     filters = max(map(len, records), default=0)

@@ -1,1 +1,1 @@
-"""Runs in the files of others, out and in: lm-eval's, Inspect's, Parquet, trackers; and archives to hand on."""
+"""Importers, exporters and archives: lm-eval, Inspect, Parquet, MLflow, Weights & Biases."""

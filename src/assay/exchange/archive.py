@@ -1,12 +1,180 @@
-"""Zip archives that come out the same every time."""
+"""Archives of runs: `pack` writes one zip file without secrets, with the same bytes every time; `unpack` reads only those."""
 
+import json
+import os
+import re
 import shutil
+import tempfile
 import zipfile
-from collections.abc import Iterable
-from pathlib import Path
-from typing import IO
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import file_digest, sha256
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
-from assay.runs.durable import put_in_place
+import orjson
+
+import assay
+from assay.errors import Place, Problem
+from assay.evaluation.answers import imported
+from assay.exchange.gold_removal import GoldRemoval
+from assay.runs.atomic import replace_file, replace_folder
+from assay.runs.folder import (
+    LINK_OUTSIDE,
+    MANIFEST,
+    RESULTS,
+    RunError,
+    is_outside,
+    scorings,
+    staging_folder,
+    write_json,
+)
+from assay.runs.folder import SCORED as SCORED
+from assay.runs.redaction import without_secrets
+from assay.runs.run import Run, finished_run
+from assay.runs.samples.decode import texts_of
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.writer import file_name
+from assay.runs.signature import SIGNATURE
+from assay.runs.validation import JSON, JSONDict, JSONObject
+
+NOTE = "packed.json"
+SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIALS?)S?$", re.IGNORECASE)
+"""Variables of the environment whose values must not be in an archive."""
+LEAST = 8
+"""Minimum length of a value that is searched for: a shorter one occurs anywhere."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An archive: where it is, what is in it, what was taken out, and what of the folder was left behind."""
+
+    path: Path
+    files: Sequence[str]
+    removed: Sequence[str]
+    left: Sequence[str]
+
+
+def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool = False) -> Packed:
+    """Write an archive of a run that has ended: numbers, samples, scorings; and with `no_gold` no right answers."""
+    run = finished_run(folder)
+    name = file_name(run.path.resolve().name)
+    path = Path(output) if output is not None else Path(f"{name}{'-no_gold' if no_gold else ''}.zip")
+    if path.suffix.lower() != ".zip":
+        raise RunError([Problem(Place(str(path)), "an archive of a run is a zip file", "end its name in .zip")])
+    with tempfile.TemporaryDirectory(prefix="assay-pack-") as scratch:
+        golds = GoldRemoval(run, Path(scratch)) if no_gold else None
+        members = [*_members(run, golds)]
+        removed = golds.summary() if golds is not None else []
+        hashes = {inner: sha256(content).hexdigest() for inner, content, _ in members if isinstance(content, bytes)}
+        hashes |= {inner: _hash(content) for inner, content, _ in members if isinstance(content, Path)}
+        note = {"assay_version": assay.__version__, "of": run.manifest.get("spec_digest"), "removed": removed,
+                "files": dict(sorted(hashes.items()))}  # fmt: skip
+        members.append((NOTE, _json(note), None))
+        _refuse_secrets(members)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_archive(path, _contents(name, sorted(members, key=lambda member: member[0])))
+    taken = {str(source) for _, _, source in members if source is not None}
+    left = sorted(
+        str(each.relative_to(run.path)) for each in run.path.rglob("*") if each.is_file() and str(each) not in taken
+    )
+    return Packed(path, sorted(inner for inner, _, _ in members), removed, left)
+
+
+Member = tuple[str, bytes | Path, Path | None]
+"""A name in the archive, its content or the file that has it, and the file of the run that it is of."""
+
+
+def _members(run: Run, golds: GoldRemoval | None) -> Iterator[Member]:
+    yield from _folder(run, "", golds)
+    for version in scorings(run.path):
+        if is_outside(run.path, version):
+            continue
+        yield from _folder(finished_run(version), f"{SCORED}/{version.name}/", golds)
+
+
+def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member]:
+    """Yield the members of one folder; nothing that is a link to elsewhere."""
+    as_written = Run.open(run.path)
+    contents = {RESULTS: as_written.results, MANIFEST: as_written.manifest}
+    for file in contents:
+        if is_outside(run.path, run.path / file):
+            raise RunError([Problem(Place(str(run.path / file)), LINK_OUTSIDE, "put the file itself there")])
+        known = _clean({key: each for key, each in contents[file].items() if key != SIGNATURE})
+        content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
+        yield before + file, _json(content), run.path / file
+    for task, samples in run.sample_files().items():
+        path = samples.path
+        if path.is_file() and not is_outside(run.path, path):
+            samples.check()
+            inner = f"{before}samples/{file_name(task)}.parquet"
+            yield inner, path if golds is None else golds.rewritten(run, task, inner), path
+
+
+def _clean(value: JSONObject) -> JSONObject:
+    """Remove secrets and the path of the home directory from the content of a file."""
+    cleaned: Mapping[str, Any] = _without_home(without_secrets(value), str(Path.home()))
+    return cleaned
+
+
+def _without_home(value: JSON, home: str) -> JSON:
+    if isinstance(value, str):
+        return value.replace(home, "~") if len(home) > 1 else value
+    if isinstance(value, Mapping):
+        return {_without_home(key, home): _without_home(each, home) for key, each in value.items()}
+    return [_without_home(each, home) for each in value] if isinstance(value, list) else value
+
+
+def _refuse_secrets(members: Sequence[Member]) -> None:
+    """Refuse an archive with a secret of this environment in it: in results or in samples."""
+    variables = {name: value for name, value in os.environ.items() if SECRET.search(name) and len(value) >= LEAST}
+    secrets = {form: name for name, value in variables.items() for form in _forms(value)}
+    for inner, content, source in members if secrets else ():
+        for text in _texts(content):
+            variable = next((name for value, name in secrets.items() if value in text), None)
+            if variable is not None:
+                what = f"{inner} holds the value of the environment variable {variable}"
+                raise RunError(
+                    [Problem(Place(str(source or inner)), what, "remove it from the run before you share it")]
+                )
+
+
+def _forms(value: str) -> set[str]:
+    """Return the ways a value may be written: plain, in JSON, and in JSON inside of JSON."""
+    forms = {value}
+    for _ in range(2):
+        forms |= {json.dumps(form, ensure_ascii=plain)[1:-1] for form in forms for plain in (False, True)}
+    return forms
+
+
+def _texts(content: bytes | Path) -> Iterator[str]:
+    """All that is written in a member; of samples column by column."""
+    if isinstance(content, bytes):
+        yield content.decode()
+        return
+    for table in SampleFile(content).tables():
+        yield from texts_of(table)
+
+
+def _contents(name: str, members: Sequence[Member]) -> Iterator[tuple[str, bytes | IO[bytes]]]:
+    """Yield the members below the archive's folder, each open while it is read."""
+    for inner, content, _ in members:
+        if isinstance(content, bytes):
+            yield f"{name}/{inner}", content
+        else:
+            with content.open("rb") as file:
+                yield f"{name}/{inner}", file
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def _json(value: JSON) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n"
+
 
 MOMENT = (1980, 1, 1, 0, 0, 0)
 """The time of every member that we write: the same run gives the same bytes."""
@@ -25,4 +193,94 @@ def write_archive(path: Path, members: Iterable[tuple[str, bytes | IO[bytes]]]) 
                 else:
                     content.seek(0)
                     shutil.copyfileobj(content, out)
-    put_in_place(part, path)
+    replace_file(part, path)
+
+
+SMALL, GROWS = 64 << 20, 200
+"""An archive may unpack to so many bytes, and to so many times its own size beyond them: results never shrink so far."""
+MEMBER = re.compile(
+    rf"(scored/\d+/)?({RESULTS}|{MANIFEST}|samples/[^/\\]+\.parquet)|{NOTE}".replace(".json", r"\.json")
+)
+"""The allowed names of members, below the one folder of the archive: no name leads out of it."""
+
+
+def unpack(archive: Path, target: Path) -> JSONDict:
+    """Unpack an archive of `assay pack` into a new folder; returns the content of its results.json."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RunError([Problem(Place(str(target)), "the folder holds something already", "choose a new folder")])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with staging_folder(target.parent) as part:
+            with zipfile.ZipFile(archive) as file:
+                _extract(file, archive, part)
+            _check(part, archive)
+            run = _opened(part, archive)
+            _note_paths(part)
+            part.chmod(0o755)
+            if target.exists():
+                target.rmdir()
+            replace_folder(part, target)
+    except (OSError, zipfile.BadZipFile, zlib.error) as error:
+        what = f"cannot be unpacked: {getattr(error, 'strerror', None) or error}"
+        raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")]) from None
+    return dict(run.results)
+
+
+def _extract(file: zipfile.ZipFile, archive: Path, part: Path) -> None:
+    size = sum(about.file_size for about in file.infolist())
+    if size > SMALL + GROWS * archive.stat().st_size:
+        what = f"would unpack to {size / 1e9:.1f} GB, too much for a packed run"
+        raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
+    for about in file.infolist():
+        inner = "/".join(PurePosixPath(about.filename).parts[1:])
+        if not MEMBER.fullmatch(inner):
+            what = f"holds {about.filename!r:.80}, which `assay pack` never writes"
+            raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
+        path = part / inner
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with file.open(about) as source, path.open("xb") as out:
+            shutil.copyfileobj(source, out)
+
+
+def _check(part: Path, archive: Path) -> None:
+    """Refuse what is not as it was packed."""
+    hashes = read_json(part / NOTE).get("files") or {}
+    there = {path.relative_to(part).as_posix(): path for path in part.rglob("*") if path.is_file()}
+    wrong = sorted(
+        {*hashes, *there} - {NOTE} - {name for name, path in there.items() if hashes.get(name) == _hash(path)}
+    )
+    if wrong or not hashes:
+        what = f"is not as it was packed: {', '.join(wrong[:3]) or 'it has no ' + NOTE}"
+        raise RunError([Problem(Place(str(archive)), what, "get it again from where it was packed")])
+
+
+def _opened(part: Path, archive: Path) -> Run:
+    """The run that was unpacked: nothing is put in place that cannot be read."""
+    try:
+        for version in scorings(part):
+            finished_run(version)
+        return finished_run(part)
+    except RunError as error:
+        problems = [
+            Problem(
+                Place(str(archive)), f"{Path(each.place.file).name}: {each.what}", "get it again from who packed it"
+            )
+            for each in error.problems
+        ]
+        raise RunError(problems) from None
+
+
+def _note_paths(part: Path) -> None:
+    """Record the paths that the run names as foreign, so that they are never used."""
+    for path in (part / MANIFEST, *part.glob(f"scored/*/{MANIFEST}")):
+        run = Run.open(path.parent)
+        write_json(path, imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]))
+
+
+def read_json(path: Path) -> JSONObject:
+    """The mapping in a file of another program; an empty one where there is none."""
+    try:
+        content = orjson.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

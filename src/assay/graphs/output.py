@@ -19,8 +19,8 @@ from assay.graphs.spec import SchemaField, SinkConfig
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Estimate, Failed, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
-from assay.runs.durable import put_in_place
-from assay.runs.samples import Kept
+from assay.runs.atomic import replace_file
+from assay.runs.samples.records import SampleRecord
 from assay.runs.sinks import write_sink
 from assay.samples.rows import DataError
 from assay.samples.spill import Spilled
@@ -238,7 +238,7 @@ class GraphFiles:
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / f".{self.label}{name}.part"
 
-    def add(self, kept: Kept) -> None:
+    def add(self, kept: SampleRecord) -> None:
         """Write a record that did not fail."""
         if kept.failed:
             self.failed += 1
@@ -323,7 +323,7 @@ class GraphFiles:
                 for number, line in enumerate(self.records.lines()):
                     out.write((b",\n" if number else b"\n") + line)
                 out.write(b"\n]\n")
-        put_in_place(part, folder / self.name)
+        replace_file(part, folder / self.name)
 
     def place_reports(self) -> None:
         """Give what post-processors made its names, and leave the records where they came from."""
@@ -333,7 +333,7 @@ class GraphFiles:
             part = self._part(name)
             part.write_bytes(written(json.dumps(report, indent=4, ensure_ascii=False, default=str) + "\n").encode())
             renamed = self.label + self.name[len(self.label) :].replace("output", name, 1)
-            put_in_place(part, self.folder / f"{renamed.rpartition('.')[0]}.json")
+            replace_file(part, self.folder / f"{renamed.rpartition('.')[0]}.json")
         self.abandon()
         self._part("records").unlink(missing_ok=True)
 

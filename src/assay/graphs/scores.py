@@ -14,7 +14,7 @@ from assay.graphs.spec import LambdaSpec
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.graphs.unit_node import SUFFIX, unit_metric_fields
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
-from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text
+from assay.runs.redaction import HIDDEN, is_header, redacted, redacted_text
 from assay.scoring.loop import Document, Scoring, grouped
 from assay.scoring.results import GENERATE, Reading
 from assay.scoring.step import ScoringStep, Unfiltered

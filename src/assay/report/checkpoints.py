@@ -6,7 +6,7 @@ from typing import Any
 from assay.config.row_names import row_name, stderr_name
 from assay.records import ScoreKey
 from assay.report.table import markdown, metrics_of, number
-from assay.runs.tree import in_order
+from assay.runs.results import names_with_depth
 
 Results = Mapping[str, Any]
 NOTHING = "–"
@@ -45,7 +45,7 @@ def _rows(several: Mapping[str, Results | None]) -> list[Row]:
     for found in several.values():
         if found is None:
             continue
-        for name, depth in in_order(found):
+        for name, depth in names_with_depth(found):
             row = found["results"].get(name, {})
             alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
             for key in metrics_of(row):

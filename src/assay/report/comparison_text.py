@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from assay.comparison.comparison import Attribution, Comparison, Flip, Row, Verdict
+from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.errors import some
 from assay.report.table import markdown
 from assay.report.texts import in_cell
@@ -31,7 +31,7 @@ def comparison_table(found: Comparison) -> str:
     return "\n\n".join(made)
 
 
-def _cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+def _cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
     before = ""
     for row in rows:
         alias = " " * row.depth + ("- " if row.depth else "") + row.alias
@@ -117,7 +117,7 @@ def summary(found: Comparison) -> str:
     return "\n".join([line for line in said if line][:LINES])
 
 
-def _gate_lines(verdicts: Sequence[Verdict]) -> list[str]:
+def _gate_lines(verdicts: Sequence[GateVerdict]) -> list[str]:
     """Those that fail first; of many only so many."""
     order = ("fail", "inconclusive", "pass")
     ranked = sorted(verdicts, key=lambda each: order.index(each.decision))
@@ -126,7 +126,7 @@ def _gate_lines(verdicts: Sequence[Verdict]) -> list[str]:
     return several + ([f"further gates: {', '.join(f'{n} {what}' for what, n in left.items())}"] if left else [])
 
 
-def gate_line(verdict: Verdict) -> str:
+def gate_line(verdict: GateVerdict) -> str:
     """What a gate says, in a line.
 
     >>> gate_line(Verdict("acc > -0.5pp", "t", "acc", "none", 1, "pass", 0.01, 0.002, -0.005, unit="pp"))
@@ -142,7 +142,7 @@ def gate_line(verdict: Verdict) -> str:
     return f"{MARKS[verdict.decision]} {verdict.gate}: {verdict.name} {text}"
 
 
-def _documents(rows: Sequence[Row]) -> str:
+def _documents(rows: Sequence[ComparedRow]) -> str:
     """The headline: the first row, which is the group at the top or the first task."""
     if not rows:
         return ""
@@ -191,7 +191,7 @@ def as_mapping(found: Comparison) -> dict[str, Any]:
 
 def as_csv(found: Comparison) -> str:
     """The rows, one a line; an interval in two columns."""
-    names = [each.name for each in fields(Row) if each.name not in ("interval", "verdict")]
+    names = [each.name for each in fields(ComparedRow) if each.name not in ("interval", "verdict")]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["run_a", "run_b", *names, "low", "high", "verdict"])

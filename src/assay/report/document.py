@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.comparison.compare import compare
+from assay.comparison.compare import answer, compare, target
 from assay.comparison.comparison import Comparison
-from assay.comparison.flips import answer, target
 from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, Line, RunReading
 from assay.report.slices import Values, sliced
 from assay.runs.folder import no_run
-from assay.runs.rows import Row
-from assay.runs.run import RUNNING, Number, Run
+from assay.runs.run import RUNNING, ResultRow, Run
+from assay.runs.samples.records import StoredSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +134,18 @@ def lowest_tasks(lines: Iterable[Line], count: int) -> list[Line]:
     return [line for _, line in sorted(shares, key=lambda each: each[0] or 0.0)[:count]]
 
 
-def _is_share(number: Number) -> bool:
+def _is_share(number: ResultRow) -> bool:
     return number.value is not None and 0 <= number.value <= 1 and number.higher_is_better is not False
 
 
 class _Lowest:
     """The samples of a task with the lowest values; of equals first those that deserve a look."""
 
-    def __init__(self, line: Line, number: Number, count: int) -> None:
+    def __init__(self, line: Line, number: ResultRow, count: int) -> None:
         self._line, self._number, self._count = line, number, count
-        self._held: list[tuple[float, int, int, Row]] = []
+        self._held: list[tuple[float, int, int, StoredSample]] = []
 
-    def add(self, row: Row) -> None:
+    def add(self, row: StoredSample) -> None:
         value = row.scores.get(self._number.name) if self._count else None
         if isinstance(value, int | float) and value < 1:
             key = (-float(value), 1 if row.audit else 0, -row.doc_id, row)
@@ -155,11 +154,13 @@ class _Lowest:
                 heapq.heappop(self._held)
 
     def found(self) -> list[Shown]:
-        ordered: Iterable[tuple[float, int, int, Row]] = sorted(self._held, key=lambda each: each[:3], reverse=True)
+        ordered: Iterable[tuple[float, int, int, StoredSample]] = sorted(
+            self._held, key=lambda each: each[:3], reverse=True
+        )
         return [_shown(self._line.name, row, self._number) for *_, row in ordered]
 
 
-def _shown(task: str, row: Row, number: Number) -> Shown:
+def _shown(task: str, row: StoredSample, number: ResultRow) -> Shown:
     texts = [str(each) for several in row.responses for each in several if isinstance(each, str)]
     scores = {row_name(key): value for key, value in sample_scores(row.scores).items()}
     left = answer(row._asdict(), number.filter)

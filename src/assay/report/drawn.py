@@ -1,6 +1,6 @@
 """Differences between runs that fit on one scale, as a plot shows them."""
 
-from assay.comparison.comparison import Comparison, Row
+from assay.comparison.comparison import ComparedRow, Comparison
 from assay.report.plots import Interval
 
 
@@ -9,12 +9,12 @@ def drawn(comparison: Comparison, run: int) -> list[Interval]:
     return [_difference(row) for row in comparison.rows if row.run == run and _fits(row)]
 
 
-def _fits(row: Row) -> bool:
+def _fits(row: ComparedRow) -> bool:
     shares = all(value is not None and 0 <= value <= 1 for value in (row.a, row.b))
     return shares and row.interval is not None and row.higher_is_better is not False
 
 
-def _difference(row: Row) -> Interval:
+def _difference(row: ComparedRow) -> Interval:
     low, high = row.interval or (None, None)
     name = f"{row.alias} {row.metric}" + (f" {row.filter}" if row.filter != "none" else "")
     return Interval(name, row.difference or 0.0, low, high, _p(row.p))

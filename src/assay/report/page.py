@@ -17,7 +17,7 @@ from assay.report.document import Document, Slices
 from assay.report.plots import STYLE, Interval, forest, interval_bar, slices
 from assay.report.reading import Line
 from assay.report.texts import cut, decimal, ends, visible
-from assay.runs.run import Number
+from assay.runs.run import ResultRow
 
 RULES = """\
 :root { color-scheme: light dark; --paper: #ffffff; --panel: #f4f5f7; --ink: #1b1f24; --faint: #57606a; --line: #c8ccd2;
@@ -76,7 +76,7 @@ def _template() -> Any:
     return made.from_string(files("assay.report").joinpath("page.html.jinja").read_text("utf-8"))
 
 
-def bar(number: Number) -> Markup:
+def bar(number: ResultRow) -> Markup:
     """The line of a share; other numbers have no scale that all would understand."""
     if number.value is None or not number.is_share:
         return Markup("")

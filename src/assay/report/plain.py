@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from assay.comparison.comparison import Comparison, Row
+from assay.comparison.comparison import ComparedRow, Comparison
 from assay.report.document import Document, RunPart, Shown
 from assay.report.reading import Line
 from assay.report.texts import cut, decimal, ends, fenced, in_cell, in_markdown
-from assay.runs.run import Number
+from assay.runs.run import ResultRow
 
 COLUMNS = (
     "run", "model", "kind", "path", "name", "metric", "filter", "value", "stderr", "low", "high", "n", "failed",
@@ -76,17 +76,17 @@ def as_csv(document: Document) -> str:
     return out.getvalue()
 
 
-def _failed(line: Line, number: Number) -> int:
+def _failed(line: Line, number: ResultRow) -> int:
     return line.failed if number.failed is None else number.failed
 
 
-def _difference(row: Row | None) -> tuple[Any, ...]:
+def _difference(row: ComparedRow | None) -> tuple[Any, ...]:
     if row is None:
         return (None, None, None, None)
     return (row.difference, *(row.interval or (None, None)), row.p)
 
 
-def _numbers(lines: Sequence[Line]) -> Iterator[tuple[Line, Number]]:
+def _numbers(lines: Sequence[Line]) -> Iterator[tuple[Line, ResultRow]]:
     return ((line, number) for line in lines for number in line.numbers)
 
 
@@ -115,7 +115,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     yield from (f"_{in_markdown(note)}_" for note in comparison.notes)
 
 
-def _compared(row: Row) -> tuple[str, ...]:
+def _compared(row: ComparedRow) -> tuple[str, ...]:
     mark = {"better": "🟢", "worse": "🔴", "differs": "🔵"}.get(row.verdict, "")
     difference = "–" if row.difference is None else f"{row.difference:+.4f}"
     interval = f"{row.interval[0]:+.3f} … {row.interval[1]:+.3f}" if row.interval is not None else ""

@@ -11,13 +11,11 @@ from typing import Any
 
 from assay.errors import Problem
 from assay.report.table import SETTINGS
-from assay.runs.folder import RunError
-from assay.runs.links import LEADS_OUT
-from assay.runs.redact import redacted
-from assay.runs.results import coverage, troubles
-from assay.runs.run import RUNNING, Number, Run, mapping, number
-from assay.runs.stored import Row
-from assay.runs.tree import tree
+from assay.runs.folder import LINK_OUTSIDE, RunError
+from assay.runs.redaction import redacted
+from assay.runs.results import coverage, failure_lines, result_paths
+from assay.runs.run import RUNNING, ResultRow, Run, mapping, number
+from assay.runs.samples.reader import StoredSample
 from assay.tasks.audit import KINDS
 
 UNREADABLE = "unreadable"
@@ -31,7 +29,7 @@ class Line:
     path: tuple[str, ...]
     alias: str
     is_group: bool
-    numbers: Sequence[Number]
+    numbers: Sequence[ResultRow]
     shots: int | None
     version: str
     documents: int | None = None
@@ -56,16 +54,16 @@ class Line:
         """How many documents failed, with `*` where the row is incomplete; nothing of a group that is complete."""
         return "" if self.is_group and not self.incomplete else f"{self.failed:,}{'*' if self.incomplete else ''}"
 
-    def failures_in(self, number: Number) -> str:
+    def failures_in(self, number: ResultRow) -> str:
         """The same of one row."""
         return replace(self, failed=number.failed, incomplete=number.is_incomplete).failures
 
-    def count(self, number: Number) -> str:
+    def count(self, number: ResultRow) -> str:
         """How many documents a number is of; of an incomplete group also in how many tasks."""
         return f"{number.n:,} in {self.coverage}" if self.coverage else f"{number.n:,}"
 
     @property
-    def main(self) -> Number | None:
+    def main(self) -> ResultRow | None:
         """The number that stands for it: the first that has a value and of which more is better, else the first."""
         known = [each for each in self.numbers if each.value is not None]
         return next((each for each in known if each.higher_is_better), known[0] if known else None)
@@ -80,7 +78,7 @@ class Head:
     model: str
     tasks: Sequence[str]
     status: str
-    headline: Number | None
+    headline: ResultRow | None
     headline_of: str
     n: int
     failed: int
@@ -134,7 +132,7 @@ class RunReading:
                 Line((task,), task, False, (), None, "", size, done=self.done.get(task, 0))
                 for task, size in self.sizes.items()
             ]
-        return [self._line(path) for path in tree(self.results)]
+        return [self._line(path) for path in result_paths(self.results)]
 
     def line(self, name: str) -> Line | None:
         """Where a task or group first stands."""
@@ -166,7 +164,7 @@ class RunReading:
     @cached_property
     def troubles(self) -> list[str]:
         """What went wrong, a line each."""
-        return troubles(self.account) if self.account.get("tasks") is not None else []
+        return failure_lines(self.account) if self.account.get("tasks") is not None else []
 
     @cached_property
     def head(self) -> Head:
@@ -201,7 +199,7 @@ class RunReading:
         told = redacted({key: given[key] for key in SETTINGS if given.get(key) not in (None, False, "", [], {})})
         return {key: text if len(text := str(value)) <= 60 else f"{text[:60]}…" for key, value in told.items()}
 
-    def _headline(self) -> tuple[Number | None, str]:
+    def _headline(self) -> tuple[ResultRow | None, str]:
         """The number of the first line that has one."""
         for line in self.lines:
             if line.main is not None:
@@ -241,7 +239,7 @@ class RunReading:
         """The Parquet file with the samples of a task, where it is whole."""
         return self.run.sample_path(task) if task in self.tasks else None
 
-    def samples(self, task: str) -> Iterator[Row]:
+    def samples(self, task: str) -> Iterator[StoredSample]:
         """The samples of a task as they are written, one row group in memory at a time."""
         file = self.run.sample_file(task) if task in self.tasks else None
         return file.rows() if file is not None else iter(())
@@ -259,7 +257,7 @@ def _opened(path: Path, follow_links: bool) -> tuple[Run, str]:
 
 def _told(path: Path, problem: Problem) -> str:
     file = Path(problem.place.file)
-    if problem.what == LEADS_OUT:
+    if problem.what == LINK_OUTSIDE:
         return f"{file.relative_to(path)} {problem.what}"
     return NOTHING if file == path else f"{file.name}: {problem.what}"
 

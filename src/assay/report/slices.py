@@ -9,7 +9,7 @@ import orjson
 from assay.config.row_names import row_name
 from assay.records import Estimate, ScoreKey
 from assay.report.plots import Interval
-from assay.runs.rows import Row
+from assay.runs.samples.records import StoredSample
 from assay.statistics.aggregations import mean
 from assay.statistics.estimates import sample_deviation
 from assay.statistics.intervals import interval
@@ -33,7 +33,7 @@ class Values:
     def mean(self) -> float:
         return self._total / self._count if self._count else math.nan
 
-    def add(self, row: Row) -> None:
+    def add(self, row: StoredSample) -> None:
         value = row.scores.get(self._name)
         if not isinstance(value, int | float):
             return

@@ -5,8 +5,7 @@ from typing import Any
 
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.records import ScoreKey
-from assay.runs.results import coverage, troubles
-from assay.runs.tree import in_order
+from assay.runs.results import coverage, failure_lines, names_with_depth
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
 NAMES = ("name", "alias", "sample_len", "sample_count")
@@ -38,7 +37,7 @@ def heading(results: Results) -> str:
 def footing(results: Results) -> list[str]:
     """What must be said below the tables: what it took, what failed, and what could not be run at all."""
     own = results.get("assay", {})
-    return [*_took(own.get("account", {})), *troubles(own)]
+    return [*_took(own.get("account", {})), *failure_lines(own)]
 
 
 def _took(account: Mapping[str, Any]) -> list[str]:
@@ -80,7 +79,7 @@ def _duration(seconds: float) -> str:
 def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
     shown = results.get("groups", {}) if groups else results["results"]
     members = results.get("group_subtasks", {})
-    for name, level in in_order(results):
+    for name, level in names_with_depth(results):
         if name in shown and (depth is None or level <= depth):
             yield from _task_rows(name, level, shown[name], results)
             if level == depth and members.get(name) and not groups:

@@ -13,11 +13,11 @@ from assay.comparison.verification import (
     POSITIONS,
     SAME,
     Divergence,
-    Row,
     Verification,
+    VerificationRow,
     Where,
+    counts_by_kind,
     histogram,
-    kinds_told,
     spread,
 )
 from assay.report.table import markdown
@@ -59,17 +59,18 @@ def _heading(of: Verification) -> Iterator[str]:
 
 def _kinds(of: Verification) -> Iterator[str]:
     rows = [
-        (MEANING[kind], str(asked), str(compared), str(left or "")) for kind, asked, compared, left in kinds_told(of)
+        (MEANING[kind], str(asked), str(compared), str(left or ""))
+        for kind, asked, compared, left in counts_by_kind(of)
     ]
     yield markdown(("requests", "asked", "compared", "not comparable"), rows)
-    if of.found.requests["sampled"]:
+    if of.answers.requests["sampled"]:
         yield "what is drawn at random differs anyway: of sampled generations only the scores are compared"
     for each in of.of.left_out:
         yield f"not comparable: {each.task}: {each.reason}"
 
 
 def _texts(of: Verification) -> Iterator[str]:
-    found, compared = of.found.divergences, of.found.compared["generate"]
+    found, compared = of.answers.divergences, of.answers.compared["generate"]
     if not compared:
         return
     yield f"greedy generations: {compared - len(found)} of {compared} are equal"
@@ -84,7 +85,7 @@ def _texts(of: Verification) -> Iterator[str]:
 
 
 def _likelihoods(of: Verification) -> Iterator[str]:
-    found = of.found.likelihoods
+    found = of.answers.likelihoods
     if not found:
         return
     for name, values in (
@@ -96,28 +97,28 @@ def _likelihoods(of: Verification) -> Iterator[str]:
         yield from _bars(values, EDGES)
     if of.of.count_tokens is None:
         yield "neither model counts tokens: every difference is taken as that of one token"
-    if of.found.greedy_changed:
-        yield f"{of.found.greedy_changed} continuations are greedy for one of the two alone"
+    if of.answers.greedy_changed:
+        yield f"{of.answers.greedy_changed} continuations are greedy for one of the two alone"
     for each in sorted(found, key=lambda each: -each.per_token)[:SHOWN]:
         if each.difference:
             yield f"  {_place(each.where)}: A {each.a:.6f} B {each.b:.6f} ({each.tokens} tokens)"
 
 
 def _choices(of: Verification) -> Iterator[str]:
-    if of.found.questions:
-        flips, count = of.found.flips, of.found.questions
+    if of.answers.questions:
+        flips, count = of.answers.flips, of.answers.questions
         yield f"choices: {len(flips)} of {count} questions ({len(flips) / count:.2%}) have another likeliest choice"
         for each in flips[:SHOWN]:
             yield f"  {each.where.task} document {each.where.doc_id}: A choice {each.a} B choice {each.b}"
 
 
-def _rows(rows: Sequence[Row]) -> Iterator[str]:
+def _rows(rows: Sequence[VerificationRow]) -> Iterator[str]:
     if rows:
         header = ("Task", "Metric", "Filter", "n", "A", "B", "Drift", "95 %", "")
         yield markdown(header, [_row(each) for each in rows])
 
 
-def _row(row: Row) -> tuple[str, ...]:
+def _row(row: VerificationRow) -> tuple[str, ...]:
     drift = row.drift
     ends = f"{drift.interval[0]:+.4f} … {drift.interval[1]:+.4f}" if drift.interval is not None else drift.reason
     mark = "off" if row.is_off else ""
@@ -127,7 +128,7 @@ def _row(row: Row) -> tuple[str, ...]:
 
 def _troubles(of: Verification) -> Iterator[str]:
     for side in (0, 1):
-        reasons = Counter(each[side + 1] for each in of.found.failures if each[side + 1])
+        reasons = Counter(each[side + 1] for each in of.answers.failures if each[side + 1])
         if reasons:
             yield f"{'AB'[side]} failed {reasons.total()} requests:"
             yield from (f"  {count} × {reason}" for reason, count in reasons.most_common(SHOWN))
@@ -137,7 +138,7 @@ def _troubles(of: Verification) -> Iterator[str]:
 
 
 def _verdict(of: Verification) -> Iterator[str]:
-    is_part = of.of.left_out or of.found.failures
+    is_part = of.of.left_out or of.answers.failures
     yield f"verdict: {VERDICT[of.verdict]}" + (" (of what can be compared)" if is_part else "")
     yield from (f"  {reason}" for reason in of.because)
 
@@ -168,7 +169,7 @@ def _number(value: float) -> str:
 
 def verification_json(of: Verification) -> dict[str, Any]:
     """All that was found, as JSON has it."""
-    found = of.found
+    found = of.answers
     by_request, by_token = (
         [each.difference for each in found.likelihoods],
         [each.per_token for each in found.likelihoods],
@@ -181,7 +182,7 @@ def verification_json(of: Verification) -> dict[str, Any]:
         "tolerance": {"per_token": of.tolerance.per_token, "texts": of.tolerance.texts},
         "requests": {
             kind: {"asked": asked, "compared": compared, "not_comparable": left}
-            for kind, asked, compared, left in kinds_told(of)
+            for kind, asked, compared, left in counts_by_kind(of)
         },
         "not_comparable": [
             {"task": each.task, "reason": each.reason, "requests": dict(each.requests)} for each in of.of.left_out
@@ -213,7 +214,7 @@ def _pairs(values: Sequence[float]) -> list[dict[str, Any]]:
     return [{"up_to": edge, "count": count} for edge, count in histogram(values, EDGES)]
 
 
-def _score(row: Row) -> dict[str, Any]:
+def _score(row: VerificationRow) -> dict[str, Any]:
     drift = row.drift
     return {
         "task": row.task,

@@ -1,1 +1,1 @@
-"""A run on disk: manifest, responses, samples, results. All a report or a viewer reads comes from here."""
+"""A run on disk: manifest, journal of responses, samples, results."""

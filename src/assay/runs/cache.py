@@ -1,4 +1,4 @@
-"""Responses that are kept across runs, by the key they have in a journal: an SQLite file that several runs may use at once."""
+"""SQLite caches: responses shared by runs, under their journal keys; and scores that take long to compute."""
 
 import logging
 import sqlite3
@@ -13,7 +13,7 @@ from assay.records import Failed, Response, Usage
 from assay.runs.journal import Journal, from_line, to_line
 
 FILE = "responses.sqlite"
-PATIENCE = 60.0
+LOCK_TIMEOUT = 60.0
 """Seconds that a write waits for another process."""
 TOGETHER = 256
 FLUSH_SECONDS = 1.0
@@ -26,8 +26,8 @@ class CacheError(AssayError):
     """The cache cannot be used."""
 
 
-class Shelf(NamedTuple):
-    """What a cache holds of one model."""
+class CachedModel(NamedTuple):
+    """The size and age of a cache's responses for one model."""
 
     model: str
     responses: int
@@ -42,7 +42,9 @@ class Cache:
     def __init__(self, folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(folder / FILE, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            self._file = sqlite3.connect(
+                folder / FILE, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
+            )
             self._file.execute("pragma journal_mode = wal")
             self._file.execute("pragma synchronous = normal")
             self._file.execute(_TABLE)
@@ -60,13 +62,13 @@ class Cache:
         if row is None:
             return None
         try:
-            found = from_line(row[0])
+            response = from_line(row[0])
         except (ValueError, TypeError):
             self._file.execute("delete from responses where key = ?", (key,))
             self.damaged += 1
             return None
         self._used.append((time.time(), key))
-        return found
+        return response
 
     def add(self, model: str, answered: Sequence[tuple[bytes, Response]]) -> None:
         now = time.time()
@@ -84,18 +86,18 @@ class Cache:
             self._file.execute("commit")
             self._new, self._used = [], []
 
-    def shelves(self) -> list[Shelf]:
-        """What there is, by model."""
+    def shelves(self) -> list[CachedModel]:
+        """List the content by model."""
         rows = self._file.execute(
             "select model, count(*), sum(length(response)), min(written), max(used) from responses group by model order by model"
         )
-        return [Shelf(*row) for row in rows]
+        return [CachedModel(*row) for row in rows]
 
     def prune(self, *, model: str | None = None, unused_days: float | None = None) -> int:
-        """Take out what is of a model, or was not used for some days; everything where neither is said."""
+        """Delete responses of a model, or unused for some days; all of them where neither is given."""
         before = time.time() - unused_days * DAY if unused_days is not None else None
-        wanted = "(? is null or model = ?) and (? is null or used < ?)"
-        gone = self._file.execute(f"delete from responses where {wanted}", (model, model, before, before)).rowcount
+        condition = "(? is null or model = ?) and (? is null or used < ?)"
+        gone = self._file.execute(f"delete from responses where {condition}", (model, model, before, before)).rowcount
         self._file.execute("vacuum")
         return gone
 
@@ -110,7 +112,7 @@ class Cache:
             self._file.close()
 
 
-class Cached:
+class CachedJournal:
     """A journal with a cache behind it: what another run was answered is written down as if it had been asked.
 
     `names` are what the models of each role are called in the cache.
@@ -124,11 +126,11 @@ class Cached:
         known = self._journal.get(key)
         if known is not None:
             return known
-        found: Response | None = self._guarded(self._cache.get, key)
-        if found is None or isinstance(found, Failed):
+        response: Response | None = self._guarded(self._cache.get, key)
+        if response is None or isinstance(response, Failed):
             return None
-        cut = found.usage.cut if found.usage is not None else 0
-        paid = found._replace(usage=Usage(cut=cut) if cut else None)  # by the run that asked
+        cut = response.usage.cut if response.usage is not None else 0
+        paid = response._replace(usage=Usage(cut=cut) if cut else None)  # by the run that asked
         self._journal.add([(key, paid)])
         return paid
 
@@ -147,7 +149,7 @@ class Cached:
         self._guarded(self._cache.flush)
 
     def _guarded(self, do: Callable[..., Any], *arguments: Any) -> Any:
-        """Do something with the cache; if it cannot be done, it is told once, and the run goes on without."""
+        """Call a method of the cache; if that fails, warn once and continue the run without the cache."""
         if self._is_broken:
             return None
         try:
@@ -155,6 +157,39 @@ class Cached:
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
             self._is_broken = True
             logging.getLogger("assay").warning(
-                "the cache cannot be used any more: %s; the run goes on without it", error
+                "the cache cannot be used any more: %s; the run continues without it", error
             )
             return None
+
+
+SCORES_FILE = "scores.sqlite"
+
+
+class ScoreCache:
+    """Scores by key. A file that cannot be read is begun again: what it held can be computed."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / SCORES_FILE
+        try:
+            self._file = _opened(path)
+        except sqlite3.DatabaseError:
+            path.unlink(missing_ok=True)
+            self._file = _opened(path)
+
+    def get(self, key: bytes) -> bytes | None:
+        row = self._file.execute("select value from scores where key = ?", (key,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def add(self, key: bytes, value: bytes) -> None:
+        self._file.execute("insert or ignore into scores values (?, ?)", (key, value))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = off")  # a score that is lost is computed again
+    connection.execute("create table if not exists scores (key blob primary key, value blob not null) without rowid")
+    return connection

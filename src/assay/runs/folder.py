@@ -1,18 +1,22 @@
-"""The folder of a run: opened once, resumed by opening it again, never mixed with another run's."""
+"""The folder of a run for writers: opened once, resumed by opening it again, never mixed with another run's; and its scorings."""
 
 import errno
 import json
 import logging
 import os
 import platform
+import re
 import shutil
+import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
 import orjson
@@ -20,13 +24,18 @@ import orjson
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.runs import journal, lease
-from assay.runs.durable import put_in_place
+from assay.runs.atomic import replace_file, replace_folder
+from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import Journal, JournalError, read_header
-from assay.runs.layout import FORMAT, newer_format, wrong_manifest, wrong_results
+from assay.runs.lease import NAME as LOCK
 from assay.runs.lease import Lease
-from assay.runs.parquet import SampleWriter, file_name
-from assay.runs.samples import Kept, lm_eval_records
+from assay.runs.samples.records import SampleRecord, lm_eval_records
+from assay.runs.samples.writer import SampleWriter, file_name
+from assay.runs.validation import FORMAT, JSON, JSONDict, JSONObject, newer_format, wrong_manifest, wrong_results
 
+JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
+SCORED = "scored"
+LINK_OUTSIDE = "is a link that leads out of the folder of the run, and links are not followed"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
 
@@ -44,7 +53,7 @@ class NewerRun(RunError):
 
 
 def no_run(path: Path, what: str = "the folder holds no run") -> Problem:
-    """What is to be said of a path where a run was looked for: an archive must be unpacked first."""
+    """Return the problem of a path without a run: an archive must be unpacked first."""
     if path.suffix.lower() == ".zip" and path.is_file():
         return Problem(Place(str(path)), "this is an archive", f"unpack it: `assay import {path} -o FOLDER`")
     return Problem(Place(str(path)), what, "name the folder that --output_path gave to `assay run`")
@@ -60,25 +69,25 @@ class RunFolder:
     journal: Journal
     manifest: dict[str, Any]
     resumed: bool = False
-    keepers: list["Writer"] = field(default_factory=list)
+    keepers: list["SampleSink"] = field(default_factory=list)
 
-    def keeper(self, task: str, log: bool, doc_ids: Callable[[int, int], int]) -> "Keeper":
-        """What takes the samples of a task: into Parquet, and if asked into lm-eval's lines, too."""
+    def keeper(self, task: str, log: bool, doc_ids: Callable[[int, int], int]) -> "SampleWriters":
+        """Writers of a task's samples: Parquet, and optionally lm-eval's lines."""
         parquet = SampleWriter(self.path / SAMPLES, task)
         lines = LineWriter(self.path / f"samples_{file_name(task)}.jsonl", doc_ids) if log else None
-        made = Keeper([parquet, lines] if lines is not None else [parquet])
-        self.keepers.append(made)
-        return made
+        writers = SampleWriters([parquet, lines] if lines is not None else [parquet])
+        self.keepers.append(writers)
+        return writers
 
     _beaten: float = 0.0
 
     def beat_now_and_then(self, documents: Callable[[], Mapping[str, int]]) -> None:
-        """Say every second that the run goes on, and how far it is."""
+        """Record every second that the run is alive, and its progress."""
         if time.monotonic() - self._beaten > 1.0:
             self.lease.beat(documents())
             self._beaten = time.monotonic()
 
-    def finish(self, results: Mapping[str, Any], status: str, requests: Mapping[str, int]) -> None:
+    def finish(self, results: JSONObject, status: str, requests: Mapping[str, int]) -> None:
         """Put samples, results and manifest in place."""
         for keeper in self.keepers:
             keeper.place()
@@ -91,8 +100,8 @@ class RunFolder:
     def __enter__(self) -> "RunFolder":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        """Close the folder; what stopped the run before its end is noted, and a full disk is told as what it is."""
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Close the folder; records why the run stopped early, and reports a full disk as such."""
         try:
             for keeper in self.keepers:
                 keeper.abandon()
@@ -107,29 +116,29 @@ class RunFolder:
             self.lease.release()
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             what = f"the run cannot be written: {error.strerror or error}"
-            fix = "make room and give the same command again: it goes on from the last response that was written"
+            fix = "free some space and repeat the command: it resumes from the last written response"
             raise RunError([Problem(Place(str(self.path)), what, fix)]) from error
 
 
-class Writer(Protocol):
+class SampleSink(Protocol):
     """A file of samples: written while a task is at work, whole when it has ended, in place when the run has."""
 
-    def add(self, kept: Kept) -> None: ...
+    def add(self, record: SampleRecord) -> None: ...
     def end(self) -> None: ...
     def place(self) -> None: ...
     def abandon(self) -> None: ...
 
 
-class Keeper:
+class SampleWriters:
     """The files of one task's samples."""
 
-    def __init__(self, writers: Sequence[Writer]) -> None:
+    def __init__(self, writers: Sequence[SampleSink]) -> None:
         self._writers = writers
         self._ended = False
 
-    def add(self, kept: Kept) -> None:
+    def add(self, record: SampleRecord) -> None:
         for writer in self._writers:
-            writer.add(kept)
+            writer.add(record)
 
     def end(self) -> None:
         """Write what is left: nothing of the task's samples is held in memory from then on."""
@@ -158,7 +167,7 @@ class LineWriter:
         self,
         path: Path,
         doc_ids: Callable[[int, int], int],
-        records: Callable[[Kept, int], Iterable[Mapping[str, Any]]] = lm_eval_records,
+        records: Callable[[SampleRecord, int], Iterable[JSONObject]] = lm_eval_records,
     ) -> None:
         self.path = path
         self._doc_ids = doc_ids
@@ -166,7 +175,7 @@ class LineWriter:
         self._parts: dict[str, Any] = {}
         self._number = 0
 
-    def add(self, kept: Kept) -> None:
+    def add(self, kept: SampleRecord) -> None:
         for record in self._records(kept, self._doc_ids(self._number, kept.sample.doc_id)):
             part = self._parts.get(record["filter"])
             if part is None:
@@ -183,17 +192,17 @@ class LineWriter:
                 self._part(number).unlink()
 
     def place(self) -> None:
-        put_in_place(self._part("whole"), self.path)
+        replace_file(self._part("whole"), self.path)
 
     def abandon(self) -> None:
         for part in self._parts.values():
             part.close()
 
-    def _part(self, name: object) -> Path:
+    def _part(self, name: JSON) -> Path:
         return self.path.with_name(f"{self.path.name}.{name}.part")
 
 
-def _as_logged(record: Mapping[str, Any]) -> dict[str, Any]:
+def _as_logged(record: JSONObject) -> JSONDict:
     """A record in the shape of lm-eval's files: arguments by number, responses as texts."""
     named = {
         f"gen_args_{n}": {f"arg_{m}": value for m, value in enumerate(each)}
@@ -208,19 +217,19 @@ def _as_logged(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _as_texts(value: Any) -> Any:
+def _as_texts(value: JSON) -> JSON:
     return [_as_texts(each) for each in value] if isinstance(value, list | tuple) else str(value)
 
 
-def as_written(spec: Mapping[str, Any]) -> dict[str, Any]:
+def as_written(spec: JSONObject) -> JSONDict:
     """A spec as it is read back from a manifest."""
-    found: dict[str, Any] = orjson.loads(
+    plain: dict[str, Any] = orjson.loads(
         orjson.dumps(spec, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS)
     )
-    return found
+    return plain
 
 
-def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, force: bool) -> RunFolder:
+def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) -> RunFolder:
     """The folder of a run: new, or the same run to be gone on with. Another run's folder is refused, or moved aside."""
     spec = as_written(spec)
     try:
@@ -235,7 +244,7 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
             known = None
         elif known is None and not _has_journal(path) and any(not _is_ours(entry) for entry in path.iterdir()):
             raise RunError(
-                [Problem(Place(str(path)), "the folder holds other things and no run", "choose a new folder")]
+                [Problem(Place(str(path)), "the folder contains other files and no run", "choose a new folder")]
             )
         held = Lease(path)
         manifest = known or {
@@ -246,10 +255,10 @@ def open_run(path: Path, spec: Mapping[str, Any], facts: Mapping[str, Any], *, f
             "spec_digest": digest(orjson.dumps(spec)),
         }
         write_json(path / MANIFEST, {**manifest, "status": "running"})
-        kept = Journal(path / journal.NAME, manifest)
-        if kept.damaged:
-            manifest["damaged_lines"] = manifest.get("damaged_lines", 0) + kept.damaged
-        return RunFolder(path, spec, held, kept, manifest, resumed=known is not None)
+        responses = Journal(path / journal.NAME, manifest)
+        if responses.damaged:
+            manifest["damaged_lines"] = manifest.get("damaged_lines", 0) + responses.damaged
+        return RunFolder(path, spec, held, responses, manifest, resumed=known is not None)
     except OSError as error:
         what = f"the folder of the run cannot be written: {error.strerror or error}"
         raise RunError([Problem(Place(str(path)), what, "choose another --output_path")]) from error
@@ -272,69 +281,69 @@ def _is_ours(entry: Path) -> bool:
     return entry.name in (lease.NAME, journal.NAME) or entry.name == f".{MANIFEST}.part"
 
 
-def _other_run(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Problem:
+def _other_run(path: Path, before: JSONObject, now: JSONObject) -> Problem:
     fix = "choose another --output_path, or --force to move the old run aside"
     return Problem(Place(str(path)), f"the folder holds another run ({difference(before, now)})", fix)
 
 
-def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def difference(before: JSONObject, now: JSONObject) -> str:
     """In what two specs differ, in a few words; nothing where they are equal."""
     differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     return "; ".join(_difference(key, before.get(key), now.get(key)) for key in differing[:4])
 
 
-def _difference(key: str, there: Any, here: Any) -> str:
-    """What differs: of mappings, such as the tasks with their settings and data, which of them."""
+def _difference(key: str, there: JSON, here: JSON) -> str:
+    """Describe a difference; for mappings, such as the tasks with their settings and data, by the keys that differ."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         names = sorted(name for name in {*there, *here} if there.get(name) != here.get(name))
         return f"{key}: {', '.join(names[:5])} changed" + (f", and {len(names) - 5} more" if len(names) > 5 else "")
     return f"{key}: {_short(there)} there, {_short(here)} here"
 
 
-def _short(value: Any) -> str:
+def _short(value: JSON) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def _known(path: Path, force: bool) -> dict[str, Any] | None:
+def _known(path: Path, force: bool) -> JSONDict | None:
     """The manifest that a folder has already. One that is lost or damaged is taken from the header of the journal; without
     that, a damaged one is as good as another run's where that is moved aside."""
     try:
-        found = read_file(path / MANIFEST)
+        manifest = read_file(path / MANIFEST)
     except NewerRun:
         if not force:
             raise
         return {"spec": None}
     except RunError:
-        found = manifest_from_journal(path)
-        if not found and not force:
+        manifest = manifest_from_journal(path)
+        if not manifest and not force:
             raise
-        return found or {"spec": None}
-    return found or manifest_from_journal(path) or None
+        return manifest or {"spec": None}
+    return manifest or manifest_from_journal(path) or None
 
 
-def manifest_from_journal(path: Path) -> dict[str, Any]:
+def manifest_from_journal(path: Path) -> JSONDict:
     """The manifest that a run began with, from the header of its journal; empty where there is none."""
     try:
-        found = read_header(path / journal.NAME)
+        manifest = read_header(path / journal.NAME)
     except JournalError as error:
         raise NewerRun(error.problems) from None
     except OSError:
         return {}
-    if found is None or wrong_manifest(found):
+    if manifest is None or wrong_manifest(manifest):
         return {}
-    logging.getLogger("assay").warning("%s: lost or damaged; it is taken from the journal", path / MANIFEST)
-    return dict(found)
+    logging.getLogger("assay").warning("%s: lost or damaged; restored from the journal", path / MANIFEST)
+    return dict(manifest)
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """The content of manifest.json or results.json, its layout checked; empty where there is no such file. A damaged one is
-    a RunError. For `Run.open`, and for writers: whoever reads a run opens it."""
+def read_file(path: Path) -> JSONDict:
+    """Read and check manifest.json or results.json; empty where the file does not exist. A damaged one is
+    a RunError. For `Run.open` and for writers only: readers open a Run."""
     try:
-        found = orjson.loads(path.read_bytes())
-        if newer := newer_format(found):
+        content = orjson.loads(path.read_bytes())
+        if newer := newer_format(content):
             raise NewerRun([Problem(Place(str(path)), newer, "update assay")])
-        what = wrong_manifest(found) if path.name == MANIFEST else wrong_results(found)
+        what = wrong_manifest(content) if path.name == MANIFEST else wrong_results(content)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -342,44 +351,130 @@ def read_file(path: Path) -> dict[str, Any]:
     except ValueError as error:
         what = f"it is not JSON ({error})"
     if what:
-        fix = "give the command of the run again: it asks nothing twice, and writes its results anew"
-        fix = "put back a copy of it; or choose another folder for a new run" if path.name == MANIFEST else fix
+        fix = "repeat the command of the run: it sends no request twice, and rewrites its results"
+        fix = "restore a copy of it, or choose another folder for a new run" if path.name == MANIFEST else fix
         raise RunError([Problem(Place(str(path)), f"the file is damaged: {what}", fix)])
-    return dict(found)
+    return dict(content)
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: JSONObject) -> None:
     """Write a file in one move; what cannot be JSON is written as text."""
     part = path.with_name(f".{path.name}.part")
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     part.write_bytes(orjson.dumps(value, default=str, option=options) + b"\n")
-    put_in_place(part, path)
+    replace_file(part, path)
 
 
-def environment() -> dict[str, Any]:
-    """What a run was made with: versions, the state of the code around it, the machine."""
+def environment() -> JSONDict:
+    """Describe the environment of a run: versions, the state of the code around it, the machine."""
     packages = ("assay", "numpy", "pyarrow", "jinja2", "torch", "transformers", "tokenizers", "datasets", "sacrebleu")
-    found = {}
+    versions = {}
     for package in packages:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return {"python": platform.python_version(), "platform": platform.platform(), "packages": found, "git": git_state()}
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": versions,
+        "git": git_state(),
+    }
 
 
-def git_state() -> dict[str, Any] | None:
-    """The commit of the working directory and whether it has changes; None where there is no repository."""
+def git_state() -> JSONDict | None:
+    """Return the commit of the working directory and whether it has changes; None outside of a repository."""
     command = ["git", "status", "--porcelain=v2", "--branch"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
+        lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
         return None
-    commit = next((line.split()[-1] for line in told if line.startswith("# branch.oid ")), "(initial)")
-    return None if commit == "(initial)" else {"commit": commit, "dirty": any(line[:1] != "#" for line in told)}
+    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "(initial)")
+    return None if commit == "(initial)" else {"commit": commit, "dirty": any(line[:1] != "#" for line in lines)}
 
 
 def is_writable(path: Path) -> bool:
     """Whether a folder can be made or written there."""
     existing = next((each for each in (path, *path.parents) if each.exists()), None)
     return existing is not None and os.access(existing, os.W_OK)
+
+
+def is_outside(folder: Path, file: Path) -> bool:
+    """Whether a file is outside of the folder: it, or a folder above it, is a link."""
+    return not file.resolve().is_relative_to(folder.resolve())
+
+
+def links_outside(folder: Path) -> list[str]:
+    """List the files and samples of a run that are links out of its folder. Only links are resolved: there may be many files."""
+    return [name for name in _links(folder) if is_outside(folder, folder / name)]
+
+
+def _links(folder: Path) -> Iterator[str]:
+    yield from (name for name in (MANIFEST, RESULTS, LOCK, SAMPLES, *JOURNALS) if (folder / name).is_symlink())
+    try:
+        entries = list(os.scandir(folder / SAMPLES))
+    except OSError:
+        return
+    yield from (f"{SAMPLES}/{entry.name}" for entry in entries if entry.is_symlink())
+
+
+def refuse_links_outside(folder: Path) -> None:
+    """Refuse a run with files outside of its folder."""
+    links = links_outside(folder)
+    if links:
+        raise RunError([Problem(Place(str(folder / links[0])), LINK_OUTSIDE, "put the file itself there")])
+
+
+def scorings(folder: Path) -> list[Path]:
+    """The scorings of a run, the latest last."""
+    folders = (folder / SCORED).glob("[0-9]*") if (folder / SCORED).is_dir() else ()
+    return sorted((path for path in folders if path.name.isdecimal()), key=lambda path: int(path.name))
+
+
+@contextmanager
+def new_scoring(folder: Path) -> Iterator[Path]:
+    """A folder to write a scoring into. When all went well `publish_scoring` gives it its number; else nothing is left of it."""
+    (folder / SCORED).mkdir(parents=True, exist_ok=True)
+    with staging_folder(folder / SCORED) as part:
+        yield part
+
+
+@contextmanager
+def staging_folder(folder: Path) -> Iterator[Path]:
+    """A new folder in another one, called after this process; it is taken away in the end if it was not given another name.
+
+    What processes of this machine left that were killed is taken away, too.
+    """
+    host = re.sub(r"[^\w.]", "_", socket.gethostname())
+    for left in folder.glob(f".part-{host}-*"):
+        owner = left.name.removeprefix(f".part-{host}-").partition("-")[0]
+        if owner.isdecimal() and not _lives(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    part = Path(tempfile.mkdtemp(prefix=f".part-{host}-{os.getpid()}-", dir=folder))
+    try:
+        yield part
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def publish_scoring(part: Path) -> Path:
+    """Give a scoring the next free number, however many are written at once."""
+    part.chmod(0o755)
+    while True:
+        there = scorings(part.parent.parent)
+        target = part.with_name(f"{int(there[-1].name) + 1 if there else 1:03}")
+        try:
+            return replace_folder(part, target)
+        except OSError:
+            if not target.exists():
+                raise

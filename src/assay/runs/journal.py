@@ -1,4 +1,4 @@
-"""Every response, written down as it comes: one line of JSON, appended and never changed.
+"""The journal of responses, written as they arrive: one line of JSON each, appended and never changed.
 
 A key finds its line again. What was answered is not asked again: not in this run, not after it was killed.
 
@@ -23,19 +23,18 @@ import orjson
 
 from assay.errors import AssayError, Place, Problem
 from assay.records import MOST_TOKENS, Failed, Likelihood, Response, Text, Usage
-from assay.runs.durable import put_in_place, sync_folder
-from assay.runs.frames import has_frames, read_frames, write_frames
-from assay.runs.key_index import KeyIndex
-from assay.runs.layout import FORMAT, newer_format
+from assay.runs.atomic import replace_file, sync_folder
+from assay.runs.compression import has_frames, read_frames, write_frames
+from assay.runs.validation import FORMAT, JSON, JSONObject, newer_format
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
 """From this size on, the journal of a finished run is kept compressed."""
 SYNC_SECONDS = 1.0
-"""What was written is on the disk after so long, whether or not another response comes."""
+"""Written responses are synced to the disk after so long, whether or not another response comes."""
 UNREADABLE = "no response is written like this"
 INTENT = "intent"
-"""The key of a line that says what is about to be done, such as the call of a tool. Reserved: such a line is no answer."""
+"""The key of a line that announces an action, such as a tool call. Reserved: such a line is not a response."""
 _NUMBERS, _PARTS = frozenset((int, float)), len(Usage._fields)
 KEY_BYTES = 16
 _READ = 4096
@@ -43,11 +42,71 @@ _BLOCK = 1 << 20
 _SEAL = len(b',"c":"00000000"}\n')
 
 
+RECENT = 32_768
+"""Entries that are held in a dict, at eight times the memory, before they are sorted in among the others."""
+_BUCKETS = 1 << 16
+
+
+class KeyIndex:
+    """Offsets of lines by the first eight bytes of their keys, which are hashes of 16 bytes.
+
+    Two keys may share them (two of a million keys do with a probability of 3e-8), so the reader of a line compares the
+    whole key. The later offset of a key counts.
+    """
+
+    def __init__(self) -> None:
+        self._recent: dict[bytes, int] = {}
+        self._keys, self._offsets = array("Q"), array("Q")  # sorted by key
+        self._starts = array("I")  # of the keys that share their first two bytes; empty without keys
+
+    def get(self, key: bytes) -> int | None:
+        """The offset of a key."""
+        recent = self._recent.get(key)
+        if recent is not None or not self._starts:
+            return recent
+        bucket = key[0] << 8 | key[1]
+        start, end = self._starts[bucket], self._starts[bucket + 1]
+        if start == end:
+            return None
+        number = int.from_bytes(key[:8])
+        at = bisect_left(self._keys, number, start, end)
+        return self._offsets[at] if at < end and self._keys[at] == number else None
+
+    def put(self, key: bytes, offset: int) -> None:
+        self._recent[key] = offset
+        if len(self._recent) >= RECENT and len(self._recent) * 8 >= len(self._keys):
+            self._sort_in()
+
+    def offsets(self) -> "array[int]":
+        """The offsets of all keys, as they are now."""
+        self._sort_in()
+        return self._offsets[:]
+
+    def __len__(self) -> int:
+        self._sort_in()
+        return len(self._keys)
+
+    def _sort_in(self) -> None:
+        if not self._recent:
+            return
+        import numpy as np
+
+        recent = np.frombuffer(b"".join(key[:8] for key in self._recent), ">u8").astype(np.uint64)
+        keys = np.concatenate([recent, np.frombuffer(self._keys, np.uint64)])
+        offsets = np.fromiter(self._recent.values(), np.uint64, len(recent))
+        offsets = np.concatenate([offsets, np.frombuffer(self._offsets, np.uint64)])
+        keys, first = np.unique(keys, return_index=True)  # of equal keys the first: the recent one
+        self._keys, self._offsets = array("Q", keys.tobytes()), array("Q", offsets[first].tobytes())
+        counts = np.bincount((keys >> np.uint64(48)).astype(np.int64), minlength=_BUCKETS)
+        self._starts = array("I", np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32).tobytes())
+        self._recent = {}
+
+
 class JournalError(AssayError):
     """A journal cannot be used."""
 
 
-class Line(NamedTuple):
+class JournalLine(NamedTuple):
     """A line of a journal and what it holds; nothing where it, or the frame with so many `lost` lines, is damaged."""
 
     text: bytes
@@ -55,7 +114,7 @@ class Line(NamedTuple):
     lost: int = 0
 
 
-class Answered(NamedTuple):
+class JournaledResponse(NamedTuple):
     """A response in a journal: the key of its request, and the role of the model that gave it."""
 
     key: bytes
@@ -70,7 +129,7 @@ class Journal:
     the header of a new journal. `damaged` is how many lines were there and could not be read.
     """
 
-    def __init__(self, path: Path | None, manifest: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, path: Path | None, manifest: JSONObject | None = None) -> None:
         self._index = KeyIndex()
         self._path = path
         self.damaged = 0
@@ -123,11 +182,11 @@ class Journal:
         if self._clock is not None:
             self._clock.wrote()
 
-    def add_lines(self, several: Iterable[Line]) -> None:
-        """Take over another journal; answers that are here already stay. Failures come into a new one only."""
+    def add_lines(self, entries: Iterable[JournalLine]) -> None:
+        """Copy the lines of another journal; existing answers stay. Failures are copied into a new journal only."""
         block: list[bytes] = []
         size = 0
-        for line in several:
+        for line in entries:
             self.damaged += line.lost
             key = _answered(line.entry)
             if key is not None and key not in self:
@@ -154,7 +213,7 @@ class Journal:
         return self._earlier.claim(self._index.get(key))
 
     def sync(self) -> None:
-        """See to it that what was written survives the end of this machine, too."""
+        """Sync, so that what was written survives a power cut."""
         os.fsync(self._handle)
 
     def compress(self) -> None:
@@ -164,7 +223,7 @@ class Journal:
         part = self._path.with_name(f".{NAME}.zst.part")
         with part.open("wb") as packed, self._path.open("rb") as plain:
             write_frames(plain, packed)
-        put_in_place(part, _packed(self._path))
+        replace_file(part, _packed(self._path))
         self._path.unlink()
 
     def close(self) -> None:
@@ -249,25 +308,25 @@ class _Clock(threading.Thread):
             self.join()
 
 
-def header(manifest: Mapping[str, Any]) -> bytes:
+def header(manifest: JSONObject) -> bytes:
     """The first line of a journal."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     return sealed(b'{"format":%d,"manifest":%s' % (FORMAT, orjson.dumps(manifest, default=str, option=options)))
 
 
-def read_header(path: Path) -> Mapping[str, Any] | None:
+def read_header(path: Path) -> JSONObject | None:
     """The manifest that a run began with, from its journal, compressed or not; None where it has none."""
     first = next(iter(lines(path)), None)
-    found = first.entry.get("manifest") if first is not None and first.entry is not None else None
-    return found if isinstance(found, dict) and found else None
+    manifest = first.entry.get("manifest") if first is not None and first.entry is not None else None
+    return manifest if isinstance(manifest, dict) and manifest else None
 
 
-def responses(path: Path) -> Iterator[Answered]:
+def responses(path: Path) -> Iterator[JournaledResponse]:
     """Every response of a journal in the order it came, failures included; damaged lines are left out."""
     for line in lines(path):
         key = _key(line.entry) if line.entry is not None and "format" not in line.entry else None
         if line.entry is not None and key is not None:
-            yield Answered(key, line.entry.get("m", "model"), _read(line.entry))
+            yield JournaledResponse(key, line.entry.get("m", "model"), _read(line.entry))
 
 
 def sealed(inside: bytes) -> bytes:
@@ -280,7 +339,7 @@ def is_intact(line: bytes) -> bool:
     return line[-_SEAL:] == b',"c":"%08x"}\n' % zlib.crc32(line[:-_SEAL])
 
 
-def lines(path: Path) -> Iterator[Line]:
+def lines(path: Path) -> Iterator[JournalLine]:
     """The whole lines of a journal, compressed or not."""
     if path.exists():
         with path.open("rb") as plain:
@@ -289,22 +348,22 @@ def lines(path: Path) -> Iterator[Line]:
         yield from _entries(_packed_lines(_packed(path)), path)
 
 
-def _entries(texts: Iterable[bytes | int], path: Path | None) -> Iterator[Line]:
-    """What lines hold. A checksum must be right where there is one, and there must be one where the header promises it."""
+def _entries(texts: Iterable[bytes | int], path: Path | None) -> Iterator[JournalLine]:
+    """Parse lines. A checksum must be right where there is one, and there must be one where the header announces it."""
     iterator = iter(texts)
     first = list(islice(iterator, 2))  # the header may be the one that is damaged
     has_seals = any(isinstance(each, bytes) and _entry(each, has_seals=True) is not None for each in first)
     for number, text in enumerate(chain(first, iterator)):
         if isinstance(text, int):
-            yield Line(b"", None, text)
+            yield JournalLine(b"", None, text)
             continue
         entry = _entry(text, has_seals)
         if number == 0 and entry is not None and (newer := newer_format(entry)):
             raise JournalError([Problem(Place(str(path)), newer, "update assay")])
-        yield Line(text, entry, lost=int(entry is None))
+        yield JournalLine(text, entry, lost=int(entry is None))
 
 
-def _entry(line: bytes, has_seals: bool) -> Mapping[str, Any] | None:
+def _entry(line: bytes, has_seals: bool) -> JSONObject | None:
     is_sealed = is_intact(line)
     if has_seals and not is_sealed:
         return None
@@ -318,7 +377,7 @@ def _entry(line: bytes, has_seals: bool) -> Mapping[str, Any] | None:
     return entry if is_known else None
 
 
-def _key(entry: Mapping[str, Any]) -> bytes | None:
+def _key(entry: JSONObject) -> bytes | None:
     """The key of an entry that holds a response of any kind."""
     try:
         _read(entry)
@@ -328,12 +387,12 @@ def _key(entry: Mapping[str, Any]) -> bytes | None:
         return None
 
 
-def _answered(entry: Mapping[str, Any] | None) -> bytes | None:
+def _answered(entry: JSONObject | None) -> bytes | None:
     """The key of an entry that holds an answer."""
     return None if entry is None or "format" in entry or _is_failure(entry) else _key(entry)
 
 
-def _is_failure(entry: Mapping[str, Any] | None) -> bool:
+def _is_failure(entry: JSONObject | None) -> bool:
     return entry is not None and "r" in entry and isinstance(_response(entry["r"]), Failed)
 
 
@@ -368,7 +427,7 @@ def _unpack(path: Path) -> int:
                 lost += line
             else:
                 plain.write(line)
-    put_in_place(part, path)
+    replace_file(part, path)
     _packed(path).unlink()
     sync_folder(path.parent)
     return lost
@@ -390,14 +449,14 @@ def from_line(inside: bytes) -> Response:
     return _read(entry)
 
 
-def _read(entry: Mapping[str, Any]) -> Response:
+def _read(entry: JSONObject) -> Response:
     response = _response(entry["r"])
     if isinstance(response, Failed) or "u" not in entry:
         return response
     return response._replace(usage=_usage(entry["u"]))
 
 
-def _usage(plain: Any) -> Usage:
+def _usage(plain: JSON) -> Usage:
     """The usage that was written so: counts and seconds, none of them below 0; a ValueError where none can have been."""
     if not isinstance(plain, list) or not 1 <= len(plain) <= _PARTS or not _NUMBERS.issuperset(map(type, plain)):
         raise ValueError(UNREADABLE)
@@ -406,7 +465,7 @@ def _usage(plain: Any) -> Usage:
     return Usage(*plain)
 
 
-def _plain(response: Response) -> Any:
+def _plain(response: Response) -> JSON:
     if isinstance(response, Likelihood):
         return (response.value, response.greedy)
     if isinstance(response, Text):
@@ -416,7 +475,7 @@ def _plain(response: Response) -> Any:
     return {"failed": response.reason}
 
 
-def _response(plain: Any) -> Response:
+def _response(plain: JSON) -> Response:
     """The response that was written so; a ValueError where none can have been."""
     match plain:
         case [float() | int() as value, bool() as greedy] if not isinstance(value, bool):
@@ -433,9 +492,9 @@ def _response(plain: Any) -> Response:
     raise ValueError(UNREADABLE)
 
 
-def _is_text(plain: Any) -> bool:
+def _is_text(plain: JSON) -> bool:
     return plain is None or isinstance(plain, str)
 
 
-def _are_calls(plain: Any) -> bool:
+def _are_calls(plain: JSON) -> bool:
     return isinstance(plain, list) and all(isinstance(call, dict) for call in plain)

@@ -1,4 +1,4 @@
-"""One run, one owner: who works in a folder, and whether that process still lives."""
+"""The lock of a run folder: which process holds it, and whether that process is alive."""
 
 import json
 import os
@@ -6,9 +6,9 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from assay.errors import AssayError, Place, Problem
+from assay.runs.validation import JSONDict, JSONObject
 
 try:
     import fcntl
@@ -42,14 +42,14 @@ class Lease:
         if not locked or self._lives_elsewhere(owner):
             os.close(self._handle)
             raise FolderInUse(
-                [Problem(Place(str(folder)), f"another run works in this folder{_named(owner)}", "wait for it")]
+                [Problem(Place(str(folder)), f"another run uses this folder{_named(owner)}", "wait for it")]
             )
         self.beat()
 
     def beat(self, documents: Mapping[str, int] | None = None) -> None:
         """Say that this process lives, and how many documents of each task have their answer."""
-        told = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": documents or {}}
-        data = json.dumps(told).encode()
+        sign = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": documents or {}}
+        data = json.dumps(sign).encode()
         os.pwrite(self._handle, data, 0)
         os.ftruncate(self._handle, len(data))
 
@@ -72,22 +72,22 @@ class Lease:
         except FileNotFoundError:
             return False
 
-    def _owner(self) -> dict[str, Any]:
+    def _owner(self) -> JSONDict:
         try:
-            found = json.loads(os.pread(self._handle, 1 << 20, 0) or b"{}")
+            owner = json.loads(os.pread(self._handle, 1 << 20, 0) or b"{}")
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return owner if isinstance(owner, dict) else {}
 
     @staticmethod
-    def _lives_elsewhere(owner: dict[str, Any]) -> bool:
+    def _lives_elsewhere(owner: JSONDict) -> bool:
         elsewhere = owner.get("host") not in (None, socket.gethostname())
         return elsewhere and _is_recent(owner)
 
 
 def is_held(folder: Path) -> bool:
     """Whether a process works in a folder, by what it says of itself: nothing is locked to find out."""
-    owner = _told(folder)
+    owner = _owner(folder)
     if owner.get("host") != socket.gethostname():
         return _is_recent(owner)
     try:
@@ -99,27 +99,29 @@ def is_held(folder: Path) -> bool:
     return True
 
 
-def _is_recent(owner: Mapping[str, Any]) -> bool:
-    """Whether somebody was heard of in the last minute: neither long ago nor in a time that has not come."""
+def _is_recent(owner: JSONObject) -> bool:
+    """Whether the owner gave a sign of life in the last minute, and not in the future."""
     beat = owner.get("time")
     return isinstance(beat, int | float) and abs(time.time() - beat) < STALE_SECONDS
 
 
 def progress(folder: Path) -> dict[str, int]:
-    """How many documents of each task have their answer, as the process that works in a folder last said."""
-    told = _told(folder).get("documents")
+    """Return the number of answered documents by task, as last recorded by the process that holds the folder."""
+    documents = _owner(folder).get("documents")
     return (
-        {str(task): count for task, count in told.items() if isinstance(count, int)} if isinstance(told, dict) else {}
+        {str(task): count for task, count in documents.items() if isinstance(count, int)}
+        if isinstance(documents, dict)
+        else {}
     )
 
 
-def _told(folder: Path) -> dict[str, Any]:
+def _owner(folder: Path) -> JSONDict:
     try:
-        found = json.loads((folder / NAME).read_bytes())
+        owner = json.loads((folder / NAME).read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return owner if isinstance(owner, dict) else {}
 
 
-def _named(owner: dict[str, Any]) -> str:
+def _named(owner: JSONDict) -> str:
     return f" (process {owner.get('pid')} on {owner.get('host')})" if owner else ""

@@ -1,14 +1,15 @@
-"""Results in lm-eval's layout: what its consumers read, under the names they know."""
+"""results.json in lm-eval's layout, its `assay` section, and the order of its tasks and groups."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.row_names import row_name, stderr_name
 from assay.errors import some
 from assay.records import Estimate, RowFailures, ScoreKey
-from assay.runs.redact import redacted
+from assay.runs.redaction import redacted
+from assay.runs.validation import JSON, JSONDict, JSONObject
 
 Ends = Callable[[Estimate], Sequence[float] | None]
 """The interval of a number."""
@@ -16,7 +17,7 @@ Ends = Callable[[Estimate], Sequence[float] | None]
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a run found out about one task."""
+    """The result of one task."""
 
     name: str
     alias: str
@@ -47,7 +48,7 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """What a run found out about one group; `tasks` are those that its numbers are made of."""
+    """The result of one group; `tasks` are those that its numbers consist of."""
 
     name: str
     alias: str
@@ -70,7 +71,7 @@ class Share(NamedTuple):
     slope: float
 
 
-def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) -> dict[str, Any]:
+def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) -> JSONDict:
     """The results of tasks and groups; groups come with members before those that contain them."""
     rows = {
         task.name: {"name": task.name, "alias": task.alias, "sample_len": task.scored, **_written(task.rows)}
@@ -97,7 +98,7 @@ def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) 
     }
 
 
-def plain(value: Any) -> Any:
+def plain(value: JSON) -> JSON:
     """A value as JSON has it; what has no place there, as text."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
@@ -106,15 +107,15 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
-def _written(rows: Mapping[ScoreKey, Estimate]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _written(rows: Mapping[ScoreKey, Estimate]) -> JSONDict:
+    row: dict[str, Any] = {}
     for key, estimate in rows.items():
-        found[row_name(key)] = float(estimate) if estimate.several is None else dict(estimate.several)
-        found[stderr_name(key)] = "N/A" if estimate.stderr is None else estimate.stderr
-    return found
+        row[row_name(key)] = float(estimate) if estimate.several is None else dict(estimate.several)
+        row[stderr_name(key)] = "N/A" if estimate.stderr is None else estimate.stderr
+    return row
 
 
-def _group_row(group: GroupResult) -> dict[str, Any]:
+def _group_row(group: GroupResult) -> JSONDict:
     row: dict[str, Any] = {"alias": group.alias, "name": group.name}
     if group.rows is None:
         return row
@@ -127,9 +128,9 @@ def _inherit(group: GroupResult, shots: dict[str, int], better: dict[str, dict[s
     numbers = {shots.get(member) for member in group.members}
     if len(numbers) == 1 and None not in numbers:
         shots[group.name] = shots[group.members[0]]
-    told = group.metadata.get("num_fewshot")
-    if isinstance(told, int):
-        shots[group.name] = told
+    num_fewshot = group.metadata.get("num_fewshot")
+    if isinstance(num_fewshot, int):
+        shots[group.name] = num_fewshot
     merged: dict[str, bool | None] = {}
     for member in group.members:
         for metric, direction in better.get(member, {}).items():
@@ -139,17 +140,17 @@ def _inherit(group: GroupResult, shots: dict[str, int], better: dict[str, dict[s
         better[group.name] = merged
 
 
-def accounts(
+def assay_section(
     tasks: Sequence[TaskResult],
     groups: Sequence[GroupResult],
     broken: Mapping[str, str],
     max_failed: float,
     ends: Ends,
     ended: Collection[str] = (),
-) -> dict[str, Any]:
-    """What lm-eval's layout has no place for: intervals, what failed, how far that can move a number, why one is missing.
+) -> JSONDict:
+    """Build the `assay` section of results.json: intervals, failures, how far they can move a number, why one is missing.
 
-    Tasks that `ended` before their time are incomplete, whatever samples they have.
+    Tasks that `ended` early are incomplete, even with samples.
     """
     by_task = {task.name: _account(task, max_failed, ends) for task in tasks}
     for name in ended:
@@ -166,7 +167,7 @@ def accounts(
     }
 
 
-def _completeness(group: GroupResult, by_task: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _completeness(group: GroupResult, by_task: Mapping[str, JSONObject]) -> JSONDict:
     """Whether all tasks of a group were run and are complete; else which are not."""
     run = [name for name in group.tasks if name in by_task]
     scored = [name for name in run if by_task[name]["scored"] or not by_task[name]["incomplete"]]
@@ -183,7 +184,7 @@ def _completeness(group: GroupResult, by_task: Mapping[str, Mapping[str, Any]]) 
     }
 
 
-def coverage(group: Mapping[str, Any]) -> str:
+def coverage(group: JSONObject) -> str:
     """How much of a group was scored, from its account; nothing where that is all of it.
 
     >>> coverage({"incomplete": True, "tasks": 57, "scored_tasks": 1, "incomplete_tasks": []})
@@ -198,7 +199,7 @@ def coverage(group: Mapping[str, Any]) -> str:
     return f"{len(group['incomplete_tasks'])} of {group['tasks']} tasks incomplete"
 
 
-def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
+def _account(task: TaskResult, max_failed: float, ends: Ends) -> JSONDict:
     failed = sum(task.failed.values())
     never = sorted(set(task.higher_is_better) - {key.metric for key in task.rows})
     without = {row_name(key): row.reason for key, row in task.rows.items() if _is_lost(row)}
@@ -218,7 +219,7 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> dict[str, Any]:
     }
 
 
-def _with_failures(described: dict[str, Any], task: TaskResult, max_failed: float) -> dict[str, Any]:
+def _with_failures(described: JSONDict, task: TaskResult, max_failed: float) -> JSONDict:
     """The rows of a task, each with how many documents failed in it, and why, where they failed in this row alone.
 
     A row in which all documents failed has no number, and is listed here only.
@@ -244,10 +245,10 @@ def _is_lost(row: Estimate) -> bool:
     return math.isnan(row) and row.several is None
 
 
-def _group_account(group: GroupResult, ends: Ends) -> dict[str, Any]:
+def _group_account(group: GroupResult, ends: Ends) -> JSONDict:
     rows = _described(group.rows or {}, ends)
-    for key, several in group.shares.items():
-        written = [[each.task, row_name(each.row), each.slope] for each in several]
+    for key, shares in group.shares.items():
+        written = [[each.task, row_name(each.row), each.slope] for each in shares]
         rows[row_name(key)]["of"] = written
     return {
         **({"metadata": plain(group.metadata)} if group.metadata else {}),
@@ -256,7 +257,7 @@ def _group_account(group: GroupResult, ends: Ends) -> dict[str, Any]:
     }
 
 
-def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> dict[str, Any]:
+def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> JSONDict:
     """All that is known about each number: null, with the reason, where there is none."""
     return {
         row_name(key): {
@@ -290,19 +291,19 @@ def _share(what: str, count: int, documents: int) -> str:
     return f"{what}: {count}" + (f" of {documents} documents ({count / documents:.1%})" if documents >= count else "")
 
 
-def troubles(account: Mapping[str, Any]) -> list[str]:
-    """What went wrong in a run, a line each: failed documents, numbers that are missing, members and tasks left out."""
-    further = "" if account.get("imported") else "; the same command goes on"
+def failure_lines(account: JSONObject) -> list[str]:
+    """List the problems of a run, a line each: failed documents, missing numbers, skipped members and tasks."""
+    further = "" if account.get("imported") else "; the same command resumes it"
     lines = [f"ended early: {account['ended']}{further}"] if account.get("ended") else []
     if account.get("shard"):
         lines.append(f"shard {account['shard']['part']}: the numbers of a part; `assay merge` makes the whole")
     for task, own in account.get("tasks", {}).items():
         if own["failed"]:
             mark = "incomplete: " if own["incomplete"] else ""
-            several = [f"{count}× {reason}" for reason, count in own["reasons"].items()]
-            more = f"; and {len(several) - 3} more reasons" if len(several) > 3 else ""
+            reasons_counted = [f"{count}× {reason}" for reason, count in own["reasons"].items()]
+            more = f"; and {len(reasons_counted) - 3} more reasons" if len(reasons_counted) > 3 else ""
             lines.append(
-                f"{mark}{task}: {own['failed']} of {own['documents']} documents failed ({'; '.join(several[:3])}{more})"
+                f"{mark}{task}: {own['failed']} of {own['documents']} documents failed ({'; '.join(reasons_counted[:3])}{more})"
             )
         if own.get("not_asked"):
             lines.append(f"incomplete: {task}: {own['not_asked']} documents were not asked")
@@ -318,6 +319,45 @@ def troubles(account: Mapping[str, Any]) -> list[str]:
         lines += [f"{group}: {row}: no number: {reason}" for row, reason in without.items()]
         if own.get("incomplete") and not without:
             named = {"not run": own["not_run"], "incomplete": own["incomplete_tasks"]}
-            told = "; ".join(f"{what}: {some(names)}" for what, names in named.items() if names)
-            lines.append(f"incomplete: {group}: {coverage(own)} ({told})")
+            reasons = "; ".join(f"{what}: {some(names)}" for what, names in named.items() if names)
+            lines.append(f"incomplete: {group}: {coverage(own)} ({reasons})")
     return lines + [f"not run: {task}: {reason}" for task, reason in account.get("broken", {}).items()]
+
+
+def total_usage(accounts: Sequence[JSONObject]) -> JSONDict:
+    """Add up the usage of parts: counts and costs are added. For seconds the maximum is kept: percentiles do not add up."""
+    total: dict[str, Any] = {}
+    for account in accounts:
+        for key, value in account.items():
+            if key == "seconds":
+                known = total.get(key, {})
+                total[key] = {name: max(known.get(name, 0.0), seconds) for name, seconds in value.items()}
+            elif isinstance(value, Mapping):
+                total[key] = total_usage([total.get(key, {}), value])
+            else:
+                total[key] = total.get(key, 0) + value
+    return total
+
+
+Results = Mapping[str, Any]
+
+
+def names_with_depth(results: Results) -> Iterator[tuple[str, int]]:
+    """Every line of the tree with its depth, in the order of `result_paths`."""
+    return ((path[-1], len(path) - 1) for path in result_paths(results))
+
+
+def result_paths(results: Results) -> Iterator[tuple[str, ...]]:
+    """The path to every line: groups that are in no other first, by name, each with its members below it; then the rest."""
+    members: Mapping[str, Sequence[str]] = results.get("group_subtasks") or {}
+    inside = {name for names in members.values() for name in names}
+
+    def below(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        yield path
+        for member in sorted(members.get(path[-1], ())):
+            if member not in path:
+                yield from below((*path, member))
+
+    for name in sorted(name for name in members if name not in inside):
+        yield from below((name,))
+    yield from ((name,) for name in sorted(results["results"]) if name not in members and name not in inside)

@@ -5,7 +5,10 @@ scorings of a run (`RUN/scored/001`) and runs that have not finished have the sa
 """
 
 import os
+import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +19,29 @@ from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.errors import Place, Problem
 from assay.records import ScoreKey
 from assay.runs import journal
-from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, NoRun, RunError, manifest_from_journal, no_run, read_file
-from assay.runs.journal import Answered
+from assay.runs.folder import (
+    JOURNALS,
+    MANIFEST,
+    RESULTS,
+    SAMPLES,
+    NoRun,
+    RunError,
+    as_written,
+    manifest_from_journal,
+    no_run,
+    read_file,
+    refuse_links_outside,
+)
+from assay.runs.folder import SCORED as SCORINGS
+from assay.runs.journal import JournaledResponse
 from assay.runs.lease import is_held, progress
-from assay.runs.links import JOURNALS, refuse_strays
-from assay.runs.redact import without_secrets
-from assay.runs.stored import SampleFile, sample_file
-from assay.runs.versions import NAME as SCORINGS
+from assay.runs.redaction import without_secrets
+from assay.runs.samples.reader import SampleFile, sample_file
+from assay.runs.validation import JSON, JSONObject
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 RUNNING, STOPPED, COMPLETE = "running", "stopped", "complete"
 DEEPEST = 6
@@ -33,7 +49,7 @@ DEEPEST = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class ResultRow:
     """The estimate of a row as it is stored. Without a value, `reason` says why; without a standard error, too."""
 
     key: ScoreKey
@@ -77,7 +93,7 @@ class Number:
 
     @property
     def is_share(self) -> bool:
-        """Whether it lies between 0 and 1, with all its interval: then a bar of that length shows it."""
+        """Whether it and its interval are between 0 and 1: then a bar of that length shows it."""
         ends = [each for each in (self.value, *self.interval) if each is not None]
         return bool(ends) and all(0 <= each <= 1 for each in ends)
 
@@ -85,34 +101,34 @@ class Number:
 class Run:
     """A run folder, opened for reading."""
 
-    def __init__(self, path: Path, manifest: Mapping[str, Any], results: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, path: Path, manifest: JSONObject, results: JSONObject | None = None) -> None:
         self.path, self.manifest = path, manifest
-        self._rows: dict[str, dict[ScoreKey, Number]] = {}
+        self._rows: dict[str, dict[ScoreKey, ResultRow]] = {}
         if results is not None:
             self.results = results
 
     @classmethod
     def open(cls, path: str | Path, *, follow_links: bool = True) -> "Run":
-        """The run in a folder; a RunError where it holds none, a damaged one, or one of a later format.
+        """Open the run in a folder; a RunError where there is none, a damaged one, or one of a later format.
 
-        A manifest that is lost is rebuilt from the header of the journal. Without `follow_links`, a run whose files lie
-        elsewhere is refused.
+        A lost manifest is rebuilt from the header of the journal. Without `follow_links`, a run with files outside of its
+        folder is refused.
         """
         folder = Path(path)
         if not follow_links:
-            refuse_strays(folder)
+            refuse_links_outside(folder)
         manifest = read_file(folder / MANIFEST) or manifest_from_journal(folder)
         if not manifest and not (folder / RESULTS).is_file():
             raise NoRun([no_run(folder)])
         return cls(folder, manifest)
 
     @cached_property
-    def results(self) -> Mapping[str, Any]:
+    def results(self) -> JSONObject:
         """The content of results.json, in lm-eval's layout; empty where the run has none yet."""
         return read_file(self.path / RESULTS)
 
     @cached_property
-    def answers_manifest(self) -> Mapping[str, Any]:
+    def answers_manifest(self) -> JSONObject:
         """The manifest of the run whose answers these are: of a scoring, that of the run above it."""
         if "scored" not in self.manifest:
             return self.manifest
@@ -142,12 +158,12 @@ class Run:
         if not self.manifest:
             raise NoRun([no_run(self.path)])
         if not self.has_finished:
-            what = f"the run has not come to its end (status: {self.manifest.get('status', 'unknown')})"
-            raise RunError([Problem(Place(str(self.path)), what, "let it go on, by the same command")])
+            what = f"the run has not finished (status: {self.manifest.get('status', 'unknown')})"
+            raise RunError([Problem(Place(str(self.path)), what, "resume it with the same command")])
         return self
 
     def redacted(self) -> "Run":
-        """The same without keys and passwords, for whoever hands it on; a scoring with the facts of the run it scores."""
+        """Return the run without keys and passwords, to export it; a scoring with the facts of the run it scores."""
         return Run(
             self.path, without_secrets({**self.answers_manifest, **self.manifest}), without_secrets(self.results)
         )
@@ -179,7 +195,7 @@ class Run:
         """Of a run in progress: how many documents of each task are answered."""
         return progress(self.path) if self.status == RUNNING else {}
 
-    def facts(self, task: str) -> Mapping[str, Any]:
+    def facts(self, task: str) -> JSONObject:
         """Noted of a task when it was asked: how many documents, how many repeats, a name for its data."""
         return mapping(mapping(self.answers_manifest.get("tasks")).get(task))
 
@@ -190,7 +206,7 @@ class Run:
         """A name for the data of a task: documents of one source with one number are the same; empty where none is noted."""
         return str(self.facts(task).get("source") or "")
 
-    def config(self, task: str) -> Mapping[str, Any]:
+    def config(self, task: str) -> JSONObject:
         """The settings of a task."""
         return mapping(mapping(self.results.get("configs")).get(task))
 
@@ -201,15 +217,22 @@ class Run:
         """By metric, of a task or group."""
         return mapping(mapping(self.results.get("higher_is_better")).get(name))
 
+    @property
+    def model_name(self) -> str:
+        """The name of the model: its backend, and its name there."""
+        names = dict.fromkeys((self.results.get("model_source"), self.results.get("model_name")))
+        parts = [str(name) for name in names if name]
+        return "/".join(parts) or str(self.results.get("config", {}).get("model"))
+
     # ---- rows
 
-    def rows(self, name: str) -> dict[ScoreKey, Number]:
+    def rows(self, name: str) -> dict[ScoreKey, ResultRow]:
         """The rows of a task or group, in their order."""
         if name not in self._rows:
             self._rows[name] = dict(self._read_rows(name))
         return self._rows[name]
 
-    def _read_rows(self, name: str) -> Iterator[tuple[ScoreKey, Number]]:
+    def _read_rows(self, name: str) -> Iterator[tuple[ScoreKey, ResultRow]]:
         row, better, account = self._row(name), self.higher_is_better(name), self.summary(name)
         described, bounds = mapping(account.get("rows")), mapping(account.get("bounds"))
         counts, size = mapping(row.get("sample_count")), row.get("sample_len") or 0
@@ -219,7 +242,7 @@ class Run:
             counted = about if "failed" in about else account
             yield (
                 key,
-                Number(
+                ResultRow(
                     key,
                     number(value),
                     number(row.get(stderr_name(key))),
@@ -235,17 +258,17 @@ class Run:
                 ),
             )
 
-    def _row(self, name: str) -> Mapping[str, Any]:
+    def _row(self, name: str) -> JSONObject:
         return mapping(mapping(self.results.get("results")).get(name))
 
     # ---- failures and usage
 
     @property
-    def extras(self) -> Mapping[str, Any]:
+    def extras(self) -> JSONObject:
         """All that lm-eval's layout has no place for: `tasks`, `groups`, `broken`, `account` …"""
         return mapping(self.results.get("assay"))
 
-    def summary(self, name: str) -> Mapping[str, Any]:
+    def summary(self, name: str) -> JSONObject:
         """Of a task or group: documents, failures and their reasons, whether it is incomplete, audit counts."""
         known = self.extras
         return mapping(mapping(known.get("tasks")).get(name)) or mapping(mapping(known.get("groups")).get(name))
@@ -256,12 +279,12 @@ class Run:
         return mapping(self.extras.get("broken"))
 
     @property
-    def usage(self) -> Mapping[str, Any]:
+    def usage(self) -> JSONObject:
         """Requests, retries, tokens, cost and seconds, in all and by role and task."""
         return mapping(self.extras.get("account"))
 
     @property
-    def labels(self) -> Mapping[str, Mapping[int, Mapping[str, Any]]]:
+    def labels(self) -> Mapping[str, Mapping[int, JSONObject]]:
         """By task and document the labels that people gave. No version writes them yet."""
         return MappingProxyType({})
 
@@ -276,18 +299,28 @@ class Run:
         path = self.sample_path(task)
         return SampleFile(path, self.repeats(task)) if path is not None else None
 
+    def sample_files(self) -> dict[str, SampleFile]:
+        """Return the sample files by task, in the order of the results."""
+        files = {task: self.sample_file(task) for task in self.scored_tasks}
+        return {task: file for task, file in files.items() if file is not None}
+
     def samples(self, task: str, columns: Sequence[str] | None = None) -> "Iterator[pa.RecordBatch]":
         """The samples of a task as Arrow (docs/samples.md), one row group in memory at a time."""
         file = self.sample_file(task)
         if file is None:
-            what = f"there are no samples of a task {task!r}"
+            what = f"no samples of a task named {task!r}"
             raise RunError([Problem(Place(str(self.path)), what, f"it has: {', '.join(self.tasks) or 'none'}")])
         for table in file.tables():
             yield from (table if columns is None else table.select(list(columns))).to_batches()
 
-    def responses(self) -> Iterator[Answered]:
+    def responses(self) -> Iterator[JournaledResponse]:
         """Every response in the journal, failures included; damaged lines are left out."""
         return journal.responses(self.path / journal.NAME)
+
+
+def finished_run(folder: str | Path) -> Run:
+    """Open a finished run, or a scoring of one, without its secrets; a RunError where it has not finished."""
+    return Run.open(folder).finished().redacted()
 
 
 def holds_run(folder: Path) -> bool:
@@ -321,30 +354,69 @@ def _runs(folder: Path, name: str, depth: int) -> Iterator[tuple[str, Path]]:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
-    found = _is_run({entry.name for entry in entries})
-    if found:
+    is_run = _is_run({entry.name for entry in entries})
+    if is_run:
         yield name, folder
     for entry in entries:
-        is_searched = entry.name == SCORINGS if found else entry.name[:1] != "."
+        is_searched = entry.name == SCORINGS if is_run else entry.name[:1] != "."
         if depth and is_searched and entry.is_dir(follow_symlinks=False):
             yield from _runs(folder / entry.name, f"{name}/{entry.name}".lstrip("/"), depth - 1)
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: JSON) -> JSONObject:
     """A value where it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
-def number(value: Any) -> float | None:
+def number(value: JSON) -> float | None:
     """A value where it is a number, else None."""
     is_plain = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_plain and value == value else None
 
 
-def _pair(written: Sequence[Any] | None) -> tuple[float | None, float | None]:
+def _pair(written: Sequence[JSON] | None) -> tuple[float | None, float | None]:
     low, high = written or (None, None)
     return number(low), number(high)
 
 
-def _influences(written: Sequence[Sequence[Any]] | None) -> Mapping[tuple[str, ScoreKey], float] | None:
+def _influences(written: Sequence[Sequence[JSON]] | None) -> Mapping[tuple[str, ScoreKey], float] | None:
     return {(task, row_key(row)): float(slope) for task, row, slope in written} if written else None
+
+
+RUNS_DIR = "runs"
+
+
+def output_folder(runs_dir: Path, spec: JSONObject, model: str, tasks: Sequence[str]) -> Path:
+    """Return the folder of the latest unfinished run with this spec that no process holds, else a new one."""
+    written_spec = as_written(spec)
+    unfinished = [
+        (manifest.get("created") or 0.0, path)
+        for path, manifest in _manifests(runs_dir)
+        if manifest.get("spec") == written_spec and manifest.get("status") != COMPLETE and not is_held(path)
+    ]
+    return max(unfinished)[1] if unfinished else new_folder(runs_dir, model, tasks)
+
+
+def new_folder(runs_dir: Path, model: str, tasks: Sequence[str]) -> Path:
+    """A folder that is not there yet, named after the day, the model and the tasks.
+
+    >>> new_folder(Path("runs"), "org/llama 3", ["mmlu", "gsm8k"]).name[11:]
+    'llama_3-mmlu-and-1-more'
+    """
+    more = f"-and-{len(tasks) - 1}-more" if len(tasks) > 1 else ""
+    parts = [time.strftime("%Y-%m-%d"), _plain(Path(model).name), _plain(tasks[0] if tasks else "") + more]
+    name = "-".join(part for part in parts if part)
+    names = (name, *(f"{name}-{number}" for number in range(2, 1_000_000)))
+    return next(path for each in names if not (path := runs_dir / each).exists())
+
+
+def _manifests(runs_dir: Path) -> Iterator[tuple[Path, JSONObject]]:
+    """The runs directly below a folder that can be read, each with its manifest."""
+    for path in runs_in(runs_dir):
+        with suppress(RunError):
+            yield path, Run.open(path).manifest
+
+
+def _plain(text: str) -> str:
+    """Text that is safe in the name of a folder, and not too long."""
+    return re.sub(r"[^\w.@#+-]+", "_", text).strip("._-")[:40]

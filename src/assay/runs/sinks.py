@@ -1,4 +1,4 @@
-"""A further copy of a graph's output, where its file asks for one: json, jsonl, csv or parquet."""
+"""Writes a graph's output to a further file: json, jsonl, csv or parquet."""
 
 import csv
 import json
@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from assay.runs.durable import put_in_place
+from assay.runs.atomic import replace_file
+from assay.runs.validation import JSON
 
 Records = Iterable[Mapping[str, Any]]
 ROWS = 2000
@@ -20,7 +21,7 @@ def write_sink(path: Path, kind: str, records: Records, encoding: str = "utf-8")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     WRITERS[kind](part, records, encoding)
-    put_in_place(part, path)
+    replace_file(part, path)
 
 
 def _json(path: Path, records: Records, encoding: str) -> None:
@@ -37,7 +38,7 @@ def _jsonl(path: Path, records: Records, encoding: str) -> None:
 
 
 def _csv(path: Path, records: Records, encoding: str) -> None:
-    """A table with the columns of the first record; what is no plain value stands in it as JSON."""
+    """Write a table with the columns of the first record; values that are not plain are written as JSON."""
     with path.open("w", newline="", encoding=encoding) as out:
         writer: Any = None
         for record in records:
@@ -71,7 +72,7 @@ def _parquet(path: Path, records: Records, encoding: str) -> None:  # noqa: ARG0
     writer.close()
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: JSON) -> JSON:
     plain = value is None or isinstance(value, str | int | float)
     return value if plain else orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.records import UNFINISHED, FilterScores, Sample
-from assay.runs.samples import Kept
+from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters.steps import INVALID
 
 FAILED, TRUNCATED, EMPTY, UNEXTRACTED = "failed", "truncated", "empty", "unextracted"
@@ -48,12 +48,12 @@ class Audit:
         }
 
 
-def kinds_of(kept: Kept, directions: Directions) -> tuple[str, ...]:
+def kinds_of(kept: SampleRecord, directions: Directions) -> tuple[str, ...]:
     """Return the audit kinds of a sample."""
     return tuple(_kinds(kept, directions))
 
 
-def _kinds(kept: Kept, directions: Directions) -> Iterator[str]:
+def _kinds(kept: SampleRecord, directions: Directions) -> Iterator[str]:
     if kept.failed:
         yield FAILED
     finished = [reply.get("finish") for reply in kept.replies] if kept.replies is not None else ()

@@ -13,9 +13,9 @@ from assay.config.source import digest
 from assay.config.task import FewshotConfig, TaskConfig
 from assay.errors import Place
 from assay.runs.folder import RunError
-from assay.runs.parquet import file_name
-from assay.runs.rows import Row
 from assay.runs.run import Run
+from assay.runs.samples.records import StoredSample
+from assay.runs.samples.writer import file_name
 from assay.samples.data import DataSet, Split
 from assay.samples.fewshot import SAMPLERS, Leaks, Pool, Sampler
 from assay.samples.prompt import Examples
@@ -244,7 +244,7 @@ class RunSplits:
             raise DataError(str(error.problems[0])) from error
 
 
-def _document(row: Row) -> Mapping[str, Any]:
+def _document(row: StoredSample) -> Mapping[str, Any]:
     return {
         **orjson.loads(row.doc), "doc_id": row.doc_id, "prompt": row.prefix + row.prompt, "target": orjson.loads(row.target),
         "responses": row.responses, "answers": row.answers, "scores": row.scores,

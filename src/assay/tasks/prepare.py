@@ -28,7 +28,7 @@ from assay.records import (
     limit_of,
     prompt_text,
 )
-from assay.runs.folder import Writer
+from assay.runs.folder import SampleSink
 from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question
 from assay.samples.rows import DataError
@@ -385,7 +385,7 @@ class PreparedTask:
         hidden = {*self.scoring.parents.values()} - {*below}
         return {**{name: better for name, better in known.items() if name not in hidden}, **below}
 
-    def files(self, folder: Path | None, created: float, label: str) -> Writer | None:  # noqa: ARG002  # the shape of a task
+    def files(self, folder: Path | None, created: float, label: str) -> SampleSink | None:  # noqa: ARG002  # the shape of a task
         return None
 
     def conclude(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.records import UNFINISHED, Failed, FilterScores, Outcome, Response, Sample, Text
-from assay.runs.samples import Kept, replies
+from assay.runs.samples.records import SampleRecord, response_metadata
 from assay.scoring.filters.step import INVALID, contains
 from assay.scoring.filters.step import UNFINISHED as UNFINISHED_MARK
 from assay.scoring.loop import Document
@@ -18,7 +18,7 @@ SHORTENED = "to a prompt that lost its beginning"
 FEWER_EXAMPLES = "to a prompt with fewer examples"
 MARKS = {INVALID: "no match", UNFINISHED_MARK: UNFINISHED_THINKING}
 Replies = Sequence[Mapping[str, object]] | None
-Keep = Callable[[Kept], object]
+Keep = Callable[[SampleRecord], object]
 
 
 @dataclass
@@ -77,7 +77,7 @@ class TaskRun:
         self.board.documents += 1
         own = len(sample.requests) or len(responses)  # a graph's are all its own
         failure = next((response for response in responses[:own] if isinstance(response, Failed)), None)
-        replied = replies(responses, own)
+        replied = response_metadata(responses, own)
         if failure is not None or sample.problem:
             reason = failure.reason if failure is not None else sample.problem
             if self.runnable.is_batch:
@@ -106,9 +106,9 @@ class TaskRun:
                 if contains(filtered.answers, mark):
                     self.board.noticed[f"{meaning} by filter {filtered.filter}"] += 1
         reason = self.board.fail_rows(scores)
-        self._put(Kept(document.sample, document.responses, scores, self.runnable.repeats, reason, replied))
+        self._put(SampleRecord(document.sample, document.responses, scores, self.runnable.repeats, reason, replied))
 
-    def _put(self, kept: Kept) -> None:
+    def _put(self, kept: SampleRecord) -> None:
         """Hand a sample that is done over, with what is worth a look about it."""
         kinds = kinds_of(kept, self.runnable.higher_is_better)
         self.audit.note(kept.sample.doc_id, kinds)
@@ -137,4 +137,4 @@ class TaskRun:
         self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), replied: Replies = None
     ) -> None:
         self.board.fail(reason)
-        self._put(Kept(sample, responses, (), self.runnable.repeats, reason, replied))
+        self._put(SampleRecord(sample, responses, (), self.runnable.repeats, reason, replied))

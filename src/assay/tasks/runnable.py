@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from assay.records import Asking, Estimate, Failed, FilterScores, Response, Sample, ScoreKey
-from assay.runs.folder import Writer
+from assay.runs.folder import SampleSink
 from assay.scoring.loop import Document
 from assay.scoring.scorer import Scorer
 from assay.statistics.aggregations import Aggregation
@@ -100,7 +100,7 @@ class Runnable(Protocol):
 
     def higher_is_better(self) -> Mapping[str, bool | None]: ...
 
-    def files(self, folder: Path | None, created: float, label: str) -> Writer | None:
+    def files(self, folder: Path | None, created: float, label: str) -> SampleSink | None:
         """Return the writer of the task's further files; without a folder, the reader of all samples at the end."""
         ...
 

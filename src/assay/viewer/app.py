@@ -20,7 +20,7 @@ from starlette.routing import Route
 import assay
 from assay.errors import AssayError
 from assay.report.plots import STYLE, Interval, interval_bar
-from assay.runs.run import Number
+from assay.runs.run import ResultRow
 from assay.viewer.asking import Condition, address, read_wish
 from assay.viewer.compare_page import compare_page
 from assay.viewer.comparisons import Comparisons
@@ -179,7 +179,7 @@ def breakable(name: str) -> Markup:
     return Markup(re.sub(r"(?<=[_+/])(?=.)", "<wbr>", str(escape(name))))
 
 
-def bar(number: Number) -> Markup:
+def bar(number: ResultRow) -> Markup:
     """The bar of a number; of one that is no share there is none."""
     if not number.is_share or number.value is None:
         return Markup("")

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from assay.comparison.compare import Comparison, Flip
+from assay.comparison.comparison import Comparison, Flip
 from assay.comparison.pairing import OtherPrompts
 from assay.errors import AssayError
 from assay.report.drawn import drawn

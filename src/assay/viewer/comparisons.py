@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from assay.comparison.compare import Comparison, Flip, compare
+from assay.comparison.compare import compare
+from assay.comparison.comparison import Comparison, Flip
 from assay.errors import AssayError
-from assay.runs.links import refuse_strays
-from assay.runs.versions import NAME as SCORED
+from assay.runs.folder import SCORED as SCORED
+from assay.runs.folder import refuse_links_outside
 from assay.viewer.library import stamp_of
 
 OF_EACH, OF_ONE = 5, 30
@@ -57,6 +58,6 @@ class Comparisons:
 def _refuse_links(paths: Sequence[Path]) -> None:
     """See to it that runs are read from their folders only; a scoring is told more by the run that it lies in."""
     for path in paths:
-        refuse_strays(path)
+        refuse_links_outside(path)
         if path.parent.name == SCORED:
-            refuse_strays(path.parent.parent)
+            refuse_links_outside(path.parent.parent)

@@ -9,8 +9,8 @@ from starlette.datastructures import QueryParams
 from assay.config.row_names import is_row_name
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import Head, Line, RunReading, worst_tasks
-from assay.runs.redact import redacted_text
-from assay.runs.rows import Row
+from assay.runs.redaction import redacted_text
+from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
 from assay.viewer.asking import OPERATORS, SHOWS, Wish, address, read_wish
 from assay.viewer.distributions import PARTS, calibrated, score_bins, slices_by, value_count
@@ -190,12 +190,12 @@ def _filterable(samples: Samples, columns: Sequence[str], config: Mapping[str, A
     ]  # fmt: skip
 
 
-def _texts(row: Row) -> list[str]:
+def _texts(row: StoredSample) -> list[str]:
     """The texts that were answered."""
     return [each for several in row.responses for each in several if isinstance(each, str)]
 
 
-def brief(row: Row) -> dict[str, str]:
+def brief(row: StoredSample) -> dict[str, str]:
     """A sample in one line of a table: question, answer, target, scores by column."""
     texts = _texts(row)
     best = "" if texts else next((choice.text for choice in choices_of(row) if choice.is_best), "")

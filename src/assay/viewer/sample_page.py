@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.config.row_names import row_key, row_name
-from assay.runs.redact import redacted, redacted_text
-from assay.runs.rows import RequestRow, Row
+from assay.runs.redaction import redacted, redacted_text
+from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.viewer.differing import Piece, aligned
 from assay.viewer.sample_scores import UnitResult, own_number, unit_results
 
@@ -140,7 +140,7 @@ class SampleView:
         return f"{verdict}: of the answer {_brief(left)} is left, {_brief(repr(self.target))} is right."
 
 
-def sample_view(row: Row, config: Mapping[str, Any], better: Mapping[str, bool | None]) -> SampleView:
+def sample_view(row: StoredSample, config: Mapping[str, Any], better: Mapping[str, bool | None]) -> SampleView:
     """A sample as it is written, taken apart for a page."""
     requests, responses, replies = row.requests, row.responses, row.replies or ()
     own = sum(map(len, responses))
@@ -182,7 +182,7 @@ def loads(text: str | None, otherwise: Any) -> Any:
     return otherwise
 
 
-def _shots(row: Row, config: Mapping[str, Any]) -> tuple[list[str], str]:
+def _shots(row: StoredSample, config: Mapping[str, Any]) -> tuple[list[str], str]:
     """The examples before the question, each for itself where blank lines part them; and the question.
 
     Examples that every document has of its own stand in the prompt: they are told by their number, where that leaves no doubt.
@@ -195,7 +195,7 @@ def _shots(row: Row, config: Mapping[str, Any]) -> tuple[list[str], str]:
     return [part for part in re.split(r"(?<=\n\n)(?=\S)", prefix) if part], prompt
 
 
-def target_of(row: Row) -> str:
+def target_of(row: StoredSample) -> str:
     """What would have been right, as text: of choices, the number and the choice."""
     target = loads(row.target, None)
     gold, choices = loads(row.gold, target), row.choices
@@ -252,7 +252,7 @@ def _scores(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> lis
     return made
 
 
-def choices_of(row: Row) -> list[Choice]:
+def choices_of(row: StoredSample) -> list[Choice]:
     """The log-likelihood of every continuation, with what metrics make of it. A text that is rolled over is its only one."""
     values = [several[0] if several else None for several in row.responses]
     asked = [each.continuation or "" for each in row.requests]
@@ -291,7 +291,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _trace(
-    trace: Any, requests: Sequence[RequestRow], texts: Sequence[str], replies: Sequence[Any], row: Row
+    trace: Any, requests: Sequence[StoredRequest], texts: Sequence[str], replies: Sequence[Any], row: StoredSample
 ) -> list[Step]:
     """The nodes in their order, each with what was asked and answered there."""
     steps = []
@@ -308,12 +308,12 @@ def _trace(
     return steps
 
 
-def _asked(number: int, requests: Sequence[RequestRow], row: Row) -> str:
+def _asked(number: int, requests: Sequence[StoredRequest], row: StoredSample) -> str:
     own = requests[number].prompt if number < len(requests) else None
     return own if own is not None else row.prefix + row.prompt
 
 
-def _raw(row: Row) -> dict[str, str]:
+def _raw(row: StoredSample) -> dict[str, str]:
     """The columns as they are written; parameters of requests and reasons of failures without secrets."""
     found = {
         **row._asdict(),
@@ -330,7 +330,7 @@ def _raw(row: Row) -> dict[str, str]:
     }
 
 
-def _request(request: RequestRow) -> dict[str, Any]:
+def _request(request: StoredRequest) -> dict[str, Any]:
     told = request._replace(params=loads(request.params, None))._asdict()
     return {name: value for name, value in told.items() if value is not None}
 

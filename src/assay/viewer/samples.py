@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from assay.config.source import digest
-from assay.runs.rows import Row
-from assay.runs.stored import SampleFile
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import StoredSample
 from assay.viewer.asking import PAGE, Condition, Wish
 from assay.viewer.sample_page import loads
 
@@ -88,7 +88,7 @@ class Database:
 class Found(NamedTuple):
     """A page of samples with how many there are in all."""
 
-    rows: list[Row]
+    rows: list[StoredSample]
     positions: list[int]
     total: int
     page: int
@@ -121,7 +121,7 @@ class Samples:
         """The columns of scores."""
         return [name for name in self.columns if "," in name]
 
-    def values(self, row: Row) -> list[float | None]:
+    def values(self, row: StoredSample) -> list[float | None]:
         """The scores of a sample, column by column."""
         return [value if isinstance(value := row.scores.get(name), int | float) else None for name in self.scores]
 
@@ -148,7 +148,7 @@ class Samples:
         found = found if position else [-1, *found]
         return [*found, -1, -1, -1][:3]
 
-    def document(self, doc_id: int) -> Row | None:
+    def document(self, doc_id: int) -> StoredSample | None:
         """The sample of a document."""
         found = self.database.rows(
             f"select file_row_number from {SOURCE} where doc_id = ? limit 1", [self.file, doc_id]
@@ -156,7 +156,7 @@ class Samples:
         rows = self.read([number for [number] in found])
         return rows[0] if rows else None
 
-    def read(self, numbers: Sequence[int]) -> list[Row]:
+    def read(self, numbers: Sequence[int]) -> list[StoredSample]:
         """The samples at these places in the file, in this order: only the row groups that hold them are read."""
         return self.stored.at(numbers)
 

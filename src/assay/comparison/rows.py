@@ -1,0 +1,302 @@
+"""The rows that two runs share, of tasks and groups, each with its members."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import numpy as np
+
+from assay.comparison.comparison import ComparedRow
+from assay.comparison.contrasts import ComparedTask, Part, contrast, member_of
+from assay.comparison.pairing import Array, PairedTask, shared_tasks, values
+from assay.config.row_names import row_name, spellings
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.records import ScoreKey
+from assay.runs.results import names_with_depth
+from assay.runs.run import Run
+from assay.statistics.paired import Contrast, Significance, detectable, interval, significance
+
+Runs = tuple[Run, Run]
+Known = Mapping[tuple[str, ScoreKey], ComparedTask | str]
+"""The tasks' numbers in both runs, or why they cannot be compared; tasks by their names in the first run."""
+SCORE_AGAIN = "how it follows from its tasks is not noted; `assay score RUN` notes it"
+
+LONE = "the other run has no such number, or no samples of it"
+
+
+@dataclass(frozen=True)
+class PairedRow:
+    """A number of a task or group in both runs; without parts `reason` says why nothing is known of its spread.
+    A lone one is in the first run alone."""
+
+    kind: Literal["task", "group"]
+    name: str
+    alias: str
+    key: ScoreKey
+    depth: int
+    better: bool | None
+    a: float | None
+    b: float | None
+    parts: Sequence[Part] = ()
+    reason: str = ""
+    is_lone: bool = False
+
+    def contrast(self, scale: float = 1.0) -> Contrast | None:
+        if not self.parts or self.a is None or self.b is None:
+            return None
+        return contrast(self.parts, self.a, self.b, scale)
+
+
+def compared_members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | None, notes: list[str]) -> Known:
+    """Every number of the tasks that both runs have."""
+    members: dict[tuple[str, ScoreKey], ComparedTask | str] = {}
+    clustered = [(task, _clusters(task, cluster_by or runs[0].config(task.name).get("cluster_by"))) for task in tasks]
+    if cluster_by is not None:
+        _check_clusters(cluster_by, clustered, notes)
+    for task, clusters in clustered:
+        mine, others = values(runs[0], task.name), values(runs[1], task.name_b)
+        lone = [row_name(key) for key in {**mine, **others} if key not in mine or key not in others]
+        if lone:
+            notes.append(f"{task.name}: only one of the runs has {some(lone)}")
+        for key in mine:
+            if key in others:
+                members[task.name, key] = member_of(task, key, runs, clusters)
+    return members
+
+
+def _clusters(task: PairedTask, column: str | None) -> Array | None:
+    """The draw of each paired document; None where each is its own."""
+    clusters = task.scores_a.clusters(str(column)) if column else None
+    return None if clusters is None else clusters[task.places_a]
+
+
+def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Array | None]], notes: list[str]) -> None:
+    without = [task.name for task, clusters in clustered if clusters is None]
+    if len(without) == len(clustered):
+        from orjson import loads
+
+        docs = [loads(row["doc"]) for task, _ in clustered for row in task.scores_a.some([0], ["doc"])]
+        fix = did_you_mean(column, {name for doc in docs for name in doc})
+        raise ConfigError([Problem(Place("--cluster_by"), f"no document has a column {column!r}", fix)])
+    if without:
+        notes.append(f"no column {column!r}, so each document is its own cluster: {some(without)}")
+
+
+def paired_rows(runs: Runs, known: Known, notes: list[str]) -> list[PairedRow]:
+    """The shared numbers in the order of the table: groups with their members below them, then the other tasks."""
+    rows: list[PairedRow] = []
+    seen: set[str] = set()
+    tasks = {name for name, _ in known}
+    for name, depth in names_with_depth(runs[0].results):
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in tasks:
+            rows += _task_lines(name, depth, runs, known)
+        elif name in runs[0].groups and name in runs[1].groups:
+            rows += _group_lines(name, depth, runs, known)
+    groups = {*runs[0].groups, *runs[1].groups}
+    alone = sorted(groups - ({*runs[0].groups} & {*runs[1].groups}))
+    if alone:
+        notes.append(f"only one of the runs has the group {some(alone)}")
+    return rows
+
+
+def lone_rows(run: Run, shared: Sequence[PairedRow]) -> list[PairedRow]:
+    """Return the rows of the first run that the other lacks: they cannot be compared, and a gate must know."""
+    known = {(line.name, line.key) for line in shared}
+    rows = []
+    for name, depth in dict(names_with_depth(run.results)).items():
+        kind: Literal["task", "group"] = "group" if name in run.groups else "task"
+        for key, value in values(run, name).items():
+            if (name, key) not in known:
+                better = run.higher_is_better(name).get(key.metric)
+                rows.append(PairedRow(kind, name, run.alias(name), key, depth, better, value, None, (), LONE, True))
+    return rows
+
+
+def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
+    """Where documents cannot be compared, the numbers are those that are stored."""
+    other = shared_tasks(*runs)[name]
+    for (task, key), member in known.items():
+        if task == name:
+            better, alias = runs[0].higher_is_better(name).get(key.metric), runs[0].alias(name)
+            if isinstance(member, str):
+                a, b = values(runs[0], name)[key], values(runs[1], other)[key]
+                yield PairedRow("task", name, alias, key, depth, better, a, b, (), member)
+            else:
+                parts = () if member.reason else (Part(member),)
+                yield PairedRow("task", name, alias, key, depth, better, member.a, member.b, parts, member.reason)
+
+
+def _group_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
+    mine, others, better = values(runs[0], name), values(runs[1], name), runs[0].higher_is_better(name)
+    for key in mine:
+        if key not in others:
+            continue
+        parts, a, b, reason = _group_parts(name, key, runs, known)
+        yield PairedRow("group", name, runs[0].alias(name), key, depth, better.get(key.metric), a, b, parts, reason)
+
+
+def _group_parts(
+    name: str, key: ScoreKey, runs: Runs, known: Known
+) -> tuple[Sequence[Part], float | None, float | None, str]:
+    """Return the members of a group's number, and its two values on the documents that both runs have."""
+    a, b = values(runs[0], name)[key], values(runs[1], name)[key]
+    shares = runs[0].rows(name)[key].influences, runs[1].rows(name)[key].influences
+    if a is None or b is None:
+        lacking = runs[0] if a is None else runs[1]
+        reason = _reason(lacking, name, key)
+        return (), a, b, f"{lacking.path.name} has no number" + (f": {reason}" if reason else "")
+    if shares[0] is None or shares[1] is None:
+        return (), a, b, _why(name, key, runs)
+    mine = {other: name for name, other in shared_tasks(*runs).items()}
+    slopes_a, slopes_b = shares[0], {(mine.get(task, task), row): slope for (task, row), slope in shares[1].items()}
+    wrong = [f"{task} {row.metric}" for task, row in slopes_a.keys() ^ slopes_b.keys()]
+    if wrong:
+        return (), a, b, f"its members are not the same in both runs: {some(sorted(wrong))}"
+    members = {each: known.get(each, "not compared") for each in slopes_a}
+    lost = [f"{task}: {why}" for (task, _), why in members.items() if isinstance(why, str)]
+    lost += [
+        f"{each.task}: {each.reason}" for each in members.values() if isinstance(each, ComparedTask) and each.reason
+    ]
+    if lost:
+        return (), a, b, some(lost)
+    parts = [Part(m, slopes_a[each], slopes_b[each]) for each, m in members.items() if isinstance(m, ComparedTask)]
+    if all(part.member.is_whole for part in parts):
+        return parts, a, b, ""
+    shared = _on_shared_documents(parts)
+    if shared is None:
+        return (
+            (),
+            None,
+            None,
+            "runs with other documents: only means and sums of groups are compared on those they share",
+        )
+    return (
+        shared,
+        sum(part.slope_a * part.member.a for part in shared),
+        sum(part.slope_b * part.member.b for part in shared),
+        "",
+    )
+
+
+def _on_shared_documents(parts: Sequence[Part]) -> list[Part] | None:
+    """Return the weights of members for fewer documents; None where the influences are not weights."""
+    wholes = [(part.member.n + part.member.only_a, part.member.n + part.member.only_b) for part in parts]
+    if _alike([(p.slope_a, p.slope_b) for p in parts]):
+        return list(parts)
+    of_a, of_b = sum(a for a, _ in wholes), sum(b for _, b in wholes)
+    by_size = [(p.slope_a, a / of_a) for p, (a, _) in zip(parts, wholes, strict=True)]
+    by_size += [(p.slope_b, b / of_b) for p, (_, b) in zip(parts, wholes, strict=True)]
+    if not _alike(by_size):
+        return None
+    n = sum(part.member.n for part in parts)
+    return [Part(part.member, part.member.n / n, part.member.n / n) for part in parts]
+
+
+def _alike(pairs: Sequence[tuple[float, float]]) -> bool:
+    return all(math.isclose(x, y, rel_tol=1e-9) for x, y in pairs)
+
+
+def _why(name: str, key: ScoreKey, runs: Runs) -> str:
+    return _reason(runs[0], name, key) or SCORE_AGAIN
+
+
+def _reason(run: Run, name: str, key: ScoreKey) -> str:
+    return run.rows(name)[key].reason if key in run.rows(name) else ""
+
+
+def selected_rows(rows: Sequence[PairedRow], run: Run, tasks: Sequence[str], metrics: Sequence[str]) -> list[PairedRow]:
+    """The lines that are meant: of tasks and groups by name or glob, with all below them; of metrics by name."""
+    selected = rows
+    if tasks:
+        names = set().union(*(below(run, pattern, {line.name for line in rows}) for pattern in tasks))
+        selected = [line for line in selected if line.name in names]
+    known = {name for line in rows for name in spellings(line.key)}
+    for metric in metrics:
+        if metric not in known:
+            raise ConfigError(
+                [Problem(Place("--metrics"), f"no shared metric named {metric!r}", did_you_mean(metric, known))]
+            )
+    if metrics:
+        selected = [each for each in selected if spellings(each.key) & set(metrics)]
+    return list(selected)
+
+
+def below(run: Run, pattern: str, names: set[str]) -> set[str]:
+    """Return the names that a pattern matches, and all below them."""
+    tree = run.members
+    matching = [name for name in {*names, *tree} if name == pattern or fnmatchcase(name, pattern)]
+    if not matching:
+        fix = did_you_mean(pattern, names | {*tree})
+        raise ConfigError([Problem(Place("--tasks"), f"no shared task or group named {pattern!r}", fix)])
+    every: set[str] = set()
+    while matching:
+        name = matching.pop()
+        if name not in every:
+            every.add(name)
+            matching += tree.get(name, ())
+    return every
+
+
+def compared_row(line: PairedRow, run: int, level: float, power: float) -> ComparedRow:
+    """A line as a row of the comparison."""
+    members = [part.member for part in line.parts]
+    difference = line.contrast()
+    tested = _tested(line, difference)
+    counts = _counts(line)
+    ends = _ends(line, difference, level)
+    return ComparedRow(
+        kind=line.kind,
+        name=line.name,
+        alias=line.alias,
+        metric=line.key.metric,
+        filter=line.key.filter,
+        run=run,
+        depth=line.depth,
+        higher_is_better=line.better,
+        n=sum(member.n for member in members),
+        a=line.a,
+        b=line.b,
+        difference=line.b - line.a if line.a is not None and line.b is not None else None,
+        stderr=difference.stderr if difference is not None else None,
+        interval=ends,
+        p=tested.p if tested is not None else None,
+        test=tested.test if tested is not None else "",
+        wins=counts[0] if counts is not None else None,
+        losses=counts[1] if counts is not None else None,
+        ties=counts[2] if counts is not None else None,
+        mde=detectable(difference, power, level) if difference is not None else None,
+        clusters=difference.draws if difference is not None and difference.draws < difference.documents else None,
+        only_a=sum(member.only_a for member in members),
+        only_b=sum(member.only_b for member in members),
+        reason=line.reason or ("all documents differ alike" if difference is not None and ends is None else ""),
+    )
+
+
+def _ends(line: PairedRow, difference: Contrast | None, level: float) -> tuple[float, float] | None:
+    """Return the interval; that of a mean of rates is cut to between -1 and 1."""
+    ends = interval(difference, level) if difference is not None else None
+    weights = sum(abs(part.slope_a) + abs(part.slope_b) for part in line.parts) / 2
+    if ends is None or difference is None or not difference.unit or weights > 1 + 1e-9:
+        return ends
+    return max(-1.0, ends[0]), min(1.0, ends[1])
+
+
+def _tested(line: PairedRow, difference: Contrast | None) -> Significance | None:
+    if difference is None:
+        return None
+    own = line.parts[0].member.computed if len(line.parts) == 1 else None
+    return own[1] if own is not None else significance(difference)
+
+
+def _counts(line: PairedRow) -> tuple[int, int, int] | None:
+    """How many documents the other run does better, worse and just as well."""
+    if not line.parts or any(part.member.scores_a is None or part.member.scores_b is None for part in line.parts):
+        return None
+    change = np.concatenate([part.member.scores_b - part.member.scores_a for part in line.parts])
+    up, down = int((change > 0).sum()), int((change < 0).sum())
+    return (down, up, len(change) - up - down) if line.better is False else (up, down, len(change) - up - down)

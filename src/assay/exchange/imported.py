@@ -1,0 +1,466 @@
+"""Imported runs: their records, and the run folder written from them, with groups over their tasks."""
+
+import hashlib
+import math
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeGuard
+
+import orjson
+
+from assay.config.arguments import parse_arguments
+from assay.config.group import GroupConfig
+from assay.config.loader import load
+from assay.config.row_names import row_name, rows_of, stderr_name
+from assay.config.source import digest
+from assay.config.task import TaskConfig
+from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.evaluation.estimates import group_result
+from assay.evaluation.manifest import RUN_KEYS
+from assay.groups.group import Group
+from assay.groups.manager import GroupManager
+from assay.groups.results import bottom_up, group_numbers
+from assay.records import Draws, Estimate, Function, ScoreKey
+from assay.runs.folder import RunFolder, environment, open_run
+from assay.runs.redaction import redacted
+from assay.runs.results import GroupResult, TaskResult, assay_section, lm_eval_results
+from assay.runs.samples.records import SampleRecord
+from assay.runs.samples.writer import SampleWriter
+from assay.runs.validation import JSON, JSONDict, JSONObject, wrong_results
+from assay.statistics.aggregations import BOUNDS
+from assay.statistics.board import Board
+from assay.statistics.intervals import interval
+from assay.tasks.audit import Audit, kinds_of
+from assay.tasks.preflight import doubled, lacking, ready_group
+from assay.tasks.task import Task
+
+MAX_FAILED = 0.01
+
+
+class ReportedValue(NamedTuple):
+    """A number as its source reports it, with its standard error and number of documents where those are reported."""
+
+    value: float
+    stderr: float | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedTask:
+    """An imported task: `samples` yields its samples in order, at every call; `reported` has the numbers of its results."""
+
+    name: str
+    samples: Callable[[], Iterator[SampleRecord]]
+    reported: Mapping[ScoreKey, ReportedValue] = field(default_factory=dict)
+    alias: str = ""
+    repeats: int = 1
+    original: int | None = None
+    expected: int = 0
+    """How many documents the source meant to ask, where that is more than there are samples."""
+    ended: str = ""
+    """Why the task did not finish, where the source reports it."""
+    num_fewshot: int = 0
+    version: object = "N/A"
+    source: str = ""
+    """A name for its data: documents of one source and number are the same document."""
+    higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    multiple_targets: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedGroup:
+    """A group with reported numbers."""
+
+    name: str
+    members: Sequence[str]
+    reported: Mapping[ScoreKey, ReportedValue]
+    alias: str = ""
+    version: str = "N/A"
+    size: int = 0
+    higher_is_better: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedRun:
+    """A run of another program or of ours: tasks, groups, facts under lm-eval's names, and the files they come from."""
+
+    format: str
+    tasks: Sequence[ImportedTask]
+    groups: Sequence[ImportedGroup] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[Path] = ()
+
+
+def reported_values(row: JSONObject) -> dict[ScoreKey, ReportedValue]:
+    """Read the numbers of a row of lm-eval's results: `{"acc,none": 0.5, "acc_stderr,none": 0.1}`.
+
+    >>> reported_values({"alias": "a", "acc,none": 0.5, "acc_stderr,none": "N/A"})
+    {ScoreKey(metric='acc', filter='none'): ReportedValue(value=0.5, stderr=None, n=None)}
+    """
+    reported = {}
+    counts = row.get("sample_count")
+    counts = counts if isinstance(counts, Mapping) else {}
+    for key, value in rows_of(row):
+        if is_number(value):
+            error = row.get(stderr_name(key))
+            stderr, n = float(error) if is_number(error) else None, counts.get(row_name(key))
+            reported[key] = ReportedValue(float(value), stderr, n if isinstance(n, int) else None)
+    return reported
+
+
+def is_number(value: JSON) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def members_first(members: Mapping[str, Sequence[str]]) -> list[str]:
+    """The groups among `members`, each after those it contains.
+
+    >>> members_first({"all": ["some", "task_a"], "some": ["task_b"]})
+    ['some', 'all']
+    """
+    ordered: dict[str, None] = {}
+
+    def visit(name: str, above: tuple[str, ...] = ()) -> None:
+        for member in members.get(name, ()):
+            if member in members and member not in (*ordered, *above, name):
+                visit(member, (*above, name))
+        ordered.setdefault(name)
+
+    for name in members:
+        visit(name)
+    return list(ordered)
+
+
+class ImportTarget(NamedTuple):
+    """The folder of an import: with `groups` of YAML files, moving another run aside with `force`."""
+
+    folder: Path
+    groups: Sequence[Path] = ()
+    force: bool = False
+    facts: Mapping[str, Any] = {}
+
+
+def write_imported_run(runs: Sequence[ImportedRun], into: ImportTarget) -> JSONDict:
+    """Write imported runs as one run folder; returns the content of its results.json."""
+    runs = [_without_secrets(run) for run in runs]
+    tasks = [task for run in runs for task in run.tasks]
+    _refuse_doubled(tasks)
+    files = {path.name: _content(path) for run in runs for path in run.files}
+    spec: dict[str, Any] = {"model": _model(runs)["identity"], "imported": files}
+    if into.groups:
+        spec["groups"] = {path.name: _content(path) for path in into.groups if path.is_file()}
+    facts = {**into.facts, **_facts(runs), "model": _model(runs), "environment": environment()}
+    is_new = not into.folder.exists()
+    try:
+        with open_run(into.folder, spec, facts, force=into.force) as folder:
+            return _fill(folder, runs, into)
+    except (AssayError, AttributeError, KeyError, IndexError, TypeError, ValueError):
+        if is_new:  # leave nothing behind of a failed import
+            shutil.rmtree(into.folder, ignore_errors=True)
+        raise
+
+
+def _without_secrets(run: ImportedRun) -> ImportedRun:
+    """A run of which nothing that is written down has a key or a password: others write their arguments as they were given."""
+    facts = {key: run.facts[key] for key in RUN_KEYS if key in run.facts}
+    facts |= {
+        key: redacted(value) for key, value in facts.items() if key != "system_instruction"
+    }  # it may speak of keys
+    config = dict(run.facts.get("config") or {})
+    config["model_args"] = _arguments(config.get("model_args"))
+    tasks = [replace(task, config=_settings(task.config)) for task in run.tasks]
+    return replace(run, tasks=tasks, facts={**facts, "config": redacted(config)})
+
+
+def _arguments(written: JSON) -> JSONDict:
+    """Arguments of a model as a mapping; a text that is none is kept whole."""
+    try:
+        return parse_arguments(written, "model_args")
+    except (AssayError, TypeError, ValueError):
+        return {"model_args": str(written)}
+
+
+def _settings(config: JSONObject) -> JSONObject:
+    """The settings of a task; lm-eval writes the arguments of the model among its metadata."""
+    return {**config, "metadata": redacted(config["metadata"])} if "metadata" in config else config
+
+
+def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) -> JSONDict:
+    written = [_write_task(task, into.folder / "samples") for run in runs for task in run.tasks]
+    folder.manifest["tasks"] = {each.result.name: each.facts for each in written}
+    results_by_task = {each.result.name: each.result for each in written}
+    reported = _reported_groups(runs, results_by_task)
+    groups = [*reported, *groups_over_imports(into.groups, results_by_task, reported)]
+    ended = {task.name: task.ended for run in runs for task in run.tasks if task.ended}
+    account = _marked(assay_section(list(results_by_task.values()), groups, {}, MAX_FAILED, interval, ended), ended)
+    account["imported"] = sorted({run.format for run in runs})
+    results = {**lm_eval_results(list(results_by_task.values()), groups), **_run_facts(runs), "assay": account}
+    what = wrong_results(orjson.loads(orjson.dumps(results, default=str, option=orjson.OPT_NON_STR_KEYS)))
+    if what:
+        raise ValueError(what)  # files of others may say anything
+    folder.finish(results, account["status"], {})
+    return results
+
+
+def _marked(account: JSONObject, ended: Mapping[str, str]) -> JSONDict:
+    """Add to the run's section of the results why tasks did not finish."""
+    reasons = "; ".join(f"{name}: {why}" for name, why in ended.items())
+    return {**account, "status": "incomplete", "ended": reasons} if ended else dict(account)
+
+
+def _refuse_doubled(tasks: Sequence[ImportedTask]) -> None:
+    names = [task.name for task in tasks]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        what = f"more than one file has a task of the same name: {', '.join(doubled[:5])}"
+        raise ConfigError([Problem(Place("import"), what, "import each into its own folder, and compare them")])
+
+
+def _content(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+class WrittenTask(NamedTuple):
+    """A written task: its result, and its entry in the manifest."""
+
+    result: TaskResult
+    facts: Mapping[str, Any]
+
+
+def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
+    """Write the samples of a task; returns its result."""
+    board, audit, data = Board(), Audit(), hashlib.sha256()
+    counts: Counter[ScoreKey] = Counter()
+    writer = SampleWriter(folder, task.name)
+    try:
+        for record in task.samples():
+            kinds = record.audit or kinds_of(record, lambda: task.higher_is_better)
+            writer.add(record._replace(audit=kinds))
+            audit.note(record.sample.doc_id, kinds)
+            _note(board, counts, record)
+            data.update(orjson.dumps(record.sample.doc, default=str, option=orjson.OPT_NON_STR_KEYS))
+        writer.end()
+    finally:
+        writer.abandon()
+    writer.place()
+    source = task.source or data.hexdigest()[:32]
+    rows = board.estimates(lambda _: None, bootstrap_iters=1, like_lm_eval=False, source=source)
+    original = task.original if task.original is not None else board.documents
+    result = TaskResult(
+        name=task.name,
+        alias=task.alias or task.name,
+        rows=_with_reported(rows, counts, task),
+        scored=max(counts.values(), default=0),
+        documents=board.documents,
+        expected=max(task.expected, board.documents),
+        failed=board.failed,
+        failures=board.failures({}),
+        noticed={},
+        original=original,
+        num_fewshot=task.num_fewshot,
+        version=task.version,
+        higher_is_better=task.higher_is_better,
+        config=task.config,
+        audit=audit.as_json(),
+    )
+    return WrittenTask(
+        result,
+        {
+            "size": result.expected,
+            "original": original,
+            "repeats": task.repeats,
+            "num_fewshot": task.num_fewshot,
+            "multiple_targets": task.multiple_targets,
+            "source": source,
+        },
+    )
+
+
+def _note(board: Board, counts: Counter[ScoreKey], record: SampleRecord) -> None:
+    """Count the scores of a sample; only numbers can be averaged, and other values stay with the sample."""
+    board.documents += 1
+    if record.failed and not board.fail_rows(record.scores):
+        board.fail(record.failed)
+    for scores in record.scores:
+        counts.update(ScoreKey(metric, scores.filter) for metric in scores.values)
+        values = {metric: value for metric, value in scores.values.items() if isinstance(value, int | float)}
+        board.add(record.sample.doc_id, scores._replace(values=values))
+
+
+def _with_reported(
+    rows: Mapping[ScoreKey, Estimate], counts: Mapping[ScoreKey, int], task: ImportedTask
+) -> dict[ScoreKey, Estimate]:
+    """Return the reported numbers. Those that are the mean over documents get the estimate computed from the documents."""
+    estimates: dict[ScoreKey, Estimate] = {}
+    for row in dict.fromkeys((*counts, *task.reported)):
+        computed, reported = rows.get(row), task.reported.get(row)
+        if reported is None or (
+            computed is not None and math.isclose(computed, reported.value, rel_tol=1e-9, abs_tol=1e-12)
+        ):
+            estimates |= {row: computed} if computed is not None else {}
+        else:
+            computed = _reported_estimate(reported, counts.get(row, 0), task.source or task.name)
+            is_power = row.metric.endswith("perplexity")
+            estimates[row] = computed.but(
+                is_power=is_power, bounds=BOUNDS.get("perplexity" if is_power else row.metric)
+            )
+    return estimates
+
+
+def _reported_estimate(reported: ReportedValue, n: int, source: str) -> Estimate:
+    reason = "" if reported.stderr is not None else "not reported by the source"
+    parts = {Draws(source, (), None, reported.stderr**2): 1.0} if reported.stderr is not None else {}
+    return Estimate(reported.value, reported.stderr, n, reason, parts=parts)
+
+
+def _reported_groups(runs: Sequence[ImportedRun], tasks: Mapping[str, TaskResult]) -> list[GroupResult]:
+    members = {group.name: group.members for run in runs for group in run.groups}
+    return [_reported_group(group, _below(group.name, members), tasks) for run in runs for group in run.groups]
+
+
+def _reported_group(group: ImportedGroup, below: Sequence[str], tasks: Mapping[str, TaskResult]) -> GroupResult:
+    rows = {}
+    for row, reported in group.reported.items():
+        own = _members_rows(row, [tasks[name].rows for name in below if name in tasks])
+        n = reported.n if reported.n is not None else _counted(reported.value, own)
+        is_rate = bool(own) and n == sum(each.n for each in own) and all(each.is_rate for each in own)
+        rows[row] = _reported_estimate(reported, n, group.name).but(tasks=max(len(own), 1), is_rate=is_rate)
+    return GroupResult(
+        name=group.name,
+        alias=group.alias or group.name,
+        members=group.members,
+        tasks=below,
+        rows=rows or None,
+        size=group.size,
+        version=group.version,
+        metadata={},
+        skipped={},
+        higher_is_better=group.higher_is_better,
+        shares={},
+    )
+
+
+def _members_rows(row: ScoreKey, tasks: Sequence[Mapping[ScoreKey, Estimate]]) -> list[Estimate]:
+    """Return the rows of tasks that a group's number may consist of. Filters joined by + belong to different members; where
+    a member has more than one of them, the choice is unknown, and the list is empty."""
+    filters = {row.filter, *row.filter.split("+")}
+    candidates = [
+        [each for key, each in rows.items() if key.metric == row.metric and key.filter in filters] for rows in tasks
+    ]
+    return [] if any(len(own) > 1 for own in candidates) else [each for own in candidates for each in own]
+
+
+def _counted(value: float, own: Sequence[Estimate]) -> int:
+    """How many documents a number is of: all those of its members, if it is their mean, by documents or by members."""
+    n = sum(each.n for each in own)
+    if not n:
+        return 0
+    means = (sum(each.value * each.n for each in own) / n, sum(each.value for each in own) / len(own))
+    return n if any(math.isclose(value, mean, rel_tol=1e-6, abs_tol=1e-9) for mean in means) else 0
+
+
+def _below(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
+    """The tasks below a group, each once."""
+    tasks: dict[str, None] = {}
+    for member in members.get(name, ()):
+        tasks.update(dict.fromkeys(_below(member, members) if member in members else [member]))
+    return list(tasks)
+
+
+def _facts(runs: Sequence[ImportedRun]) -> JSONDict:
+    """Return the manifest's facts, so that the run can be scored again: tasks and groups are looked up by name."""
+    names = [
+        name for run in runs for name in [*(task.name for task in run.tasks), *(group.name for group in run.groups)]
+    ]
+    return {
+        "imported": sorted({run.format for run in runs}),
+        "options": {"tasks": names, "include_defaults": True},
+    }
+
+
+def _model(runs: Sequence[ImportedRun]) -> JSONDict:
+    """Describe the model as far as its source does: a name does not identify a model."""
+    names = list(dict.fromkeys(_model_name(run.facts) for run in runs))
+    name = " and ".join(names)
+    arguments = runs[0].facts["config"]["model_args"]
+    return {"name": name, "identity": f"told: {name} {digest(orjson.dumps(arguments, default=str))}", "args": arguments}
+
+
+def _model_name(facts: JSONObject) -> str:
+    return str(facts.get("model_name") or facts.get("config", {}).get("model") or "unknown")
+
+
+def _run_facts(runs: Sequence[ImportedRun]) -> JSONDict:
+    """Return lm-eval's facts about a run: of the first, as the others have the same model."""
+    first, now = runs[0].facts, time.time()
+    facts = {key: first[key] for key in RUN_KEYS if key in first}
+    return {"config": first.get("config", {}), "date": now, **facts, "model_name": _model(runs)["name"]}
+
+
+def groups_over_imports(
+    files: Sequence[Path], tasks: Mapping[str, TaskResult], reported: Sequence[GroupResult] = ()
+) -> list[GroupResult]:
+    """Compute the groups of YAML files from the numbers of their members; nested ones come first.
+
+    Members are tasks, or groups that were `reported`, whose own numbers stay unchanged.
+    """
+    if not files:
+        return []
+    manager: GroupManager[Task] = GroupManager()
+    known = {each.name: GroupConfig(group=each.name, task=tuple(each.members)) for each in reported}
+    for result in tasks.values():
+        manager.register_task(Task(TaskConfig(task=result.name, task_alias=result.alias), name=result.name))
+    manager.build_hierarchy({**known, **dict(_read_group_file(file, known) for file in files)})
+    ordered = [group for group in bottom_up(manager.groups.values()) if group.name not in known]
+    rows = {name: frozenset(result.rows) for name, result in tasks.items()}
+    problems: list[Problem] = []
+    for group in ordered:
+        ready_group(group, _refuse_function)
+        group.directions = _directions(group, tasks)
+        problems += [*lacking(group, rows), *doubled(group)]
+    if problems:
+        raise ConfigError(problems)
+    numbers = group_numbers(ordered, tasks, like_lm_eval=False)
+    return [group_result(group, tasks, numbers[group.name]) for group in ordered]
+
+
+def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, JSONObject]:
+    """The name of the group in a file, and what it says."""
+    try:
+        value, problems = load(file.read_bytes(), str(file), lenient=False)
+    except OSError as error:
+        raise ConfigError(
+            [Problem(Place(str(file)), f"cannot be read: {error.strerror}", "name a YAML file")]
+        ) from None
+    if problems:
+        raise ConfigError(problems)
+    if not isinstance(value, dict) or not isinstance(value.get("group"), str):
+        raise ConfigError([Problem(Place(str(file)), "defines no group", "give a file with `group:` and `task:`")])
+    name = value["group"]
+    if name in known:
+        what = f"the runs have a group {name!r} already"
+        raise ConfigError([Problem(Place(str(file)), what, "give it another name")])
+    return name, {key: each for key, each in value.items() if key != "group"}
+
+
+def _refuse_function(function: Function) -> JSON:
+    what, fix = (
+        f"{function} cannot be used here",
+        "take an aggregation that has a name, or `assay score RUN --with FILE`",
+    )
+    raise ConfigError([Problem(function.place, what, fix)])
+
+
+def _directions(group: Group[Any], tasks: Mapping[str, TaskResult]) -> dict[str, bool | None]:
+    """By metric whether more is better, where the members agree."""
+    directions: dict[str, bool | None] = {}
+    for task in group.get_all_tasks():
+        for metric, better in tasks[task.name].higher_is_better.items():
+            directions[metric] = better if directions.get(metric, better) == better else None
+    return directions

@@ -1,0 +1,144 @@
+"""Importers: runs and logs of lm-eval, Inspect and assay, by what a file or folder contains."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from assay.errors import ConfigError, Place, Problem
+from assay.exchange.archive import read_json, unpack
+from assay.exchange.imported import (
+    ImportedGroup,
+    ImportedRun,
+    ImportedTask,
+    ImportTarget,
+    ReportedValue,
+    members_first,
+    write_imported_run,
+)
+from assay.exchange.inspect.importer import from_inspect
+from assay.exchange.lm_eval import from_lm_eval
+from assay.records import ScoreKey
+from assay.runs.folder import RunError
+from assay.runs.run import ResultRow, Run, finished_run, holds_run
+from assay.runs.samples.reader import SampleFile
+from assay.runs.validation import JSONDict, JSONObject
+
+
+def import_runs(
+    paths: Sequence[str | Path],
+    output: str | Path,
+    *,
+    groups: Sequence[str | Path] = (),
+    force: bool = False,
+    facts: JSONObject | None = None,
+) -> JSONDict:
+    """Import results and logs of other programs, and runs of assay, into one folder; returns the content of its results.json.
+
+    `groups` are YAML files of groups whose members are the imported tasks.
+    """
+    packed = [Path(path) for path in paths if str(path).lower().endswith(".zip")]
+    if packed:
+        if len(paths) > 1 or groups:
+            fix = f"first unpack it: `assay import {packed[0]} -o FOLDER`"
+            raise ConfigError([Problem(Place(str(packed[0])), "an archive is unpacked alone", fix)])
+        return unpack(packed[0], Path(output))
+    into = ImportTarget(Path(output), [Path(each) for each in groups], force, facts or {})
+    try:
+        return write_imported_run(read_sources([Path(path) for path in paths]), into)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # files of others may say anything
+        what = f"does not have the layout of its program: {type(error).__name__}: {error}"
+        raise RunError(
+            [Problem(Place(", ".join(map(str, paths))), what, "give the files as they were written")]
+        ) from error
+
+
+def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
+    """Read runs from files and folders."""
+    runs: list[ImportedRun] = []
+    theirs: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise ConfigError([Problem(Place(str(path)), "no such file or folder", "name what is to be imported")])
+        logs = sorted(path.glob("*.eval")) if path.is_dir() else []
+        if holds_run(path):
+            runs.append(from_run(path))
+        elif logs:
+            runs += map(from_inspect, logs)
+        elif path.suffix == ".eval" or (path.suffix == ".json" and isinstance(read_json(path).get("eval"), dict)):
+            runs.append(from_inspect(path))
+        else:
+            theirs += [path] if not path.is_dir() or any(path.glob("samples_*.jsonl")) else _below(path)
+    return [*runs, *([from_lm_eval(theirs)] if theirs else [])]
+
+
+def _below(folder: Path) -> list[Path]:
+    """The folders of models below a folder that lm-eval was given: of one model only, lest two be taken for one."""
+    folders = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
+    if len(folders) != 1:
+        what = (
+            "there is more than one model below it"
+            if folders
+            else "there is nothing to import: no run, no .eval, no samples_*.jsonl"
+        )
+        raise ConfigError(
+            [
+                Problem(
+                    Place(str(folder)),
+                    what,
+                    f"name one of: {', '.join(map(str, folders[:5]))}" if folders else "name another",
+                )
+            ]
+        )
+    return folders
+
+
+def from_run(folder: Path) -> ImportedRun:
+    """Read the tasks and groups of an assay run."""
+    run = finished_run(folder)
+    files = run.sample_files()
+    return ImportedRun(
+        format="assay",
+        tasks=[_task(run, name, file) for name, file in files.items()],
+        groups=[_group(run, name) for name in members_first(run.members)],
+        facts=run.results,
+        files=[file.path for file in files.values()],
+    )
+
+
+def _task(run: Run, name: str, file: SampleFile) -> ImportedTask:
+    results, facts = run.results, run.facts(name)
+    return ImportedTask(
+        name=name,
+        samples=file.records,
+        reported=_reported(run.rows(name)),
+        alias=run.alias(name),
+        repeats=run.repeats(name),
+        original=results.get("n-samples", {}).get(name, {}).get("original"),
+        expected=int(run.summary(name).get("documents", 0)) + int(run.summary(name).get("not_asked", 0)),
+        num_fewshot=int(results.get("n-shot", {}).get(name) or 0),
+        version=results.get("versions", {}).get(name, "N/A"),
+        source=str(facts.get("source") or ""),
+        higher_is_better=run.higher_is_better(name),
+        config=run.config(name),
+        multiple_targets=bool(facts.get("multiple_targets")),
+    )
+
+
+def _reported(rows: Mapping[ScoreKey, ResultRow]) -> dict[ScoreKey, ReportedValue]:
+    return {
+        key: ReportedValue(row.value, row.stderr, row.n or None) for key, row in rows.items() if row.value is not None
+    }
+
+
+def _group(run: Run, name: str) -> ImportedGroup:
+    results, row = run.results, run.results["results"].get(name, {})
+    return ImportedGroup(
+        name=name,
+        members=run.members[name],
+        reported=_reported(run.rows(name)),
+        alias=run.alias(name),
+        version=str(results.get("versions", {}).get(name, "N/A")),
+        size=int(row.get("sample_len") or 0),
+        higher_is_better={
+            metric: better for metric, better in run.higher_is_better(name).items() if better is not None
+        },
+    )

@@ -1,0 +1,1 @@
+"""Import and export of Inspect logs, without inspect_ai."""

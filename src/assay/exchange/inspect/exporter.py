@@ -1,0 +1,359 @@
+"""Exports a run as Inspect logs, one for each task: for `inspect view` and `inspect_ai.log`."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import orjson
+
+import assay
+from assay.config.source import digest
+from assay.exchange.archive import write_archive
+from assay.records import FilterScores, Loglikelihood
+from assay.runs.run import ResultRow, Run
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import SampleRecord, StoredSample, arguments
+from assay.runs.samples.writer import file_name
+from assay.runs.validation import JSON, JSONDict, JSONObject
+
+ASSAY_KEY = "assay"
+"""Where a log keeps what is ours: in its metadata that of the task, in the store of a sample's first epoch the sample."""
+
+
+FLOAT = "$float"
+"""The key of a number that JSON has no word for."""
+
+
+def export_inspect(run: Run, target: Path) -> list[Path]:
+    """Write DATE_TASK_ID.eval for each task of a run; the names are those that Inspect gives."""
+    target.mkdir(parents=True, exist_ok=True)
+    files = []
+    for task, samples in run.sample_files().items():
+        spec = _spec(run, task)
+        date = spec["created"].replace(":", "-").replace("+", "-")
+        name = file_name(task).replace("_", "-")  # Inspect takes names apart at this sign
+        path = target / f"{date}_{name}_{spec['task_id']}.eval"
+        with TemporaryFile() as summaries:
+            write_archive(path, _members(run, samples, spec, summaries))
+        files.append(path)
+    return files
+
+
+def _members(
+    run: Run, samples: SampleFile, spec: JSONObject, summaries: IO[bytes]
+) -> Iterator[tuple[str, bytes | IO[bytes]]]:
+    """The members of a log in the order that Inspect writes them: the start, the samples, what sums them up, the header.
+
+    `summaries` is a file to hold those of all samples meanwhile.
+    """
+    task = spec["task"]
+    plan = {"name": "plan", "steps": [{"solver": str(run.config(task).get("output_type", "assay")), "params": {}}]}
+    yield "_journal/start.json", _json({"version": 2, "eval": spec, "plan": plan})
+    repeats = run.repeats(task)
+    summaries.write(b"[")
+    reductions = EpochReductions(repeats)
+    failed = total = 0
+    for row, record in samples.rows_with_records():
+        reductions.add(record.sample.doc_id, record.scores)
+        total, failed = total + repeats, failed + (repeats if record.failed else 0)
+        for number, sample in enumerate(epochs(record, spec)):
+            sample = {**sample, "store": {ASSAY_KEY: marked_sample(row)}} if number == 0 else sample
+            summaries.write((b"," if summaries.tell() > 1 else b"") + _json(summary(sample)))
+            yield f"samples/{sample['id']}_epoch_{sample['epoch']}.json", _json(sample)
+    summaries.write(b"]")
+    yield "summaries.json", summaries
+    yield "reductions.json", _json(reductions.as_json())
+    lacking = int(run.summary(task).get("not_asked", 0)) * repeats
+    header = {
+        "version": 2,
+        **_ended(run.summary(task)),
+        "eval": spec,
+        "plan": plan,
+        "results": {"total_samples": total + lacking, "completed_samples": total - failed,
+                    "scores": list(_scores(run, task, repeats))},
+        "stats": {"started_at": spec["created"], "completed_at": moment(run.results.get("end_time") or run.results.get("date")),
+                  "model_usage": {}},
+    }  # fmt: skip
+    yield "header.json", _json(header)
+
+
+def _ended(account: JSONObject) -> JSONDict:
+    """Return Inspect's status of a task: an incomplete one is not a success."""
+    if not account.get("incomplete"):
+        return {"status": "success"}
+    counts = {"failed": account.get("failed", 0), "were not asked": account.get("not_asked", 0)}
+    whole = account.get("documents", 0) + account.get("not_asked", 0)
+    failures = [f"{count} of {whole} documents {what}" for what, count in counts.items() if count]
+    message = "; ".join(["the task is incomplete", *failures])
+    return {"status": "error", "error": {"message": message, "traceback": "", "traceback_ansi": ""}}
+
+
+class EpochReductions:
+    """The reduced scores of each sample's epochs, scorer by scorer, in Inspect's layout."""
+
+    def __init__(self, repeats: int) -> None:
+        self._reducer = "mean" if repeats > 1 else None
+        self._samples: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, doc_id: int, scores: Sequence[JSON]) -> None:
+        for each in scores:
+            for metric, value in each.values.items():
+                if _is_value(value):
+                    self._samples.setdefault(scorer_name(metric, each.filter), []).append(
+                        {"value": value, "sample_id": doc_id}
+                    )
+
+    def as_json(self) -> list[JSONDict]:
+        return [
+            {"scorer": name, "reducer": self._reducer, "samples": samples} for name, samples in self._samples.items()
+        ]
+
+
+def _spec(run: Run, task: str) -> JSONDict:
+    results, manifest = run.results, run.manifest
+    config, about = results.get("config", {}), run.facts(task)
+    own = digest(f"{manifest.get('spec_digest')} {manifest.get('created')} {task}".encode())
+    limit = config.get("limit")
+    git = (manifest.get("environment") or {}).get("git") or {}
+    return {
+        "eval_id": own[:22],
+        "run_id": digest(f"{manifest.get('spec_digest')} {manifest.get('created')}".encode())[:22],
+        "created": moment(results.get("start_time") or results.get("date")),
+        "task": task,
+        "task_id": own[-22:],
+        "task_version": _version(results.get("versions", {}).get(task, 0)),
+        "task_display_name": run.alias(task),
+        "dataset": {"name": str(results.get("configs", {}).get(task, {}).get("dataset_path") or task), "samples": about.get("size"),
+                    "shuffled": False},
+        "model": run.model_name,
+        "model_args": dict(config.get("model_args") or {}),
+        "config": {"limit": int(limit) if isinstance(limit, int | float) and limit >= 1 else None, "epochs": run.repeats(task),
+                   **({"epochs_reducer": ["mean"]} if run.repeats(task) > 1 else {})},
+        **({"revision": {"type": "git", "origin": "", "commit": git["commit"], "dirty": git.get("dirty")}} if git else {}),
+        "packages": {"assay": assay.__version__},
+        "metadata": {ASSAY_KEY: _ours(run, task)},
+        "scorers": [{"name": scorer_name(*key)} for key in run.rows(task)],
+    }  # fmt: skip
+
+
+def _ours(run: Run, task: str) -> JSONDict:
+    """All that is known of a task, so that nothing is lost on the way back."""
+    results = run.results
+    return {
+        "rows": [[[*key], [row.value, row.stderr]] for key, row in run.rows(task).items() if _is_value(row.value)],
+        "task": {
+            "name": task,
+            "alias": run.alias(task),
+            "original": results.get("n-samples", {}).get(task, {}).get("original"),
+            "num_fewshot": int(results.get("n-shot", {}).get(task) or 0),
+            "version": results.get("versions", {}).get(task, "N/A"),
+            "source": run.facts(task).get("source") or "",
+            "higher_is_better": results.get("higher_is_better", {}).get(task, {}),
+            "config": results.get("configs", {}).get(task, {}),
+            "multiple_targets": bool(run.facts(task).get("multiple_targets")),
+        },
+    }
+
+
+def _scores(run: Run, task: str, repeats: int) -> Iterator[JSONDict]:
+    """The numbers of a task: each row a score, with its value under the metric's name and its standard error."""
+    documents = run.summary(task).get("documents", 0)
+    for key, row in run.rows(task).items():
+        name = scorer_name(*key)
+        values = {key.metric: row.value, "stderr": row.stderr}
+        yield {
+            "name": name,
+            "scorer": name,
+            **({"reducer": "mean"} if repeats > 1 else {}),
+            "scored_samples": row.n,
+            "unscored_samples": max(documents - row.n, 0),
+            "params": {},
+            "metrics": {
+                each: {"name": each, "value": value, "params": {}} for each, value in values.items() if _is_value(value)
+            },
+            "metadata": {"interval": _interval(row), "metric": key.metric, "filter": key.filter},
+        }
+
+
+def _interval(row: ResultRow) -> list[float] | None:
+    return [row.low, row.high] if row.low is not None and row.high is not None else None
+
+
+def _version(version: JSON) -> int | str:
+    return version if isinstance(version, int) else str(version)
+
+
+def moment(seconds: JSON) -> str:
+    """A point in time as Inspect writes it."""
+    return datetime.fromtimestamp(float(str(seconds or 0)), UTC).isoformat(timespec="seconds")
+
+
+def _is_value(value: JSON) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _json(value: JSON) -> bytes:
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+
+
+THIN = 1000
+"""Characters of a text in a summary."""
+
+
+def epochs(record: SampleRecord, spec: JSONObject) -> Iterator[JSONDict]:
+    """The sample, once for each time it was asked about."""
+    sample = record.sample
+    prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
+    table = _table(record)
+    for epoch in range(record.repeats):
+        said = _said_text(record, epoch, table)
+        made: dict[str, Any] = {
+            "id": sample.doc_id,
+            "epoch": epoch + 1,
+            "input": prompt,
+            **({"choices": list(map(str, sample.choices))} if sample.choices is not None else {}),
+            "target": _target(record),
+            "messages": [{"role": "user", "content": prompt}] + ([] if said is None else [_assistant(said, spec)]),
+            "output": _output(record, said, epoch, spec),
+            "scores": scores_of(record, epoch),
+            "metadata": dict(sample.doc),
+            "events": [_info({"log-likelihoods": table}, spec)] if table else [],
+            "uuid": digest(f"{spec['eval_id']} {sample.doc_id} {epoch}".encode())[:22],
+        }
+        if record.failed:
+            made["error"] = {"message": record.failed, "traceback": "", "traceback_ansi": ""}
+        yield made
+
+
+def summary(sample: JSONObject) -> JSONDict:
+    """Summarize a sample for the list of samples."""
+    own = {key: sample[key] for key in ("id", "epoch", "choices", "uuid", "scores") if key in sample}
+    return {
+        **own,
+        "input": sample["input"][:THIN],
+        "target": sample["target"],
+        "metadata": {
+            key: value
+            for key, value in sample["metadata"].items()
+            if isinstance(value, int | float | None) or len(str(value)) < THIN
+        },
+        **({"error": sample["error"]["message"]} if "error" in sample else {}),
+        "completed": True,
+        "message_count": len(sample["messages"]),
+    }
+
+
+def scorer_name(metric: str, filter_name: str) -> str:
+    """Name a row for Inspect: the metric, with the filter unless it is the default one."""
+    return metric if filter_name == "none" else f"{metric} ({filter_name})"
+
+
+def letter(index: int) -> str:
+    """Return Inspect's letter for a choice."""
+    return chr(ord("A") + index) if index < 26 else str(index - 25)
+
+
+def _target(record: SampleRecord) -> str | list[str]:
+    gold, choices = record.sample.gold, record.sample.choices
+    if choices is not None and isinstance(gold, int) and 0 <= gold < len(choices):
+        return letter(gold)
+    target = record.sample.target
+    return [_text(each) for each in target] if isinstance(target, list | tuple) else _text(target)
+
+
+def _text(value: JSON) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+
+
+def _table(record: SampleRecord) -> list[JSONDict]:
+    """The log-likelihood of every continuation, where those were asked for."""
+    requests = record.sample.requests[:: record.repeats]
+    if not requests or len(requests) != len(record.responses) or not isinstance(requests[0], Loglikelihood):
+        return []
+    return [
+        {"continuation": request.continuation, "loglikelihood": _finite(responses[0][0]), "greedy": responses[0][1]}
+        for request, responses in zip(requests, record.responses, strict=True)
+        if isinstance(request, Loglikelihood)
+    ]
+
+
+def _said_text(record: SampleRecord, epoch: int, table: Sequence[JSONObject]) -> str | None:
+    """Return the model's text, or the continuation it found the likeliest."""
+    if table:
+        return str(
+            max(table, key=lambda each: -math.inf if each["loglikelihood"] is None else each["loglikelihood"])[
+                "continuation"
+            ]
+        )
+    texts = [str(each) for responses in record.responses for each in responses[epoch : epoch + 1]]
+    return "\n".join(texts) if texts else None
+
+
+def _assistant(said: str, spec: JSONObject) -> JSONDict:
+    return {"role": "assistant", "content": said, "source": "generate", "model": spec["model"]}
+
+
+def _output(record: SampleRecord, said: str | None, epoch: int, spec: JSONObject) -> JSONDict:
+    if said is None:
+        return {"model": spec["model"], "choices": [], "completion": ""}
+    reply = record.replies[epoch] if record.replies is not None and epoch < len(record.replies) else {}
+    reason = {"length": "max_tokens", "content_filter": "content_filter"}.get(str(reply.get("finish")), "stop")
+    usage = reply.get("usage")
+    spent = (
+        {"input_tokens": usage[0], "output_tokens": usage[1], "total_tokens": usage[0] + usage[1]} if usage else None
+    )
+    return {
+        "model": spec["model"],
+        "choices": [{"message": _assistant(said, spec), "stop_reason": reason}],
+        "completion": said,
+        **({"usage": spent, "time": usage[2]} if usage else {}),
+    }
+
+
+def scores_of(record: SampleRecord, epoch: int) -> JSONDict:
+    """Every value of every filter, with the answer that the filter left; what only all repeats have together is in each."""
+    scores = {}
+    for each in record.scores:
+        for metric, whole in each.values.items():
+            repeats = each.repeats.get(metric)
+            value = repeats[epoch] if repeats is not None and epoch < len(repeats) else whole
+            if value is not None:
+                scores[scorer_name(metric, each.filter)] = {
+                    "value": value if isinstance(value, int | float | str) else _text(value),
+                    "answer": _answer(each, epoch),
+                    "metadata": {"metric": metric, "filter": each.filter},
+                }
+    return scores
+
+
+def _answer(scores: FilterScores, epoch: int) -> str | None:
+    answers: Any = scores.answers
+    if len(answers) == 1 and isinstance(answers[0], list | tuple) and all(isinstance(each, str) for each in answers[0]):
+        answers = answers[0][epoch : epoch + 1]
+    return answers[0] if len(answers) == 1 and isinstance(answers[0], str) else None
+
+
+def _info(value: JSONObject, spec: JSONObject) -> JSONDict:
+    return {"event": "info", "timestamp": spec["created"], "working_start": 0.0, "source": "assay", "data": value}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def marked_sample(row: StoredSample) -> JSONDict:
+    """A row as our logs keep it."""
+    failures = [[*key, reason] for key, reason in row.failures.items()]
+    marked: dict[str, Any] = orjson.loads(orjson.dumps(_marked({**row._asdict(), "failures": failures})))
+    return marked
+
+
+def _marked(value: JSON) -> JSON:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {FLOAT: str(value)}
+    if isinstance(value, Mapping):
+        return {key: _marked(each) for key, each in value.items()}
+    return [_marked(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,190 @@
+"""lm-eval 0.4.13: exports MODEL/results_DATE.json and MODEL/samples_TASK_DATE.jsonl for each task, and imports them."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from assay.errors import Place, Problem
+from assay.exchange.imported import ImportedGroup, ImportedRun, ImportedTask, members_first, reported_values
+from assay.records import Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text
+from assay.runs.folder import LineWriter, RunError, write_json
+from assay.runs.lm_eval_logs import LoggedSample, SampleLog, logged_files, logged_samples, results_beside
+from assay.runs.run import Run
+from assay.runs.samples.reader import SampleFile, filter_scores
+from assay.runs.samples.records import SampleRecord, lm_eval_records
+from assay.runs.samples.writer import file_name
+from assay.runs.validation import JSON, JSONObject
+
+OURS = ("assay", "assay_version")
+"""Keys that only assay's results have."""
+OWN = ("scores_per_repeat", "verdicts")
+"""Keys that only assay's samples have, beside those of lm-eval 0.4.13."""
+UNKNOWN = ("pretty_env_info", "upper_git_hash", "eot_token_id", "chat_template", "chat_template_sha")
+"""Facts that lm-eval records and assay does not have."""
+
+
+def export_lm_eval(run: Run, target: Path) -> list[Path]:
+    """Write the files below `target`; facts that lm-eval records and assay does not are null."""
+    date = _date(run.results)
+    folder = target / file_name(
+        str(run.results.get("model_name_sanitized") or run.results.get("model_name") or "model")
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    files, hashes = [], {}
+    for task, samples in run.sample_files().items():
+        path = folder / f"samples_{file_name(task)}_{date}.jsonl"
+        hashes[task] = _write_samples(samples, path)
+        files.append(path)
+    packages = run.manifest.get("environment", {}).get("packages", {})
+    told = {key: value for key, value in run.results.items() if key not in OURS}
+    unknown = {key: told.get(key) for key in UNKNOWN}
+    versions = {"transformers_version": packages.get("transformers", "N/A"), "task_hashes": hashes}
+    results = folder / f"results_{date}.json"
+    write_json(results, {**told, **unknown, **versions})
+    return [results, *files]
+
+
+def _date(results: JSONObject) -> str:
+    """When the run was made, as lm-eval writes it into names of files."""
+    moment = results.get("end_time") or results.get("date") or 0
+    return datetime.fromtimestamp(float(moment), UTC).replace(tzinfo=None).isoformat().replace(":", "-")
+
+
+def _write_samples(samples: SampleFile, path: Path) -> str:
+    """Write the samples of a task; returns lm-eval's hash over all of them."""
+    hashes: dict[str, list[str]] = {}
+
+    def records(kept: SampleRecord, doc_id: int) -> Iterator[JSONObject]:
+        for record in lm_eval_records(kept, doc_id):
+            own = hashes.setdefault(record["filter"], [])
+            own.append(record["doc_hash"] + record["prompt_hash"] + record["target_hash"])
+            yield {key: value for key, value in record.items() if key not in OWN}
+
+    writer = LineWriter(path, lambda _, doc_id: doc_id, records)
+    try:
+        for kept in samples.records():
+            writer.add(kept)
+        writer.end()
+    finally:
+        writer.abandon()
+    writer.place()
+    return hashlib.sha256("".join(each for parts in hashes.values() for each in parts).encode()).hexdigest()
+
+
+def from_lm_eval(paths: Sequence[Path]) -> ImportedRun:
+    """The tasks of samples files, with the numbers and groups of the results beside them."""
+    samples = [path for path in paths if path.is_dir() or path.suffix == ".jsonl"]
+    samples += [path.parent for path in paths if path.suffix == ".json" and path.parent not in samples]
+    files = logged_files(samples)
+    if not files:
+        fix = "run lm-eval with --log_samples: a run needs samples, not numbers alone"
+        raise RunError([Problem(Place(str(paths[0])), "there is no samples_*.jsonl file beside it", fix)])
+    beside = {name: results_beside(file) for name, file in files.items()}
+    facts = next((results for results in beside.values() if results), {})
+    groups = {each.name: each for results in beside.values() for each in _groups(results, files)}
+    return ImportedRun(
+        format="lm-eval",
+        tasks=[_task(file, beside[name]) for name, file in files.items()],
+        groups=list(groups.values()),
+        facts=facts,
+        files=[file.path for file in files.values()],
+    )
+
+
+def _task(file: SampleLog, results: JSONObject) -> ImportedTask:
+    name = file.task
+    row = results.get("results", {}).get(name, {})
+    first = next(logged_samples(file.path), None)
+    if first is None:
+        raise RunError([Problem(Place(str(file.path)), "the file is empty", "leave it out")])
+    repeats = max((len(responses) for responses in first.responses), default=1) or 1
+    return ImportedTask(
+        name=name,
+        samples=partial(_samples, file.path, repeats),
+        reported=reported_values(row),
+        alias=str(row.get("alias", name)),
+        repeats=repeats,
+        original=results.get("n-samples", {}).get(name, {}).get("original"),
+        expected=int(results.get("n-samples", {}).get(name, {}).get("effective") or 0),
+        num_fewshot=int(results.get("n-shot", {}).get(name) or 0),
+        version=results.get("versions", {}).get(name, "N/A"),
+        higher_is_better=results.get("higher_is_better", {}).get(name, {}),
+        config=results.get("configs", {}).get(name, {}),
+    )
+
+
+def _groups(results: JSONObject, files: Mapping[str, SampleLog]) -> Iterator[ImportedGroup]:
+    """Read the groups whose tasks are all imported. Where members are not listed, a single group has them all."""
+    groups, rows = results.get("groups", {}), results.get("results", {})
+    tasks = [name for name in rows if name not in groups]
+    known = results.get("group_subtasks") or (dict.fromkeys(groups, tasks) if len(groups) == 1 else {})
+    for name in members_first(known):
+        row, members = groups.get(name) or rows.get(name, {}), known[name]
+        if members and all(task in files for task in _leaves(name, known)):
+            yield ImportedGroup(
+                name=name,
+                members=members,
+                reported=reported_values(row),
+                alias=str(row.get("alias", name)),
+                version=str(results.get("versions", {}).get(name, "N/A")),
+                size=int(row.get("sample_len") or 0),
+                higher_is_better=results.get("higher_is_better", {}).get(name, {}),
+            )
+
+
+def _leaves(name: str, known: Mapping[str, Sequence[str]]) -> list[str]:
+    return [
+        leaf for member in known.get(name, ()) for leaf in (_leaves(member, known) if member in known else [member])
+    ]
+
+
+def _samples(path: Path, repeats: int) -> Iterator[SampleRecord]:
+    for logged in logged_samples(path):
+        yield _record(logged, repeats)
+
+
+def _record(logged: LoggedSample, repeats: int) -> SampleRecord:
+    requests = [_request(each, repeat) for each in logged.arguments for repeat in range(repeats)]
+    choices = _choices(requests[::repeats])
+    is_number = choices is not None and logged.target.isdecimal() and int(logged.target) < len(choices)
+    gold = int(logged.target) if is_number else logged.target
+    sample = Sample(logged.doc_id, logged.doc, requests, logged.target, gold, choices)
+    responses = [
+        [_seen(request, each) for each in several]
+        for request, several in zip(requests[::repeats], logged.responses, strict=True)
+    ]
+    answers = {name: [_left(each) for each in several] for name, several in logged.answers.items()}
+    return SampleRecord(sample, responses, filter_scores(answers, logged.scores), repeats)
+
+
+def _left(answer: JSON) -> JSON:
+    """Convert the answers of a filter: pairs of texts are likelihoods."""
+    if isinstance(answer, list) and len(answer) == 2 and answer[1] in ("True", "False"):
+        return (float(answer[0]), answer[1] == "True")
+    return answer
+
+
+def _request(arguments: Sequence[JSON], repeat: int) -> Request:
+    """A request from its arguments: a text and parameters, a text and what follows, or a text alone."""
+    if len(arguments) < 2:
+        return Rolling(str(arguments[0]))
+    if isinstance(arguments[1], Mapping):
+        return Generate(str(arguments[0]), arguments[1], repeat)
+    return Loglikelihood(str(arguments[0]), str(arguments[1]))
+
+
+def _choices(requests: Sequence[Request]) -> list[str] | None:
+    """The continuations of one context, where there are several: what there was to choose from."""
+    loglikelihoods = [each for each in requests if isinstance(each, Loglikelihood)]
+    same = [each.continuation.strip() for each in loglikelihoods if each.context == loglikelihoods[0].context]
+    return same if len(same) > 1 else None
+
+
+def _seen(request: Request, response: Response) -> JSON:
+    """A response as filters saw it."""
+    if isinstance(response, Likelihood):
+        return (response.value, response.greedy)
+    assert isinstance(response, Text)
+    return float(response.text) if isinstance(request, Rolling) else response.text

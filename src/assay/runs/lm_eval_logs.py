@@ -1,0 +1,117 @@
+"""Reads lm-eval's samples files: one line for each document and filter."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import orjson
+
+from assay.config.row_names import row_name
+from assay.errors import Place, Problem
+from assay.records import Likelihood, Response, ScoreKey, Text
+from assay.runs.folder import RunError
+from assay.runs.validation import JSON, JSONDict, JSONObject
+
+_DATED = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
+
+
+class SampleLog(NamedTuple):
+    """A samples file: of which task, and of when."""
+
+    path: Path
+    task: str
+    date: str
+
+
+class LoggedSample(NamedTuple):
+    """One document of such a file, with what every filter scored: `{"metric,filter": value}`."""
+
+    doc_id: int
+    doc: Mapping[str, Any]
+    arguments: Sequence[Sequence[Any]]
+    responses: Sequence[Sequence[Response]]
+    scores: Mapping[str, Any]
+    target: str = ""
+    answers: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    """By filter what it left of the responses, as texts."""
+
+
+def logged_files(paths: Iterable[Path]) -> dict[str, SampleLog]:
+    """The samples files among some files and folders, by task; of several of one task the latest."""
+    logs: dict[str, SampleLog] = {}
+    for path in paths:
+        for file in sorted(path.glob("samples_*.jsonl")) if path.is_dir() else [path]:
+            match = _DATED.fullmatch(file.name)
+            task, date = (match["task"], match["date"] or "") if match else (file.stem, "")
+            if task not in logs or date >= logs[task].date:
+                logs[task] = SampleLog(file, task, date)
+    return logs
+
+
+def results_beside(file: SampleLog) -> JSONObject:
+    """The results that lm-eval wrote together with a samples file, where they are still there."""
+    path = file.path.with_name(f"results_{file.date}.json" if file.date else "results.json")
+    try:
+        results = orjson.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return results if isinstance(results, dict) else {}
+
+
+def logged_samples(path: Path) -> Iterator[LoggedSample]:
+    """The documents of a file in their order."""
+    scores: dict[int, dict[str, Any]] = {}
+    answers: dict[int, dict[str, Any]] = {}
+    for record in _records(path):
+        own = {row_name(ScoreKey(metric, record["filter"])): record.get(metric) for metric in record["metrics"]}
+        scores.setdefault(record["doc_id"], {}).update(own)
+        answers.setdefault(record["doc_id"], {})[record["filter"]] = record.get("filtered_resps", [])
+    for record in _records(path):
+        own_scores = scores.pop(record["doc_id"], None)
+        if own_scores is not None:  # the further filters of a document repeat what the first says
+            yield LoggedSample(
+                record["doc_id"],
+                record["doc"],
+                [list(each.values()) for each in record["arguments"].values()],
+                [[_response(value) for value in responses] for responses in record["resps"]],
+                own_scores,
+                str(record.get("target", "")),
+                answers.pop(record["doc_id"]),
+            )
+
+
+def _records(path: Path) -> Iterator[JSONDict]:
+    needed = {"doc_id", "doc", "arguments", "resps", "filter", "metrics"}
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                record = _record(line)
+            except ValueError as error:
+                raise _problem(path, number, f"invalid JSON: {error}") from None
+            if not isinstance(record, dict) or not needed <= record.keys():
+                raise _problem(path, number, "is not a sample in lm-eval's format")
+            yield record
+
+
+def _record(line: bytes) -> JSON:
+    """Parse a line. Python writes NaN and Infinity, which JSON does not have."""
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        if b"NaN" not in line and b"Infinity" not in line:
+            raise
+        return json.loads(line)
+
+
+def _response(written: JSON) -> Response:
+    """Parse a response: pairs are log-likelihoods; whether it is a rolling one depends on its task."""
+    if isinstance(written, list):
+        return Likelihood(float(written[0]), written[1] in ("True", True))
+    return Text(str(written))
+
+
+def _problem(path: Path, line: int, what: str) -> RunError:
+    return RunError([Problem(Place(str(path), line, 1), what, "give a samples_*.jsonl file that lm-eval wrote")])

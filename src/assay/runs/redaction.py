@@ -1,0 +1,257 @@
+"""Redaction of secrets: commands and arguments are written without keys and passwords."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from assay.records import Generate, Request, arguments
+from assay.runs.validation import JSON, JSONDict, JSONObject
+
+HIDDEN = "***"
+_SECRET = r"(?:api[_-]?key|apikey|key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?|bearer)"
+_NAME = re.compile(rf"(?:^|[_\-.]){_SECRET}s?$", re.IGNORECASE)
+_PAIR = re.compile(rf"(?:^|[\s,;&?{{(\[\"'_\-.]){_SECRET}s?\\*[\"']?\s*[=:]\s*(?:(?:bearer|basic)\s+)?", re.IGNORECASE)
+_NEXT = re.compile(r"[,\s]+(?:\\*[\"']?[A-Za-z_][\w.\-]*\\*[\"']?\s*[=:]|$)")
+"""The text after a value on a command line: the next name, or nothing."""
+_ESCAPED_QUOTE = re.compile(r"\\+[\"']")
+_HEADERS = re.compile(r"(?:^|[_\-.\s])(?:headers?|cookies?)$|[a-z](?:Headers?|Cookies?)$", re.IGNORECASE)
+"""Names below which every value is a secret: a key may be sent in a header of any name."""
+_HEADERS_IN_TEXT = re.compile(
+    r"(?:(?:^|[\s,;&?{(\[\"'_\-.])(?:headers?|cookies?)|[a-z](?-i:Headers?|Cookies?))\\?[\"']?\s*[=:]\s*", re.IGNORECASE
+)
+_URL = re.compile(r"([A-Za-z][\w+.\-]*://)((?<=[\"']http://)[^\s\"']*|(?<=[\"']https://)[^\s\"']*|[^\s,\"'<>]*)")
+"""An address: one in quotes ends there, one without at a comma, too."""
+_ADDRESSES = ("url", "base_url", "api_base", "endpoint")
+_PAIRS = {"{": "}", "[": "]", "(": ")"}
+_CLOSING, _QUOTES = "}])", ("'", '"')
+_KNOWN = re.compile(r"\b(?:sk|hf|ghp|gho|xox[abp])[-_][A-Za-z0-9_\-]{8,}")
+_BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
+
+NOT_SECRET = frozenset((
+    "prefix_token_id", "think_start_token", "think_end_token", "custom_prefix_token_id", "add_bos_token", "eot_token",
+    "bos_token", "eos_token", "pad_token",
+    "golden_key", "predicted_key", "input_key", "output_key", "output_keys", "primary_key", "join_key",
+))  # fmt: skip
+"""Arguments of models and keys of graphs that only sound like a secret."""
+
+
+def redacted_text(text: str) -> str:
+    """A text without keys, headers, passwords and queries of URLs, and what is named like a secret.
+
+    >>> redacted_text("model=x,api_key=abc123,base_url=http://me:pw@host/v1?sig=abc,header={'X-Tenant': 'abc'},n=1")
+    'model=x,api_key=***,base_url=http://***@host/v1?***,header=***,n=1'
+    """
+    return _redacted_text(text)[0]
+
+
+def _redacted_text(text: str, *, command: bool = False) -> tuple[str, str]:
+    """Redact a text; returns also the quote or bracket that would end a secret left open."""
+    text, open_headers = _without_headers(text)
+    text = _URL.sub(lambda match: match[1] + _bare_address(match[2]), text)
+    text, open_pair = _without_values(text, command)
+    text = _BEARER.sub(rf"\1{HIDDEN}", text)
+    return _KNOWN.sub(HIDDEN, text), open_headers or open_pair
+
+
+def _without_headers(text: str) -> tuple[str, str]:
+    """Replace the values of headers by `***`; returns also the quote or bracket that would end one left open."""
+    done, at, missing = "", 0, ""
+    while (match := _HEADERS_IN_TEXT.search(text, at)) is not None:
+        end, is_open = _end_of_value(text, match.end())
+        first = text[match.end() : match.end() + 1]
+        missing = "" if not is_open else first if first in _QUOTES else _CLOSING
+        done += text[at : match.end()] + HIDDEN
+        at = end
+    return done + text[at:], missing
+
+
+def _without_values(text: str, command: bool) -> tuple[str, str]:
+    """A text with `***` for every value with the name of a secret, and what would end the one that has no end in it."""
+    done, at, missing, around = "", 0, "", list[str]()
+    while (match := _PAIR.search(text, at)) is not None:
+        start = match.end()
+        _enter(text[at:start], around)
+        end, missing = _end_of_argument(text, start, around[-1] if around else "", command)
+        quote = _ESCAPED_QUOTE.match(text, start)
+        mark = quote[0] if quote is not None else text[start : start + 1]
+        is_quoted = mark[-1:] in _QUOTES and end - start >= 2 * len(mark) and text.endswith(mark, start, end)
+        done += text[at:start] + (f"{mark}{HIDDEN}{mark}" if is_quoted else HIDDEN) * (end > start)
+        at = end
+    return done + text[at:], missing
+
+
+def _enter(text: str, waiting: list[str]) -> None:
+    """Track open quotes and brackets in `waiting`. An apostrophe within a word is not a quote."""
+    before = " "
+    for letter in text:
+        if waiting and letter == waiting[-1]:
+            waiting.pop()
+        elif waiting and waiting[-1] in _QUOTES:
+            pass
+        elif letter in _PAIRS:
+            waiting.append(_PAIRS[letter])
+        elif letter in _QUOTES and (before.isspace() or before in ",=:{[("):
+            waiting.append(letter)
+        before = letter
+
+
+def _end_of_argument(text: str, start: int, around: str, command: bool) -> tuple[int, str]:
+    """Where a value ends that begins there, as `config.arguments` reads it: at a comma or blank outside quotes and brackets.
+
+    `around` is what ends the text it is in, if that is quoted or in brackets. The second is what would end it, where
+    nothing does.
+    """
+    if (escaped := _ESCAPED_QUOTE.match(text, start)) is not None:
+        end = text.find(escaped[0], escaped.end())
+        return (end + len(escaped[0]), "") if end >= 0 else (len(text), escaped[0][-1])
+    at, depth = start, 0
+    while at < len(text):
+        letter = text[at]
+        if letter in _QUOTES and (letter != around or at == start):
+            at, is_open = _end_of_value(text, at)
+            if is_open:
+                return at, letter
+            continue
+        if letter == around and (depth <= 0 or letter in _QUOTES):
+            return at, ""
+        if depth == 0 and (letter == "," or letter.isspace()) and (not command or _NEXT.match(text, at)):
+            return at, ""
+        depth += (letter in _PAIRS) - (letter in _CLOSING)
+        at += 1
+    return at, _CLOSING if depth > 0 else ""
+
+
+def _end_of_value(text: str, start: int) -> tuple[int, bool]:
+    """Where a value ends that begins there: with its bracket, its quote, or at a comma or the line's end; whether it has none."""
+    first = text[start : start + 1]
+    if first not in ("{", "[", "(", '"', "'"):
+        match = re.compile(r"[,\n]").search(text, start)
+        return (match.start() if match is not None else len(text)), False
+    waiting: list[str] = []
+    at = start
+    while at < len(text):
+        letter = text[at]
+        is_quoted = bool(waiting) and waiting[-1] in "\"'"
+        if letter == "\\":
+            at += 1
+        elif waiting and letter == waiting[-1]:
+            waiting.pop()
+        elif letter in "\"'" and not is_quoted:
+            waiting.append(letter)
+        elif letter in _PAIRS and not is_quoted:
+            waiting.append(_PAIRS[letter])
+        at += 1
+        if not waiting:
+            return at, False
+    return len(text), True
+
+
+def _bare_address(rest: str) -> str:
+    """Return the text after `://` of an address without user, password and query."""
+    before, mark, _ = re.split(r"([?#])", rest, maxsplit=1) if re.search(r"[?#]", rest) else (rest, "", "")
+    host, slash, path = before.partition("/")
+    user, at, host = host.rpartition("@")
+    named = re.fullmatch(r"(\[[0-9A-Fa-f:.%]*\]|[^:]*)(:\d*)?", host)
+    if named is None:  # a password with `/` or `?` in it, as it may not be
+        return HIDDEN
+    return f"{HIDDEN + at if user else ''}{host}{slash}{path}{'?' + HIDDEN if mark else ''}"
+
+
+def redacted(value: JSON, name: str = "", *, texts: bool = True) -> JSON:
+    """Redact a value; `name` is its key. Without `texts`, only keys decide: a prompt may mention keys."""
+    if is_header(name) and not isinstance(value, bool | int | float | None):
+        return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
+    if name and name not in NOT_SECRET and _NAME.search(name) and not _is_numbers(value):
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {str(key): redacted(inner, _called(str(key), name), texts=texts) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        within = name if name in _ADDRESSES else ""
+        return [redacted(inner, within, texts=texts) for inner in value]
+    if isinstance(value, str) and name in _ADDRESSES:
+        before, mark, _ = redacted_text(value).partition("?")
+        return before + mark + HIDDEN * bool(mark)
+    return redacted_text(value) if isinstance(value, str) and texts else value
+
+
+def written_arguments(request: Request) -> tuple[JSON, ...]:
+    """The arguments of a request as they may be written down: LiteLLM is given headers among the parameters."""
+    plain = arguments(request)
+    if isinstance(request, Generate) and any(is_header(key) for key in request.params):
+        return (plain[0], redacted(plain[1], texts=False))
+    return plain
+
+
+@lru_cache(1024)
+def is_header(name: str) -> bool:
+    """Whether a key names headers of requests: each of their values may be a secret, under any name.
+
+    >>> [is_header(name) for name in ("header", "extra_headers", "defaultHeaders", "Cookie", "headerless")]
+    [True, True, True, True, False]
+    """
+    return bool(name) and _HEADERS.search(name) is not None
+
+
+def _is_numbers(value: JSON) -> bool:
+    """Whether a value is a number, or consists of numbers: token counts are not secret, even if their name sounds so."""
+    if isinstance(value, Mapping):
+        return all(map(_is_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_numbers, value))
+    return isinstance(value, int | float | None)
+
+
+def _called(key: str, within: str) -> str:
+    """Return the key of a value: `key` among the `params` of a metric is the name of a column, not a secret."""
+    return "" if (within, key) == ("params", "key") else key
+
+
+def redacted_command(arguments: Sequence[str]) -> list[str]:
+    """Redact a command line: also where a flag and its value are separate."""
+    hidden, missing, redacted_arguments = False, "", list[str]()
+    for argument in arguments:
+        if missing and not argument.startswith("--"):  # headers or a key that the shell cut at their blanks
+            redacted_arguments.append(HIDDEN)
+            is_end = missing in argument if missing in _QUOTES else argument.endswith(tuple(missing))
+            missing = "" if is_end else missing
+            continue
+        flag, equals, _ = argument.partition("=")
+        name = flag.lstrip("-")
+        is_secret = flag.startswith("--") and bool(_NAME.search(name)) and name not in NOT_SECRET
+        text, missing = (f"{flag}={HIDDEN}", "") if is_secret and equals else _redacted_text(argument, command=True)
+        redacted_arguments.append(HIDDEN if hidden else text)
+        hidden = is_secret and not equals
+    return redacted_arguments
+
+
+BY_NAME = frozenset(
+    ("configs", "results", "groups", "group_subtasks", "versions", "n-shot", "n-samples", "higher_is_better", "tasks")
+)
+"""Parts of results and manifests by task or group, which may be called anything."""
+
+
+def without_secrets(value: JSONObject) -> JSONDict:
+    """Redact results or a manifest of any origin.
+
+    >>> without_secrets({"config": {"model_args": {"api_key": "abc"}}, "results": {"key": {"alias": "key"}}})
+    {'config': {'model_args': {'api_key': '***'}}, 'results': {'key': {'alias': 'key'}}}
+    """
+    return {key: _part(key, each) for key, each in value.items()}
+
+
+def _part(key: str, value: JSON) -> JSON:
+    if key == "assay":
+        return _account(value)
+    if key in BY_NAME and isinstance(value, Mapping):
+        return {name: redacted(each, texts=key != "configs") for name, each in value.items()}
+    return redacted(value, key, texts=key != "system_instruction")  # prompts may speak of keys
+
+
+def _account(value: JSON, name: str = "") -> JSON:
+    """Redact assay's section of the results: its keys are names of tasks, metrics, filters and models, which may be
+    anything; only a group's metadata is written by users."""
+    if name == "metadata":
+        return redacted(value, name)
+    if isinstance(value, Mapping):
+        return {key: _account(each, str(key)) for key, each in value.items()}
+    return [_account(each) for each in value] if isinstance(value, list) else redacted(value)

@@ -1,0 +1,435 @@
+"""Encodes samples as the columns of format 2, from flat arrays: the values of all samples, and where each sample begins.
+
+What no sample of a file has is left out of it, columns and fields of structs alike: an empty one costs 40 µs a file. SCHEMA
+names them all.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import orjson
+
+from assay.config.row_names import REPEATS, row_key
+from assay.records import Usage
+from assay.runs.samples.records import RequestColumns, ScoreColumns, StoredRequest
+from assay.runs.samples.schema import (
+    ALWAYS,
+    ANSWER,
+    FILTERED,
+    MESSAGE,
+    REQUEST,
+    RESPONSE,
+    SCORE,
+    TOOL_CALL,
+    USAGE,
+    Array,
+    Type,
+    arrow_type,
+    type_of,
+)
+from assay.runs.validation import JSON, JSONDict, JSONObject
+from assay.writable import written
+
+
+def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:
+    """Columns of what was asked and answered; `requests`, where that column is built. Beginnings that many prompts share are
+    stored once."""
+    import pyarrow as pa
+
+    columns: dict[str, Sequence[Any]] = dict(
+        zip(RequestColumns._fields, _turned(rows, len(RequestColumns._fields)), strict=True)
+    )
+    arrays: dict[str, Array] = {
+        "doc_id": pa.array(columns["doc_id"], pa.int64()),
+        "kind": _dictionary(columns["kind"]),
+        "dropped": _unless_empty(pa.array(columns["dropped"], pa.int64())),
+        **{name: _texts(columns[name]) for name in ("doc", "target", "gold")},
+        "choices": _lists(columns["choices"], _texts),
+        "prefix": _dictionary(columns["prefix"]),
+        "prompt": _texts(columns["prompt"]),
+        "requests": requests if requests is not None else request_lists(columns["requests"]),
+        **_responses(columns["responses"], columns["replies"]),
+    }
+    return _those_there(arrays)
+
+
+def score_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[str]]:
+    """Columns of what a scoring made of samples, behind the others those of scores that are numbers; and the names of all rows
+    of scores, in their order."""
+    answers, scores, failed, failures, audit = _turned(rows, len(ScoreColumns._fields))
+    kinds = dict.fromkeys(map(tuple, scores))  # of most tasks one
+    names = dict.fromkeys(name for kind in kinds for name in kind)
+    arrays: dict[str, Array] = {
+        "answers": _answers(answers),
+        "failed": _texts(failed),
+        "failures": _unless_empty(_lists([[*each.items()] for each in failures], _failures)) if any(failures) else None,
+        "audit": _lists(audit, _texts),
+        **_scores(scores, [*names]),
+    }
+    return _those_there(arrays), [name for name in names if not name.endswith(REPEATS)]
+
+
+def _those_there(columns: Mapping[str, Array | None]) -> dict[str, Array]:
+    import pyarrow as pa
+
+    size = len(next(each for each in columns.values() if each is not None))
+    arrays = {
+        name: pa.nulls(size, arrow_type(name)) if each is None and name in ALWAYS else each
+        for name, each in columns.items()
+    }
+    return {name: each for name, each in arrays.items() if each is not None}
+
+
+def _turned(rows: Sequence[Sequence[JSON]], width: int) -> list[Sequence[JSON]]:
+    """The columns of rows."""
+    return list(zip(*rows, strict=True)) if rows else [()] * width
+
+
+# ---- plain arrays; None means an empty one
+
+
+def _texts(values: Sequence[str | None]) -> Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:  # half a character
+        return pa.array([written(each) if isinstance(each, str) else each for each in values], pa.string())
+
+
+def _dictionary(values: Sequence[str]) -> Array:
+    import pyarrow as pa
+
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(values))}
+    indices = pa.array([numbers[text] for text in values], pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, _texts(list(numbers)))
+
+
+def _unless_empty(array: Array) -> Array | None:
+    return None if array is None or array.null_count == len(array) else array
+
+
+def _lists(column: Sequence[Sequence[JSON] | None], make: Callable[[list[JSON]], Array]) -> Array:
+    """Build a column of lists from the array of all their items; None is a missing list."""
+    missing = [each is None for each in column] if None in column else None
+    there: Sequence[Sequence[Any]] = [each or () for each in column] if missing else column  # type: ignore[assignment]
+    return _split(make([item for each in there for item in each]), map(len, there), missing)
+
+
+def _split(values: Array, lengths: Iterable[int], missing: Sequence[bool] | None = None) -> Array:
+    import pyarrow as pa
+
+    offsets = pa.array([0, *accumulate(lengths)], pa.int32())
+    return pa.ListArray.from_arrays(offsets, values, mask=pa.array(missing) if missing is not None else None)
+
+
+def _struct(described: Mapping[str, Type], fields: Mapping[str, Array | None], *always: str) -> Array:
+    """Structs of the fields that hold anything, and those that are always there; the first, where nothing does."""
+    import pyarrow as pa
+
+    there = {name: each for name, each in fields.items() if name in always or _unless_empty(each) is not None}
+    if not there:
+        name = next(iter(described))
+        size = len(next(each for each in fields.values() if each is not None))
+        there = {name: pa.nulls(size, type_of(described[name]))}
+    return pa.StructArray.from_arrays([*there.values()], [*there])
+
+
+def as_json(value: JSON) -> str:
+    """A value as JSON; what JSON has no word for, as text."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # keys that are numbers, values that are arrays: allowed, and slower for all if always asked for
+        return _odd_json(value)
+
+
+def _odd_json(value: JSON) -> str:
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
+    except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
+        return json.dumps(value, default=_plain)
+
+
+def _plain(value: JSON) -> JSON:
+    if hasattr(value, "_asdict") or isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+# ---- requests
+
+
+def request_lists(column: Sequence[Sequence[StoredRequest]]) -> Array:
+    """The column of requests."""
+    return _lists(column, _requests)
+
+
+def _requests(flat: Sequence[StoredRequest]) -> Array:
+    kinds, prompts, messages, continuations, params = _turned(flat, len(StoredRequest._fields))
+    fields = {
+        "kind": _texts(kinds),
+        "prompt": _texts(prompts),
+        "messages": _lists(messages, _messages) if any(each is not None for each in messages) else None,
+        "continuation": _texts(continuations),
+        "params": _texts(params),
+    }
+    return _struct(REQUEST, fields, "kind")
+
+
+def likelihood_requests(
+    lengths: Iterable[int], prompts: Sequence[str | None], continuations: Sequence[str], kind: str
+) -> Array:
+    """The column of requests of samples that ask for log-likelihoods alone, from what all of them ask."""
+    import pyarrow as pa
+
+    fields = {"kind": pa.repeat(kind, len(prompts)), "prompt": _texts(prompts), "continuation": _texts(continuations)}
+    return _split(_struct(REQUEST, fields, "kind"), lengths)
+
+
+def _messages(flat: Sequence[JSONObject]) -> Array:
+    calls = [each.get("tool_calls") for each in flat]
+    fields = {
+        **{name: _texts([each.get(name) for each in flat]) for name in ("role", "content", "name", "tool_call_id")},
+        "tool_calls": _lists(calls, _tool_calls) if any(calls) else None,
+    }
+    return _struct(MESSAGE, fields, "role", "content")
+
+
+def _tool_calls(flat: Sequence[JSONObject]) -> Array:
+    parts = [call_parts(each) for each in flat]
+    ids, names, arguments = _turned(parts, 3)
+    whole = [None if call_of(*own) == each else as_json(each) for own, each in zip(parts, flat, strict=True)]
+    fields = {"id": _texts(ids), "name": _texts(names), "arguments": _texts(arguments), "json": _texts(whole)}
+    return _struct(TOOL_CALL, fields, "name")
+
+
+def call_parts(call: JSONObject) -> tuple[str | None, str | None, str | None]:
+    """Id, name and arguments of a call in OpenAI's words, those that are texts."""
+    function = call.get("function")
+    inner: Mapping[str, Any] = function if isinstance(function, Mapping) else {}
+    parts = [call.get("id"), inner.get("name"), inner.get("arguments")]
+    ids, name, arguments = (each if isinstance(each, str) else None for each in parts)
+    return ids, name, arguments
+
+
+def call_of(call_id: str | None, name: str | None, arguments: str | None) -> JSONDict:
+    """A call of a tool in OpenAI's words."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+# ---- responses
+
+NOT_STORED: list[Any] = [None]
+
+
+def _responses(
+    column: Sequence[Sequence[Sequence[JSON]]], replies: Sequence[Sequence[JSONObject] | None]
+) -> dict[str, Array | None]:
+    """Build the columns of responses with their metadata; the responses to scorers come after those to the sample's requests."""
+    if not any(replies):
+        lengths = [len(repeats) for responses in column for repeats in responses]
+        structs = _response_structs([said for responses in column for repeats in responses for said in repeats], None)
+        return {"responses": _split(_split(structs, lengths), map(len, column))}
+    nested: list[Sequence[Sequence[Any]]] = []
+    own: list[Mapping[str, Any]] = []
+    behind: list[Sequence[Mapping[str, Any]]] = []
+    for responses, metadata in zip(column, replies, strict=True):
+        stored = responses or [NOT_STORED] * len(
+            metadata or ()
+        )  # of a sample that failed only that, and what others took
+        count = sum(map(len, stored))
+        nested.append(stored)
+        own += metadata[:count] if metadata else [{}] * count
+        behind.append(metadata[count:] if metadata else ())
+    lengths = [len(repeats) for responses in nested for repeats in responses]
+    structs = _response_structs([said for responses in nested for repeats in responses for said in repeats], own)
+    ends = [(metadata[-1] if metadata else {}) for metadata in replies]
+    return {
+        "responses": _split(_split(structs, lengths), map(len, nested)),
+        "verdicts": _lists(behind, _verdicts) if any(behind) else None,
+        "trace": _lists([each.get("trace") or None for each in ends], _trace)
+        if any("trace" in e for e in ends)
+        else None,
+        "noticed": _lists([[*each["noticed"].items()] if each.get("noticed") else None for each in ends], _noticed)
+        if any("noticed" in each for each in ends)
+        else None,
+    }
+
+
+def _verdicts(flat: Sequence[JSONObject]) -> Array:
+    return _response_structs([each.get("verdict") for each in flat], flat)
+
+
+def _response_structs(said: Sequence[JSON], metadata: Sequence[JSONObject] | None) -> Array:
+    fields = _said(said)
+    if metadata is not None:
+        usages = [each.get("usage") for each in metadata]
+        calls = [each.get("calls") for each in metadata]
+        fields |= {name: _texts([each.get(name) for each in metadata]) for name in ("failed", "finish", "reasoning")}
+        fields["usage"] = _usages(usages) if any(each is not None for each in usages) else None
+        fields["tool_calls"] = _lists(calls, _tool_calls) if any(calls) else None
+    return _struct(RESPONSE, fields)
+
+
+def _usages(column: Sequence[Sequence[JSON] | None]) -> Array:
+    import pyarrow as pa
+
+    whole = [Usage(*each) if each is not None else Usage() for each in column]
+    columns = zip(Usage._fields, _turned(whole, len(Usage._fields)), strict=True)
+    arrays = [pa.array(values, type_of(USAGE[name])) for name, values in columns]
+    return pa.StructArray.from_arrays(arrays, [*Usage._fields], mask=pa.array([each is None for each in column]))
+
+
+def _trace(flat: Sequence[Sequence[JSON]]) -> Array:
+    import pyarrow as pa
+
+    numbers = _lists([each[1] for each in flat], lambda items: pa.array(items, pa.int64()))
+    return pa.StructArray.from_arrays([_texts([str(each[0]) for each in flat]), numbers], ["node", "responses"])
+
+
+def _noticed(flat: Sequence[tuple[str, int]]) -> Array:
+    import pyarrow as pa
+
+    counts = pa.array([count for _, count in flat], pa.int64())
+    return pa.StructArray.from_arrays([_texts([what for what, _ in flat]), counts], ["what", "count"])
+
+
+def _said(values: Sequence[JSON]) -> dict[str, Array | None]:
+    """Texts, pairs of log-likelihood and greediness, and log-likelihoods, each in its field."""
+    import pyarrow as pa
+
+    if (arrays := _of_one_kind(values)) is not None:
+        return arrays
+    pairs = [each if isinstance(each, tuple | list) else (each, None) for each in values]
+    numbers = [
+        None if isinstance(each, str) else as_float(number, flag)
+        for each, (number, flag) in zip(values, pairs, strict=True)
+    ]
+    return {
+        "text": _texts([each if isinstance(each, str) else None for each in values]),
+        "value": pa.array(numbers, pa.float64()),
+        "greedy": pa.array([flag for _, flag in pairs], pa.bool_()),
+    }
+
+
+def as_float(value: float | None, flag: bool | None) -> float | None:
+    """A log-likelihood. Where only its greediness is known it is that of the impossible, as JSON has it."""
+    return float(value) if value is not None else None if flag is None else -math.inf
+
+
+def _of_one_kind(values: Sequence[JSON]) -> dict[str, Array | None] | None:
+    """The fields of values that are all texts, all pairs of log-likelihood and greediness, or all log-likelihoods."""
+    import pyarrow as pa
+
+    kinds = {*map(type, values)}
+    if kinds == {str}:
+        return {"text": _texts(values)}
+    if kinds == {float}:
+        return {"value": pa.array(values, pa.float64())}
+    if kinds != {tuple} or {*map(len, values)} != {2}:
+        return None
+    numbers, flags = zip(*values, strict=True)
+    if {*map(type, numbers)} != {float} or {*map(type, flags)} != {bool}:
+        return None
+    return {"value": pa.array(numbers, pa.float64()), "greedy": pa.array(flags, pa.bool_())}
+
+
+# ---- answers and scores
+
+
+def _answers(column: Sequence[Mapping[str, Sequence[JSON]]]) -> Array:
+    names = [name for each in column for name in each]
+    answers = [values for each in column for values in each.values()]
+    left = _split(_answer_structs([value for values in answers for value in values]), map(len, answers))
+    return _split(_struct(FILTERED, {"filter": _texts(names), "values": left}, "filter", "values"), map(len, column))
+
+
+def _answer_structs(flat: Sequence[JSON]) -> Array:
+    import pyarrow as pa
+
+    if (arrays := _of_one_kind(flat)) is None:
+        kinds = [_kind_of_answer(each) for each in flat]
+        pairs = [each if kind == "pair" else (each, None) for each, kind in zip(flat, kinds, strict=True)]
+        has_value = [kind in ("pair", "value") for kind in kinds]
+        told = [*zip(flat, kinds, strict=True)]
+        arrays = {
+            "text": _texts([each if kind == "text" else None for each, kind in told]),
+            "value": pa.array(
+                [as_float(*each) if has else None for each, has in zip(pairs, has_value, strict=True)], pa.float64()
+            ),
+            "greedy": pa.array([flag for _, flag in pairs], pa.bool_()),
+            "json": _texts([as_json(each) if kind == "json" else None for each, kind in told]),
+        }
+    return _struct(ANSWER, arrays)
+
+
+def _kind_of_answer(value: JSON) -> str:
+    kind = type(value)
+    if kind is str or kind is float:
+        return "text" if kind is str else "value"
+    if kind in (tuple, list) and len(value) == 2 and type(value[1]) is bool:
+        return "pair" if value[0] is None or type(value[0]) in (float, int) else "json"
+    return "json"
+
+
+def _failures(flat: Sequence[tuple[tuple[str, str], str]]) -> Array:
+    import pyarrow as pa
+
+    columns = [[key[0] for key, _ in flat], [key[1] for key, _ in flat], [reason for _, reason in flat]]
+    return pa.StructArray.from_arrays([_texts(each) for each in columns], ["metric", "filter", "reason"])
+
+
+def _scores(column: Sequence[JSONObject], names: Sequence[str]) -> dict[str, Array | None]:
+    """A column for each row of scores that has numbers; and one of all scores that are something else."""
+    import pyarrow as pa
+
+    arrays: dict[str, Array | None] = {}
+    are_all = not any(name.endswith(REPEATS) for name in names)
+    for name in names:
+        if name.endswith(REPEATS):
+            continue
+        values = [scores.get(name) for scores in column]
+        if not {*map(type, values)} <= {float, type(None)}:
+            numbers = [each if is_number(each) else None for each in values]
+            are_all = are_all and numbers == values
+            values = numbers
+        if any(each is not None for each in values):
+            arrays[name] = pa.array(values, pa.float64())
+    if not are_all:
+        arrays["other_scores"] = _lists([[*_others(scores)] for scores in column], _other_scores)
+    return arrays
+
+
+def _others(scores: JSONObject) -> Iterator[tuple[str, str, int | None, JSON]]:
+    for name, value in scores.items():
+        row = row_key(name.removesuffix(REPEATS))
+        if name.endswith(REPEATS):
+            yield from ((*row, repeat, each) for repeat, each in enumerate(value))
+        elif not is_number(value):
+            yield (*row, None, value)
+
+
+def _other_scores(flat: Sequence[tuple[str, str, int | None, JSON]]) -> Array:
+    import pyarrow as pa
+
+    metrics, filters, repeats, values = _turned(flat, 4)
+    fields = {
+        "metric": _texts(metrics),
+        "filter": _texts(filters),
+        "repeat": pa.array(repeats, pa.int64()),
+        "value": pa.array([each if is_number(each) else None for each in values], pa.float64()),
+        "json": _texts([None if is_number(each) else as_json(each) for each in values]),
+    }
+    return _struct(SCORE, fields, "metric", "filter")
+
+
+def is_number(value: JSON) -> bool:
+    """Whether a value fits a column of numbers: whole ones as far as they are exact there."""
+    return isinstance(value, float) or (
+        isinstance(value, int) and not isinstance(value, bool) and -(2**53) <= value <= 2**53
+    )

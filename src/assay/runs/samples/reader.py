@@ -1,0 +1,391 @@
+"""Reads samples from Parquet, one row group at a time: documents, requests, responses and scores."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+import orjson
+
+from assay.config.row_names import REPEATS, row_key
+from assay.errors import Place, Problem
+from assay.records import (
+    Failed,
+    FilterScores,
+    Generate,
+    Likelihood,
+    Loglikelihood,
+    Outcome,
+    Prompt,
+    Request,
+    Response,
+    Rolling,
+    Sample,
+    ScoreKey,
+    Text,
+    Usage,
+    plain_to_messages,
+)
+from assay.runs.folder import RunError
+from assay.runs.samples import format_1
+from assay.runs.samples.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
+from assay.runs.samples.records import GENERATE, LOGLIKELIHOOD, RequestColumns, SampleRecord, StoredRequest
+from assay.runs.samples.records import StoredSample as StoredSample
+from assay.runs.samples.schema import DICTIONARIES, ROW_NAMES, Array, ArrowTable, ParquetFile, leaf_names, row_names
+from assay.runs.samples.writer import GroupWriter, file_name, verify_checksum
+from assay.runs.validation import JSON, JSONObject
+
+T = TypeVar("T")
+REQUEST_COLUMNS = (*(name for name in RequestColumns._fields if name != "replies"), "verdicts", "trace", "noticed")
+"""The columns that hold what was asked and answered."""
+
+
+class AnsweredSample(NamedTuple):
+    """A sample with its responses, and what an earlier scoring made of it."""
+
+    sample: Sample
+    responses: Sequence[Response]
+    scores: Mapping[str, Any] = MappingProxyType({})
+    """By `metric,filter`."""
+    failed: str = ""
+
+
+def sample_file(folder: Path, task: str) -> Path | None:
+    """The samples of a task in a run's folder: in place, or whole and waiting for the end of the run."""
+    path = folder / "samples" / f"{file_name(task)}.parquet"
+    part = path.with_suffix(".parquet.part")
+    return path if path.is_file() else part if part.is_file() and is_whole(part) else None
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a Parquet file was written to its end."""
+    with path.open("rb") as file:
+        file.seek(0, 2)
+        if file.tell() < 8:
+            return False
+        file.seek(-4, 2)
+        return file.read() == b"PAR1"
+
+
+class SampleFile:
+    """The samples of a task in a file; `repeats` is how many times each request was sent."""
+
+    def __init__(self, path: Path, repeats: int = 1) -> None:
+        self.path, self._repeats = path, repeats
+        self._file: Any = None
+        self._latest: tuple[int, Any] = (-1, None)
+
+    def samples(self) -> Iterator[AnsweredSample]:
+        """The samples in their order."""
+        yield from self._converted(lambda row: _stored(row, self._repeats))
+
+    def outcomes(self) -> Iterator[AnsweredSample]:
+        """Yield the samples of a graph: after the responses of each its outcome, or why it failed."""
+        yield from self._converted(_ended)
+
+    def first_record(self) -> JSONObject | None:
+        """Return a record of a graph's output, if there is any."""
+        return next((record for record in self._converted(_record) if record is not None), None)
+
+    def records(self) -> Iterator[SampleRecord]:
+        """The samples in their order, as they were kept when they were scored."""
+        yield from self._converted(lambda row: sample_record(row, self._repeats))
+
+    def rows_with_records(self) -> Iterator[tuple[StoredSample, SampleRecord]]:
+        """The rows in their order, each with the sample as it was kept."""
+        yield from self._converted(lambda row: (row, sample_record(row, self._repeats)))
+
+    def check(self) -> None:
+        """Check that every sample can be read."""
+        for _ in self.columns(StoredSample._fields):
+            pass
+
+    def _converted(self, make: Callable[[StoredSample], T]) -> Iterator[T]:
+        """Convert each sample; one that cannot be converted is a RunError."""
+        for row in self.rows():
+            try:
+                value = make(row)
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                raise self._damaged(f"document {row.doc_id}: {type(error).__name__}: {error}") from error
+            yield value
+
+    def rows(self) -> Iterator[StoredSample]:
+        """The rows in their order; texts that many share are one object. A column that a file lacks is empty."""
+        for number in range(self._groups):
+            group = self._group(number, None)
+            self._latest = (number, group)
+            yield from self._rows(group)
+
+    def at(self, places: Sequence[int]) -> list[StoredSample]:
+        """The rows at these places of the file, in this order: only the row groups that hold them are read."""
+        positions, start = set(places), 0
+        samples: dict[int, StoredSample] = {}
+        sizes = self._read(lambda file: [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)])
+        for number in range(len(sizes)):
+            size = sizes[number]
+            own = [place for place in positions if start <= place < start + size]
+            if own:
+                group = self._group(number, None).take([place - start for place in own])
+                samples |= dict(zip(own, self._rows(group), strict=True))
+            start += size
+        return [samples[place] for place in places if place in samples]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that the file has."""
+        names: list[str] = self._read(lambda file: file.schema_arrow.names)
+        return names
+
+    @cached_property
+    def leaves(self) -> frozenset[str]:
+        """The fields that hold values, each with the way to it: `responses.text`. A file lacks what none of its samples has."""
+        leaves: frozenset[str] = self._read(lambda file: frozenset(leaf_names(file.schema_arrow)))
+        return leaves
+
+    @property
+    def _groups(self) -> int:
+        groups: int = self._read(lambda file: file.num_row_groups)
+        return groups
+
+    def columns(self, fields: Sequence[str]) -> Iterator[dict[str, list[JSON]]]:
+        """Some fields of the rows, or columns of scores that are there, as lists: one row group at a time."""
+        for number in range(self._groups):
+            group = self._group(number, fields)
+            yield self._guarded(lambda: _checked(fields_of(group, fields)))  # noqa: B023  # called at once
+
+    def tables(self) -> Iterator[ArrowTable]:
+        """The row groups as tables of format 2."""
+        return (self._group(number, None) for number in range(self._groups))
+
+    def request_arrays(self, number: int) -> dict[str, Array]:
+        """The columns of what was asked and answered of one row group: the one that was read last is at hand."""
+        known, group = self._latest
+        if known != number:
+            group = self._group(number, None)
+        return {name: group.column(name).combine_chunks() for name in REQUEST_COLUMNS if name in group.column_names}
+
+    def as_format_2(self, path: Path) -> Path:
+        """A file of format 2 with these samples: itself, or one at this path."""
+        if not self._read(lambda file: format_1.is_format_1(file.schema_arrow)):
+            return self.path
+        writer = GroupWriter(path)
+        for table in self.tables():
+            writer.write({name: table.column(name).chunk(0) for name in table.column_names}, row_names(table.schema))
+        writer.end()
+        return path
+
+    def _group(self, number: int, fields: Sequence[str] | None) -> ArrowTable:
+        """A row group in format 2; with `fields`, at least the columns that those need."""
+
+        def read(file: ParquetFile) -> ArrowTable:
+            names = file.schema_arrow.names
+            if format_1.is_format_1(file.schema_arrow):
+                return _table(*format_1.as_format_2(file.read_row_group(number)))
+            group = file.read_row_group(number, columns=columns_of(names, fields) if fields is not None else None)
+            return group.combine_chunks()
+
+        return self._read(read)
+
+    def _rows(self, group: ArrowTable) -> list[StoredSample]:
+        return self._guarded(lambda: [*rows_of(group)])
+
+    def _read(self, read: Callable[[ParquetFile], T]) -> T:
+        """Open the file, once."""
+
+        def opened() -> T:
+            if self._file is None:
+                self._file = _opened(self.path)
+            return read(self._file)
+
+        return self._guarded(opened)
+
+    def _guarded(self, make: Callable[[], T]) -> T:
+        """Convert the file; a damaged one is a RunError."""
+        try:
+            return make()
+        except (
+            OSError,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            NotImplementedError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise self._damaged(str(error)) from None
+
+    def _damaged(self, what: str) -> RunError:
+        fix = "repeat the command of the run: it sends no request twice, and rewrites its samples"
+        return RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {what}", fix)])
+
+
+def _opened(path: Path) -> ParquetFile:
+    """A file of samples whose checksum and columns are right."""
+    from pyarrow import parquet
+
+    is_sealed, metadata = verify_checksum(path), parquet.read_metadata(path)
+    is_old = format_1.is_format_1(metadata.schema.to_arrow_schema())
+    if is_old is is_sealed:
+        raise ValueError("there is no column kind" if is_sealed else "it has no checksum")
+    dictionaries = None if is_old else [*DICTIONARIES]
+    file = parquet.ParquetFile(path, metadata=metadata, read_dictionary=dictionaries, page_checksum_verification=True)
+    what = format_1.wrong_schema(file.schema_arrow) if is_old else wrong_schema(file.schema_arrow)
+    if what:
+        raise ValueError(what)
+    return file
+
+
+def _table(arrays: Mapping[str, Array], names: Sequence[str]) -> ArrowTable:
+    import pyarrow as pa
+
+    return pa.table(dict(arrays)).replace_schema_metadata({ROW_NAMES: orjson.dumps(names)})
+
+
+def _checked(fields: dict[str, list[JSON]]) -> dict[str, list[JSON]]:
+    if what := wrong_json(fields):
+        raise ValueError(what)
+    return fields
+
+
+def sample_record(row: StoredSample, repeats: int) -> SampleRecord:
+    """A sample as it was kept when it was scored: its responses as filters saw them, what each filter made of it."""
+    return SampleRecord(
+        _sample(row, repeats),
+        row.responses,
+        filter_scores(row.answers, row.scores, row.failures),
+        repeats,
+        row.failed or "",
+        row.replies,
+        tuple(row.audit),
+    )
+
+
+def filter_scores(
+    answers: Mapping[str, Sequence[JSON]],
+    scores: JSONObject,
+    failures: Mapping[ScoreKey, str] = MappingProxyType({}),
+) -> list[FilterScores]:
+    """Group answers and `{"metric,filter": value}` by filter.
+
+    >>> [(each.filter, each.values) for each in filter_scores({"strict": ["4"]}, {"exact_match,strict": 1})]
+    [('strict', {'exact_match': 1})]
+    """
+    values: dict[str, dict[str, Any]] = {name: {} for name in answers}
+    repeats: dict[str, dict[str, Any]] = {name: {} for name in answers}
+    failed: dict[str, dict[str, str]] = {name: {} for name in answers}
+    for row, value in scores.items():
+        metric, name = row_key(row)
+        if name in values:
+            values[name][metric] = value
+        elif name.removesuffix(REPEATS) in repeats:
+            repeats[name.removesuffix(REPEATS)][metric] = value
+    for key, reason in failures.items():
+        failed.setdefault(key.filter, {})[key.metric] = reason
+    return [FilterScores(name, each, values[name], repeats[name], failed[name]) for name, each in answers.items()]
+
+
+def _stored(row: StoredSample, repeats: int) -> AnsweredSample:
+    sample = _sample(row, repeats)
+    raw = [value for values in row.responses for value in values]
+    if len(raw) != len(sample.requests) and not row.failed:
+        raise ValueError(f"{len(sample.requests)} requests and {len(raw)} responses")
+    return AnsweredSample(sample, _responses(sample.requests, raw, row.replies), row.scores, row.failed or "")
+
+
+def _sample(row: StoredSample, repeats: int) -> Sample:
+    loads = orjson.loads
+    target, failed = loads(row.target), row.failed or ""
+    return Sample(
+        row.doc_id,
+        loads(row.doc),
+        _requests(row.prefix + row.prompt, row.requests, repeats),
+        target,
+        loads(row.gold) if row.gold is not None else target,
+        row.choices,
+        row.prefix,
+        failed if failed and row.replies is None and not row.responses else "",
+        row.dropped or 0,
+    )
+
+
+def _requests(context: str, stored: Sequence[StoredRequest], repeats: int) -> list[Request]:
+    if repeats == 1 and stored and stored[0].kind == LOGLIKELIHOOD:
+        return [_request(context, each, 0) for each in stored]
+    return [_request(context, each, repeat) for each in stored for repeat in range(repeats)]
+
+
+def _ended(row: StoredSample) -> AnsweredSample:
+    """A record of a graph as its plan left it: it asked on its own, so its requests are those of its outcome."""
+    loads = orjson.loads
+    requests = [_request(row.prefix + row.prompt, each, 0) for each in row.requests]
+    raw = [value for values in row.responses for value in values]
+    replies: Sequence[Mapping[str, Any]] = row.replies if row.replies is not None else [{}] * len(raw)
+    behind = replies[len(raw) :] if raw else []
+    own = _responses(requests, raw, replies[: len(raw)] if raw else replies)
+    record, target = _record(row), loads(row.target)
+    if record is not None:
+        metadata: Mapping[str, Any] = behind[0] if behind else {}
+        end: Response = Outcome(record, requests, metadata.get("noticed", {}), trace=metadata.get("trace", ()))
+        responses = [*own, end]
+    else:
+        failed = any(isinstance(response, Failed) for response in own)
+        responses = own if failed else [*own, Failed(row.failed or "the graph returned no record")]
+    sample = Sample(row.doc_id, loads(row.doc), (), target, loads(row.gold) if row.gold is not None else target)
+    return AnsweredSample(sample, responses, row.scores, row.failed or "")
+
+
+def _record(row: StoredSample) -> JSONObject | None:
+    """Return the output record of a graph: the whole answer of its only filter."""
+    answers = row.answers.get("none")  # a record may have failed in some rows alone
+    return answers[0] if answers else None
+
+
+def _request(context: str, stored: StoredRequest, repeat: int) -> Request:
+    text = context if stored.prompt is None else stored.prompt
+    prompt: Prompt = text if stored.messages is None else plain_to_messages(stored.messages)
+    if stored.kind == LOGLIKELIHOOD:
+        return Loglikelihood(prompt, stored.continuation or "")
+    if stored.kind == GENERATE:
+        return Generate(prompt, orjson.loads(stored.params or "{}"), repeat)
+    return Rolling(text)
+
+
+def _responses(
+    requests: Sequence[Request], raw: Sequence[JSON], replies: Sequence[JSONObject] | None
+) -> list[Response]:
+    """The responses as they came. Of a sample that failed nothing is kept but why, and what the others took."""
+    if not raw and replies is not None:
+        return [_failure(reply) for reply in replies]
+    if replies is None and raw and isinstance(requests[0], Loglikelihood):  # a hundred thousand times four of them
+        return [Likelihood(value, greedy) for value, greedy in raw]
+    metadata: Sequence[Mapping[str, Any]] = replies if replies is not None else [{}] * len(raw)
+    own = [_response(*each) for each in zip(requests, raw, metadata[: len(raw)], strict=bool(raw))]
+    return [*own, *map(_verdict, metadata[len(raw) :])]
+
+
+def _verdict(reply: JSONObject) -> Response:
+    """Convert a response to a scorer."""
+    if "failed" in reply:
+        return _failure(reply)
+    said = reply["verdict"]
+    return _response(None, said if isinstance(said, str) else (said, False), reply)
+
+
+def _failure(reply: JSONObject) -> Response:
+    if "failed" in reply:
+        return Failed(reply["failed"], reply.get("trace", ()))
+    return _response(None, "", reply)
+
+
+def _response(request: Request | None, raw: JSON, reply: JSONObject) -> Response:
+    usage = _usage(reply) if reply else None
+    if isinstance(raw, str):
+        return Text(raw, reply.get("finish"), reply.get("reasoning"), usage, reply.get("calls", ()))
+    value, greedy = (raw, False) if isinstance(request, Rolling) else raw
+    return Likelihood(value, greedy, usage)
+
+
+def _usage(reply: JSONObject) -> Usage | None:
+    usage = reply.get("usage")
+    return Usage(*usage) if usage is not None else None

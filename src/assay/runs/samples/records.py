@@ -1,0 +1,193 @@
+"""The records of a sample: its document, requests, responses and scores."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from assay.records import (
+    EVERY_ROW,
+    Failed,
+    FilterScores,
+    Likelihood,
+    Outcome,
+    Request,
+    Response,
+    Sample,
+    ScoreKey,
+    Text,
+)
+from assay.records import arguments as arguments
+from assay.runs.redaction import written_arguments
+from assay.runs.validation import JSONDict, JSONObject
+
+GENERATE, LOGLIKELIHOOD, ROLLING, GRAPH, NOTHING = "generate", "loglikelihood", "loglikelihood_rolling", "graph", "none"
+"""Kinds of samples and requests, in lm-eval's words; a graph asks on its own, and of some samples nothing could be asked."""
+
+
+class StoredRequest(NamedTuple):
+    """A request. `prompt` is None where it is that of the sample; `params` is JSON: backends take any key."""
+
+    kind: str
+    prompt: str | None = None
+    messages: Sequence[Mapping[str, Any]] | None = None
+    """The prompt as a conversation, in the words of OpenAI's protocol, where it is one."""
+    continuation: str | None = None
+    params: str | None = None
+
+
+class RequestColumns(NamedTuple):
+    """The columns of a sample's requests and responses. `doc`, `target` and `gold` are JSON: users' data has no schema."""
+
+    doc_id: int
+    kind: str
+    dropped: int | None
+    doc: str
+    target: str
+    gold: str | None
+    choices: Sequence[str] | None
+    prefix: str
+    prompt: str
+    requests: Sequence[StoredRequest]
+    responses: Sequence[Sequence[Any]]
+    """By request the answers as filters saw them: a text, a pair of log-likelihood and greediness, or a log-likelihood."""
+    replies: Sequence[Mapping[str, Any]] | None
+    """See `Kept.replies`."""
+
+
+class ScoreColumns(NamedTuple):
+    """The columns of a sample's answers and scores."""
+
+    answers: Mapping[str, Sequence[Any]]
+    scores: Mapping[str, Any]
+    """By the name of a row the value; by that of its repeats the scores of every answer (config/row_names.py)."""
+    failed: str | None
+    failures: Mapping[ScoreKey, str]
+    """The reason of each missing value, by row."""
+    audit: Sequence[str]
+
+
+class StoredSample(NamedTuple):
+    """A sample: the fields of `RequestColumns`, then those of `ScoreColumns`."""
+
+    doc_id: int
+    kind: str
+    dropped: int | None
+    doc: str
+    target: str
+    gold: str | None
+    choices: Sequence[str] | None
+    prefix: str
+    prompt: str
+    requests: Sequence[StoredRequest]
+    responses: Sequence[Sequence[Any]]
+    replies: Sequence[Mapping[str, Any]] | None
+    answers: Mapping[str, Sequence[Any]]
+    scores: Mapping[str, Any]
+    failed: str | None
+    failures: Mapping[ScoreKey, str]
+    audit: Sequence[str]
+
+    @property
+    def request_columns(self) -> RequestColumns:
+        return RequestColumns._make(self[: len(RequestColumns._fields)])
+
+    @property
+    def score_columns(self) -> ScoreColumns:
+        return ScoreColumns._make(self[len(RequestColumns._fields) :])
+
+
+class SampleRecord(NamedTuple):
+    """A sample after the run: its responses as filters saw them, and for each filter its answers and values."""
+
+    sample: Sample
+    responses: Sequence[Sequence[Any]]
+    scores: Sequence[FilterScores]
+    repeats: int = 1
+    failed: str = ""
+    replies: Sequence[Mapping[str, Any]] | None = None
+    """The metadata of each response, if there is any: finish reason, reasoning, usage; after those the responses to
+    scorers, verbatim, each as a `verdict`. The last entry of a graph has its `trace`: the nodes the record passed, each
+    with the numbers of its responses."""
+    audit: Sequence[str] = ()
+    """Anomalies of the sample: see tasks/audit.py."""
+
+
+def row_failures(record: SampleRecord) -> dict[ScoreKey, str]:
+    """Return by row why a sample has no value there; EVERY_ROW means all rows of a filter, or of all filters."""
+    if record.failed and not record.scores:
+        return {ScoreKey(EVERY_ROW, EVERY_ROW): record.failed}
+    return {ScoreKey(row, each.filter): reason for each in record.scores for row, reason in each.failed.items()}
+
+
+def response_metadata(responses: Sequence[Response], own: int) -> Sequence[JSONObject] | None:
+    """Return the metadata of responses beside their texts and numbers; the first `own` answer the sample's requests."""
+    if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
+        return None
+    metadata = [_reply(response) for response in responses[:own]]
+    metadata += [{**_reply(response), **_verdict(response)} for response in responses[own:]]
+    return metadata if any(metadata) else None
+
+
+def _verdict(response: Response) -> JSONDict:
+    if isinstance(response, Text):
+        return {"verdict": response.text}
+    return {"verdict": response.value} if isinstance(response, Likelihood) else {}
+
+
+def _reply(response: Response) -> JSONDict:
+    if isinstance(response, Failed):
+        return {"failed": response.reason, **({"trace": response.trace} if response.trace else {})}
+    metadata: dict[str, Any] = {"trace": response.trace} if isinstance(response, Outcome) and response.trace else {}
+    if isinstance(response, Text):
+        if response.finish:
+            metadata["finish"] = response.finish
+        if response.reasoning:
+            metadata["reasoning"] = response.reasoning
+        if response.calls:
+            metadata["calls"] = list(response.calls)
+    if isinstance(response, Outcome) and response.noticed:
+        metadata["noticed"] = dict(response.noticed)
+    if response.usage is not None:
+        metadata["usage"] = tuple(response.usage)
+    return metadata
+
+
+def lm_eval_records(record: SampleRecord, doc_id: int) -> Iterator[JSONDict]:
+    """The sample as lm-eval logs it: one record per filter."""
+    sample = record.sample
+    if not record.scores:
+        return
+    common = {
+        "doc_id": doc_id,
+        "doc": sample.doc,
+        "target": sample.target,
+        "arguments": [written_arguments(request) for request in sample.requests[:: record.repeats]],
+        "resps": [list(responses) for responses in record.responses],
+    }
+    verbatim = [reply["verdict"] for reply in record.replies or () if "verdict" in reply]
+    verdicts = {"verdicts": verbatim} if verbatim else {}
+    hashes = {
+        "doc_hash": _hash(_indented(sample.doc)),
+        "prompt_hash": _hash((_prompt(sample.requests[0]) if sample.requests else "").encode()),
+        "target_hash": _hash(str(sample.target).encode()),
+    }
+    for name, answers, values, repeats, failed in record.scores:
+        if EVERY_ROW in failed:  # lm-eval has no line for what has no score
+            continue
+        own = {"filtered_resps": list(answers), "filter": name, "metrics": list(values)}
+        per_repeat = {"scores_per_repeat": dict(repeats)} if repeats else {}
+        yield {**common, **own, **hashes, **values, **per_repeat, **verdicts}
+
+
+def _prompt(request: Request) -> str:
+    return str(arguments(request)[0])
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _indented(doc: JSONObject) -> bytes:
+    return orjson.dumps(dict(doc), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS, default=str)

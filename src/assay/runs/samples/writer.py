@@ -1,0 +1,430 @@
+"""Writes the samples of a task as Parquet, with a checksum over the whole file.
+
+Parquet has checksums for pages, not for their headers and the footer. So the CRC32 of all bytes is written as eight digits into
+the key-value metadata, where they count as zeros.
+"""
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from assay.config.row_names import repeats_name, row_name
+from assay.config.source import digest
+from assay.records import Generate, Loglikelihood, Prompt, Request, Rolling, ScoreKey, messages_to_plain, prompt_text
+from assay.runs.atomic import replace_file
+from assay.runs.redaction import written_arguments
+from assay.runs.samples.encode import as_json, likelihood_requests, request_arrays, request_lists, score_arrays
+from assay.runs.samples.records import (
+    GENERATE,
+    GRAPH,
+    LOGLIKELIHOOD,
+    NOTHING,
+    ROLLING,
+    RequestColumns,
+    SampleRecord,
+    ScoreColumns,
+    StoredRequest,
+    StoredSample,
+    row_failures,
+)
+from assay.runs.samples.schema import (
+    DICTIONARIES,
+    MESSAGE,
+    REPEATED,
+    ROW_NAMES,
+    Array,
+    ArrowSchema,
+    ParquetFile,
+    cast_table,
+    union_schema,
+)
+from assay.runs.validation import JSON, JSONDict, JSONObject
+
+ROWS, HELD = 2000, 8 * 2**20
+"""Rows of one group at most, and characters of text: counts, not times, so that the same samples make the same file."""
+
+
+def file_name(task: str) -> str:
+    """A name for files of a task: readable, safe on every system, and no two tasks share one.
+
+    >>> file_name("mmlu_anatomy"), file_name("a::b").startswith("a_b-")
+    ('mmlu_anatomy', True)
+    """
+    plain = re.sub(r"[^\w.@#+-]+", "_", task)[:120]
+    return plain if plain == task else f"{plain}-{digest(task.encode())[:8]}"
+
+
+class GroupWriter:
+    """Writes row groups into a Parquet file, whose schema grows where a later group has more columns or fields."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writer: Any = None
+        self._names: dict[str, None] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        return self._writer is not None
+
+    def write(self, arrays: Mapping[str, Array], names: Sequence[str]) -> None:
+        """Write a row group; `names` are its rows of scores, in their order."""
+        import pyarrow as pa
+
+        self._names |= dict.fromkeys(names)
+        table = pa.table(dict(arrays))
+        if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = _opened(self.path, table.schema)
+        elif table.schema != self._writer.schema:
+            self._widen(union_schema(self._writer.schema, table.schema, self._names))
+            table = cast_table(arrays, self._writer.schema)
+        self._writer.write_table(table)
+
+    def _widen(self, schema: ArrowSchema) -> None:
+        """Write the groups so far anew, where a schema has more than theirs."""
+        from pyarrow import parquet
+
+        if schema == self._writer.schema:
+            return
+        self._writer.close()
+        before = self.path.with_name(f".{self.path.name.partition('.parquet')[0]}.before")
+        self.path.replace(before)
+        self._writer = _opened(self.path, schema)
+        with parquet.ParquetFile(before, page_checksum_verification=True, read_dictionary=[*DICTIONARIES]) as source:
+            for number in range(source.num_row_groups):
+                group = source.read_row_group(number).combine_chunks()
+                arrays = {name: group.column(name).chunk(0) for name in group.column_names}
+                self._writer.write_table(cast_table(arrays, schema))
+        before.unlink()
+
+    def end(self) -> None:
+        """Close the file, and give it its checksum."""
+        if self._writer is not None and self._writer.is_open:
+            self._writer.add_key_value_metadata(
+                {ROW_NAMES: orjson.dumps([*self._names]).decode(), CHECKSUM_KEY: NO_CHECKSUM}
+            )
+            self._writer.close()
+            write_checksum(self.path)
+
+    def abandon(self) -> None:
+        if self._writer is not None and self._writer.is_open:
+            self._writer.close()
+
+
+def _opened(path: Path, schema: ArrowSchema) -> ParquetFile:
+    from pyarrow import parquet
+
+    return parquet.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        use_dictionary=REPEATED,
+        write_page_checksum=True,
+        write_statistics=["doc_id"],
+        store_schema=False,  # names of lists' items differ between arrays that are built and those that are read
+    )
+
+
+class SampleWriter:
+    """Writes samples in their order into a file that gets its name when it is whole.
+
+    `known` gives, row group by row group, what was asked and answered of the same samples when they were scored before.
+    """
+
+    def __init__(self, folder: Path, task: str, known: Callable[[int], JSONDict] | None = None) -> None:
+        self.path = folder / f"{file_name(task)}.parquet"
+        self._part = self.path.with_suffix(".parquet.part")
+        self._file = GroupWriter(self._part)
+        self._known = known
+        self._groups = 0
+        self._asked: list[RequestColumns] = []
+        self._requests: list[Sequence[Request]] = []
+        self._documents: list[int] = []
+        self._verdicts: list[ScoreColumns] = []
+        self._held = 0
+        self._arrays: dict[str, Any] = {}
+
+    def add(self, record: SampleRecord) -> None:
+        if self._known is None:
+            requests = record.sample.requests[:: record.repeats]
+            columns = _request_columns(record, requests)
+            self._requests.append(requests)
+            self._asked.append(columns)
+            self._held += len(columns.doc) + len(columns.prompt) + len(columns.prefix) + _length(record.responses)
+        elif not self._verdicts:
+            self._arrays = self._known(self._groups)
+        self._documents.append(record.sample.doc_id)
+        self._verdicts.append(score_columns(record))
+        if self._is_full:
+            self._flush()
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether a group of rows is complete: by what is in it alone, or as it was before."""
+        if self._known is not None:
+            return len(self._verdicts) == len(self._arrays["doc_id"])
+        return len(self._verdicts) >= ROWS or self._held >= HELD
+
+    def end(self) -> None:
+        """Write what is left."""
+        self._flush()
+        self._file.end()
+
+    def place(self) -> None:
+        """Give the file its name."""
+        replace_file(self._part, self.path)
+
+    def abandon(self) -> None:
+        self._file.abandon()
+
+    def _flush(self) -> None:
+        if not self._verdicts and self._file.has_begun:
+            return
+        is_known = self._known is not None and self._verdicts
+        arrays = dict(self._arrays) if is_known else _request_arrays(self._asked, self._requests)
+        self._groups += 1
+        assert arrays["doc_id"].to_pylist() == self._documents, "the samples of another file come in its order"
+        scored, names = score_arrays(self._verdicts)
+        self._file.write({**arrays, **scored}, names)
+        self._asked, self._requests, self._documents, self._verdicts, self._held = [], [], [], [], 0
+
+
+def _length(responses: Sequence[Sequence[JSON]]) -> int:
+    """How much text there is, about: of likelihoods there is none."""
+    if not responses or not responses[0] or type(responses[0][0]) is tuple:
+        return 30 * len(responses)
+    if type(responses[0][0]) is str:
+        return sum([len(said) for repeats in responses for said in repeats])
+    return sum(len(said) if isinstance(said, str) else 30 for repeats in responses for said in repeats)
+
+
+def row_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Array], list[str]]:
+    """The columns of rows, and the names of their scores."""
+    scored, names = score_arrays([row.score_columns for row in rows])
+    return {**request_arrays([row.request_columns for row in rows]), **scored}, names
+
+
+# ---- a sample as rows have it
+
+
+def score_columns(record: SampleRecord) -> ScoreColumns:
+    """Return the columns of a sample's scores."""
+    answers: dict[str, Sequence[Any]] = {}
+    scores: dict[str, Any] = {}
+    repeats: dict[str, Any] = {}
+    has_failed = bool(record.failed)
+    for name, left, values, several, failed in record.scores:
+        answers[name] = left
+        if failed:
+            has_failed = True
+        for metric, value in values.items():
+            scores[row_name(ScoreKey(metric, name))] = value
+        for metric, each in several.items() if several else ():
+            repeats[repeats_name(ScoreKey(metric, name))] = each
+    failures = row_failures(record) if has_failed else NO_FAILURES
+    return ScoreColumns(
+        answers, {**scores, **repeats} if repeats else scores, record.failed or None, failures, record.audit
+    )
+
+
+NO_FAILURES: Mapping[ScoreKey, str] = MappingProxyType({})
+
+
+def request_columns(record: SampleRecord) -> RequestColumns:
+    """Return the columns of a sample's requests and responses."""
+    requests = record.sample.requests[:: record.repeats]
+    return _with_requests(_request_columns(record, requests), request_rows(requests, Params()))
+
+
+def _request_columns(record: SampleRecord, requests: Sequence[Request]) -> RequestColumns:
+    """Return the columns without the requests, which are encoded together; their first prompt is whole."""
+    sample = record.sample
+    first = _prompt(requests[0]) if requests else ""
+    prefix = sample.prefix if requests and first.startswith(sample.prefix) else ""
+    return RequestColumns(
+        sample.doc_id,
+        _kind(record, requests),
+        sample.dropped or None,
+        as_json(sample.doc),
+        as_json(sample.target),
+        as_json(sample.gold) if sample.gold is not sample.target else None,
+        sample.choices,
+        prefix,
+        first[len(prefix) :],
+        (),
+        record.responses,
+        record.replies,
+    )
+
+
+def _prompt(request: Request) -> str:
+    prompt = request[0]  # the first field of every kind
+    return prompt if isinstance(prompt, str) else prompt_text(prompt)
+
+
+def _with_requests(columns: RequestColumns, described: Sequence[StoredRequest]) -> RequestColumns:
+    """Add the requests. A conversation is stored in the first of them, and not as a prompt, too."""
+    if described and described[0].messages is not None:
+        return columns._replace(prefix="", prompt="", requests=described)
+    return columns._replace(requests=described)
+
+
+def _request_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Request]]) -> dict[str, Array]:
+    """The columns of what was asked; log-likelihoods, of which there are most, without a row for each request."""
+    flat: Sequence[Any] = [request for several in requests for request in several]
+    if {*map(type, flat)} != {Loglikelihood} or {type(request[0]) for request in flat} != {str}:
+        params = Params()
+        described = [request_rows(several, params) for several in requests]
+        if any(own[0].messages is not None for own in described if own):
+            rows = [_with_requests(*each) for each in zip(rows, described, strict=True)]
+        return request_arrays(rows, request_lists(described))
+    firsts = [_prompt(several[0]) if several else "" for several in requests]
+    prompts: list[Any] = [
+        None if request[0] is first or request[0] == first else request[0]
+        for several, first in zip(requests, firsts, strict=True)
+        for request in several
+    ]
+    continuations = [request.continuation for request in flat]
+    return request_arrays(rows, likelihood_requests(map(len, requests), prompts, continuations, LOGLIKELIHOOD))
+
+
+def _kind(record: SampleRecord, requests: Sequence[Request]) -> str:
+    """Return the kind of a sample: a graph's has a trace, and its requests name their nodes."""
+    request = requests[0] if requests else None
+    if type(request) is Loglikelihood:
+        return LOGLIKELIHOOD
+    if (record.replies and "trace" in record.replies[-1]) or (isinstance(request, Generate) and request.node):
+        return GRAPH
+    return NOTHING if request is None else ROLLING if isinstance(request, Rolling) else GENERATE
+
+
+class Params(dict[int, str]):
+    """Parameters of requests as JSON, by the number of the object: all requests of a task share a few."""
+
+    def of(self, request: Generate) -> str:
+        text = self.get(id(request.params))
+        if text is None:
+            text = self[id(request.params)] = as_json(written_arguments(request)[1])
+        return text
+
+
+def request_rows(requests: Sequence[Request], params: Params) -> list[StoredRequest]:
+    """Convert the requests of a sample; a prompt equal to the first one is not repeated."""
+    stored: list[StoredRequest] = []
+    first: Prompt = requests[0][0] if requests else ""
+    for request in requests:
+        prompt = request[0]
+        own = None if prompt is first or prompt == first else prompt_text(prompt)
+        messages = messages_of(prompt) if own is not None or not stored else None
+        written = own if messages is None else None
+        if isinstance(request, Generate):
+            stored.append(StoredRequest(GENERATE, written, messages, None, params.of(request)))
+        elif isinstance(request, Loglikelihood):
+            stored.append(StoredRequest(LOGLIKELIHOOD, written, messages, request.continuation))
+        else:
+            stored.append(StoredRequest(ROLLING, own))
+    return stored
+
+
+def messages_of(prompt: Prompt) -> list[JSONDict] | None:
+    """A conversation in OpenAI's words, where its columns can hold every message without a loss."""
+    if isinstance(prompt, str):
+        return None
+    messages = messages_to_plain(prompt)
+    return messages if messages and all(map(_is_message, messages)) else None
+
+
+def _is_message(value: JSON) -> bool:
+    """Whether a message has nothing but what its columns hold, in the order that it is written in."""
+    if not isinstance(value, dict) or not {"role", "content"} <= value.keys() <= {*MESSAGE} - {"media"}:
+        return False
+    texts = [value[key] for key in value if key not in ("content", "tool_calls")]
+    calls = value.get("tool_calls", [{}])
+    are_calls = isinstance(calls, list) and calls and all(isinstance(call, dict) for call in calls)
+    return (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(value["content"], str | None)
+        and bool(are_calls)
+        and [*value] == [*ordered(value)]
+    )
+
+
+def ordered(message: JSONObject) -> JSONDict:
+    """A message with its keys in the order that conversations have them."""
+    order = ("role", "tool_call_id", "content", "name", "tool_calls")
+    return {key: message[key] for key in order if key in message}
+
+
+def conversation_text(messages: Sequence[JSONObject]) -> str:
+    """A conversation as the text that requests have."""
+    return json.dumps(messages, ensure_ascii=False)
+
+
+CHECKSUM_KEY, NO_CHECKSUM = "assay.crc32", "crc32:00000000"
+DIGITS = 8
+BLOCK = 1 << 20
+_MARK = NO_CHECKSUM[:-DIGITS].encode()
+_known: dict[tuple[str, int, int, int], None] = {}
+"""Files that were found whole, as long as they do not change: a server reads them again and again."""
+REMEMBERED = 10_000
+
+
+def write_checksum(path: Path) -> None:
+    """Put the checksum into a file that was written with KEY: UNSEALED in its metadata."""
+    at = _digits_at(path)
+    assert at is not None, "the file has no place for a checksum"
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"%08x" % _crc(path, at))
+
+
+def verify_checksum(path: Path) -> bool:
+    """Whether a file has a checksum. One that does not match what is in the file is a ValueError."""
+    state = path.stat()
+    key = (os.fspath(path), state.st_mtime_ns, state.st_size, state.st_ino)
+    if key in _known:
+        return True
+    at = _digits_at(path)
+    if at is None:
+        return False
+    with path.open("rb") as file:
+        file.seek(at)
+        written = file.read(DIGITS)
+    if written != b"%08x" % _crc(path, at):
+        raise ValueError("its content does not match its checksum")
+    while len(_known) >= REMEMBERED:
+        _known.pop(next(iter(_known)))
+    _known[key] = None
+    return True
+
+
+def _digits_at(path: Path) -> int | None:
+    """Where the digits are: the last place in the footer that looks so."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 8, 0))
+        length = int.from_bytes(file.read(4), "little") + 8
+        start = max(size - length, 0)
+        file.seek(start)
+        offset = file.read().rfind(_MARK)
+    return start + offset + len(_MARK) if offset >= 0 else None
+
+
+def _crc(path: Path, at: int) -> int:
+    """The checksum of a file with zeros in place of the digits."""
+    with path.open("rb") as file:
+        crc, left = 0, at
+        while left and (block := file.read(min(BLOCK, left))):
+            crc, left = zlib.crc32(block, crc), left - len(block)
+        crc = zlib.crc32(b"0" * DIGITS, crc)
+        file.seek(at + DIGITS)
+        while block := file.read(BLOCK):
+            crc = zlib.crc32(block, crc)
+    return crc

@@ -1,0 +1,304 @@
+"""Validation of the files of a run, once where they are read, so that no reader fails later.
+
+It covers what readers rely on. Unknown keys are ignored; known ones have the type that they are written with, or are missing.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+JSON = Any
+"""A JSON value. Files of users and other programs have no schema; `Check` narrows the parts that readers rely on."""
+JSONObject = Mapping[str, JSON]
+"""A JSON object that is read only."""
+JSONDict = dict[str, JSON]
+"""A JSON object that the caller may change."""
+Check = Callable[[JSON], str]
+"""Describe what is wrong with a value, with its path (`.tasks.t.n must be a number, not a mapping`); empty where it is right."""
+FORMAT = 2
+"""The latest layout that is known here. What changed: docs/decisions/0018-format.md."""
+DEEPEST = 60
+"""Levels of a file: readers go down by calling themselves."""
+LATEST = 253_402_300_799
+"""The last second that a calendar has: of the year 9999."""
+KINDS = {dict: "a mapping", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+
+
+def wrong_manifest(value: JSON) -> str:
+    """Describe what is wrong with the content of a manifest.json; empty where it is right."""
+    return _wrong(value, MANIFEST_LAYOUT)
+
+
+def newer_format(value: JSON) -> str:
+    """That a manifest or a journal's header was written by a later version; nothing where it was not."""
+    written = value.get("format") if isinstance(value, dict) else None
+    if not isinstance(written, int) or isinstance(written, bool) or written <= FORMAT:
+        return ""
+    return f"it has format {written}, and this version of assay reads 1 to {FORMAT}"
+
+
+def wrong_results(value: JSON) -> str:
+    """Describe what is wrong with the content of a results.json; empty where it is right."""
+    return _wrong(value, RESULTS_LAYOUT)
+
+
+def _wrong(value: JSON, check: Check) -> str:
+    problem = " is nested too deeply" if _is_too_deep(value) else check(value)
+    return f"it{problem}" if problem[:1] == " " else problem.removeprefix(".")
+
+
+def _is_too_deep(value: JSON) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        inside = [each for each in level if isinstance(each, dict | list)]
+        if not inside:
+            return False
+        level = [inner for each in inside for inner in (each.values() if isinstance(each, dict) else each)]
+    return True
+
+
+# ---- kinds of values
+
+
+def _must(kind: str, holds: Callable[[JSON], bool]) -> Check:
+    def check(value: JSON) -> str:
+        return "" if holds(value) else f" must be {kind}, not {KINDS.get(type(value), repr(value)[:40])}"
+
+    return check
+
+
+def is_number(value: JSON) -> bool:
+    """Whether a value is a number that can be reckoned with."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_numeric(value: JSON) -> bool:
+    try:
+        return is_number(float(value)) if isinstance(value, str) else is_number(value)
+    except ValueError:
+        return False
+
+
+anything = _must("anything", lambda _: True)
+text = _must("a text", lambda value: isinstance(value, str))
+number = _must("a number", is_number)
+numeric = _must("a number", _is_numeric)
+count = _must(
+    "a whole number from 0 on", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0
+)
+repeats = _must("a whole number from 1 on", lambda value: count(value) == "" and 1 <= value <= 1_000_000)
+truth = _must("true or false", lambda value: isinstance(value, bool))
+moment = _must("a time in seconds", lambda value: is_number(value) and 0 <= value <= LATEST)
+mapping = _must("a mapping", lambda value: isinstance(value, dict))
+pair = _must(
+    "two numbers",
+    lambda value: isinstance(value, list) and len(value) == 2 and all(end is None or is_number(end) for end in value),
+)
+share = _must(
+    "a task, a row and a number",
+    lambda value: isinstance(value, list) and len(value) == 3 and not any(map(text, value[:2])) and is_number(value[2]),
+)
+
+
+def optional(check: Check) -> Check:
+    """Null, or a value of that kind."""
+    return lambda value: "" if value is None else check(value)
+
+
+def each(check: Check) -> Check:
+    """A mapping by names, of values of one kind."""
+
+    def checked(value: JSON) -> str:
+        return mapping(value) or _first((f".{key}", check(inner)) for key, inner in value.items())
+
+    return checked
+
+
+def listed(check: Check) -> Check:
+    """A list of values of one kind."""
+
+    def checked(value: JSON) -> str:
+        if not isinstance(value, list):
+            return _must("a list", lambda _: False)(value)
+        return _first((f".{number}", check(inner)) for number, inner in enumerate(value))
+
+    return checked
+
+
+def fields(known: Mapping[str, Check], *needed: str) -> Check:
+    """A mapping with keys that are known, of which some are needed."""
+
+    def checked(value: JSON) -> str:
+        if wrong := mapping(value):
+            return wrong
+        missing = [key for key in needed if key not in value]
+        if missing:
+            return f".{missing[0]} is missing"
+        return _first((f".{key}", check(value[key])) for key, check in known.items() if key in value)
+
+    return checked
+
+
+def _first(problems: Iterable[tuple[str, str]]) -> str:
+    return next((way + wrong for way, wrong in problems if wrong), "")
+
+
+# ---- the layout
+
+MEMBERS = each(listed(text))
+
+
+def _is_tree(value: JSON) -> str:
+    """Groups by name with their members: no group is below itself."""
+    if wrong := MEMBERS(value):
+        return wrong
+    left = {name: {member for member in members if member in value} for name, members in value.items()}
+    while left:
+        ended = [name for name, members in left.items() if not members & left.keys()]
+        if not ended:
+            return f".{next(iter(left))} is a member of itself"
+        for name in ended:
+            del left[name]
+    return ""
+
+
+ROW = fields({"alias": text, "sample_len": optional(number), "sample_count": each(number)})
+_DESCRIBED: Mapping[str, Check] = {
+    "value": optional(number), "values": mapping, "stderr": optional(number), "interval": optional(pair), "method": optional(text),
+    "n": count, "clusters": count, "tasks": count, "missing": listed(text), "reason": text, "of": listed(share),
+    "failed": count, "reasons": each(count), "incomplete": truth,
+}  # fmt: skip
+DESCRIBED = fields(_DESCRIBED)
+TASK_ACCOUNT = fields({
+    "documents": count, "scored": count, "failed": count, "reasons": each(count), "incomplete": truth, "not_asked": count,
+    "noticed": each(count), "audit": each(fields({"count": count, "ids": listed(number)})), "bounds": each(pair),
+    "no_value": each(text), "never_came": listed(text), "rows": each(DESCRIBED),
+}, "documents", "failed", "reasons", "incomplete")  # fmt: skip
+_COVERED = {
+    "tasks": count,
+    "scored_tasks": count,
+    "failed": count,
+    "not_run": listed(text),
+    "incomplete_tasks": listed(text),
+}
+_GROUP = fields({
+    "metadata": mapping, "skipped": each(text), "rows": each(fields(_DESCRIBED, "value")), "incomplete": truth, **_COVERED,
+}, "rows")  # fmt: skip
+
+
+def _group_account(value: JSON) -> str:
+    """Describe what is wrong with the section of a group: an incomplete one needs the number of its scored tasks."""
+    return _GROUP(value) or (fields({}, *_COVERED)(value) if value.get("incomplete") else "")
+
+
+TOKENS = fields({"in": number, "out": number, "in_from_cache": number, "computed": number}, "in", "out")
+_SPENT = {
+    "requests": count, "failed": count, "retries": count, "tokens": TOKENS, "cost": number, "seconds": each(number),
+    "device_seconds": number,
+}  # fmt: skip
+_COUNTED = ("requests", "failed", "retries", "tokens")
+
+
+def _spent(value: JSON) -> str:
+    """The usage; for a model on this machine with the number of computed tokens."""
+    is_local = isinstance(value, dict) and "device_seconds" in value
+    computed = fields({"tokens": fields({}, "computed")})(value) if is_local else ""
+    return fields(_SPENT, *_COUNTED)(value) or computed
+
+
+def _spent_in_all(value: JSON) -> str:
+    if value == {}:
+        return ""
+    return _spent(value) or fields({"roles": each(_spent), "tasks": each(_spent)})(value)
+
+
+SHARD = fields({"part": anything, "status": text}, "part")
+CHANGED = fields({"count": count, "ids": listed(number)}, "count", "ids")
+ACCOUNT = fields({
+    "status": text, "failed": count, "incomplete": listed(text), "broken": each(text), "tasks": each(TASK_ACCOUNT),
+    "groups": each(_group_account), "account": _spent_in_all, "imported": listed(text), "ended": optional(text), "shard": SHARD,
+    "scored": fields({"changed": each(CHANGED), "numbers": listed(mapping)}),
+})  # fmt: skip
+RESULTS_LAYOUT = fields({
+    "results": each(ROW), "groups": each(ROW), "group_subtasks": _is_tree, "configs": each(mapping), "versions": mapping,
+    "n-shot": each(optional(count)), "higher_is_better": each(each(optional(truth))),
+    "n-samples": each(fields({"original": optional(count), "effective": count})),
+    "config": fields({"model_args": optional(mapping)}), "date": moment, "start_time": moment, "end_time": moment,
+    "total_evaluation_time_seconds": numeric, "model_name": optional(text), "model_source": optional(text), "assay": ACCOUNT,
+}, "results")  # fmt: skip
+NAMED_MODEL = fields({"name": text, "args": mapping})
+TASK_FACTS = fields({
+    "size": count, "original": count, "repeats": repeats, "num_fewshot": optional(count), "multiple_targets": truth,
+    "source": text,
+})  # fmt: skip
+ENVIRONMENT = fields({"packages": each(text), "git": optional(fields({"commit": text}, "commit"))})
+MANIFEST_LAYOUT = fields({
+    "format": count, "created": moment, "finished": moment, "status": text, "reason": text, "spec": mapping, "spec_digest": text,
+    "options": fields({"tasks": listed(anything)}), "tasks": each(TASK_FACTS), "environment": ENVIRONMENT, "model": NAMED_MODEL,
+    "roles": each(NAMED_MODEL), "helper_files": each(text), "requests": each(count),
+    "conditions": fields({"model": mapping}), "imported": listed(text), "left_out": listed(text), "scored": mapping,
+    "plugins": each(text),
+})  # fmt: skip
+
+
+# ---- columns of samples in format 1: texts that hold JSON
+
+NEEDED = frozenset(("doc_id", "doc", "target", "prompt", "requests", "responses", "prefix", "answers", "scores"))
+"""Columns that samples cannot be without; the others may be missing, or empty in some rows."""
+
+
+def _are_requests(value: JSON) -> bool:
+    """The parts of each request beside the first context: texts, parameters, nothing."""
+    if not isinstance(value, list) or not all(type(request) is list for request in value):
+        return False
+    return all(part is None or type(part) in (str, dict, list) for request in value for part in request)
+
+
+_LIKELIHOOD = (float, int, type(None))
+_SAID = (str, *_LIKELIHOOD)
+
+
+def are_responses(value: JSON) -> bool:
+    """Whether a value is, by request, what was answered: texts, likelihoods, likelihoods with whether they are the greatest."""
+    if type(value) is not list:
+        return False
+    for responses in value:
+        if type(responses) is not list:
+            return False
+        for said in responses:
+            if type(said) is list:
+                if len(said) != 2 or type(said[1]) is not bool or type(said[0]) not in _LIKELIHOOD:
+                    return False
+            elif type(said) not in _SAID:
+                return False
+    return True
+
+
+JSON_COLUMNS: Mapping[str, Callable[[Any], bool]] = {
+    "doc": lambda value: isinstance(value, dict),
+    "target": lambda _: True,
+    "gold": lambda _: True,
+    "choices": lambda value: isinstance(value, list),
+    "requests": _are_requests,
+    "responses": are_responses,
+    "replies": lambda value: isinstance(value, list) and all(type(inner) is dict for inner in value),
+    "answers": lambda value: isinstance(value, dict) and all(type(inner) is list for inner in value.values()),
+    "scores": lambda value: isinstance(value, dict),
+}
+
+
+def wrong_column(name: str, values: Sequence[JSON]) -> str:
+    """Describe what is wrong with a column of samples; empty where it is right. All its texts are parsed at once: that is quick."""
+    if name in NEEDED and None in values:
+        return f"the column {name} is empty in some rows"
+    if name not in JSON_COLUMNS:
+        return ""
+    texts = [value for value in dict.fromkeys(values) if value is not None]
+    try:
+        parsed = orjson.loads("[" + ",".join(texts) + "]")
+    except (TypeError, ValueError) as error:
+        return f"the column {name} is not JSON ({error})"
+    is_right = len(parsed) == len(texts) and all(map(JSON_COLUMNS[name], parsed)) and not _is_too_deep(parsed)
+    return "" if is_right else f"the column {name} has invalid values"
