@@ -10,7 +10,7 @@ VLLM = $(VLLM_VENV)/bin
 
 .PHONY: demo view test test-inspect test-vllm check install install-test docs bench clean
 
-demo: install  ## set up assay and show it at work on what it brings along
+demo: install  ## set up assay and show it at work on its bundled tasks
 	@sh tools/demo.sh $(BIN)/assay $(DEMO)
 
 view: install  ## look at the demo's run in a browser
@@ -19,7 +19,7 @@ view: install  ## look at the demo's run in a browser
 test: install-test  ## set up everything the suite needs and run the whole of it
 	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup
 
-test-inspect: install-test  ## have inspect_ai, in an environment of its own, open what assay writes for it
+test-inspect: install-test  ## open exported logs with inspect_ai, in a separate environment
 	@$(PYTHON) -m venv $(VENV)-inspect && $(VENV)-inspect/bin/python -m pip --disable-pip-version-check install --quiet inspect_ai
 	@INSPECT_PYTHON=$(abspath $(VENV)-inspect/bin/python) $(BIN)/python -m pytest tests/test_inspect.py
 
@@ -33,7 +33,7 @@ test-vllm:  ## the tests of the backend `vllm` against vLLM itself, on the CPU: 
 	@$(VLLM)/python -m pip --disable-pip-version-check install --quiet --editable . pytest hypothesis
 	@ASSAY_VLLM=real VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= $(VLLM)/python -m pytest -W default -p no:cacheprovider tests/test_vllm.py
 
-check: install-test  ## format, lint, types, rooms
+check: install-test  ## format, lint, types, import order
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
 
 install:
