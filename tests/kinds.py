@@ -19,7 +19,7 @@ MARKS = {
     "server": "opens a socket",
     "browser": "drives a browser",
     "torch": "imports torch or transformers",
-    "slow": "takes more than a second without any of these",
+    "slow": "takes seconds without any of these: simulations, fuzzing, the task files of lm-eval",
 }
 USES = {
     "subprocess": "process",
@@ -48,6 +48,8 @@ def mark_by_needs(items: list[pytest.Item]) -> None:
 
 
 def _needs(item: pytest.Function) -> set[str]:
+    if "lm_eval_folder" in item.fixturenames:
+        return {"slow"}
     functions = [item.function]
     fixtures: Mapping[str, list[object]] = item._fixtureinfo.name2fixturedefs  # type: ignore[assignment]
     functions += [definition.func for several in fixtures.values() for definition in several]  # type: ignore[attr-defined]

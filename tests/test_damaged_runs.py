@@ -176,6 +176,7 @@ def tasks_of(good: Path) -> None:
     TASKS[:] = [good.parent.parent / "tasks"]
 
 
+@pytest.mark.slow
 @fuzz
 @given(data=st.data(), names=DOORS, file=st.sampled_from(["results.json", "manifest.json"]))
 def test_whatever_stands_in_results_or_manifest_nothing_breaks(
@@ -202,6 +203,7 @@ def written_whole(table: pa.Table, path: Path) -> None:
     seal(path)
 
 
+@pytest.mark.slow
 @fuzz
 @given(data=st.data(), names=DOORS)
 def test_whatever_stands_in_samples_nothing_breaks(
@@ -228,6 +230,7 @@ def test_whatever_stands_in_samples_nothing_breaks(
     opened(run, names, capsys)
 
 
+@pytest.mark.slow
 @settings(fuzz, max_examples=40)
 @given(
     data=st.data(),
