@@ -36,6 +36,7 @@ USES = {
 }
 IMPORTED_WITHIN = {"playwright", "playwright.sync_api", "torch", "transformers", "http.server", "starlette.testclient"}
 """Modules of USES whose name in a function, where no global has it, is an import and not an attribute."""
+Function = Callable[..., object]
 TESTS = str(Path(__file__).parent)
 
 
@@ -64,7 +65,7 @@ def imports_torch(path: Path) -> bool:
 
 
 @cache
-def needs_of(function: Callable[..., object]) -> frozenset[str]:
+def needs_of(function: Function) -> frozenset[str]:
     """The marks for what a function of tests/ uses, itself or through others of tests/."""
     return frozenset(_search(function, set()))
 
