@@ -8,18 +8,32 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VLLM_VENV ?= .venv-vllm
 VLLM = $(VLLM_VENV)/bin
 
-.PHONY: demo view test test-inspect test-vllm check install install-test docs bench clean
+.PHONY: demo view test quick test-python test-lowest test-inspect test-vllm check install install-test install-quick docs bench clean
 
-demo: install  ## set up assay and show it at work on what it brings along
+demo: install  ## set up assay and show it at work on its bundled tasks
 	@sh tools/demo.sh $(BIN)/assay $(DEMO)
 
 view: install  ## look at the demo's run in a browser
 	@$(PIP) '.[view]' && $(BIN)/assay view $(DEMO)
 
 test: install-test  ## set up everything the suite needs and run the whole of it
-	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup
+	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup --durations=10
 
-test-inspect: install-test  ## have inspect_ai, in an environment of its own, open what assay writes for it
+quick: install-quick  ## the tests without processes, servers, browsers and torch: for the time between two edits
+	@$(BIN)/python -m pytest --quick --numprocesses=auto --dist=loadgroup --durations=10
+
+test-python:  ## the quick tests with another interpreter: make test-python PYTHON=python3.13
+	@$(MAKE) quick VENV=$(VENV)-$(notdir $(PYTHON))
+
+# Lowest versions that pyproject.toml allows, of the core and of the extras that the quick tests use; what those pull in, and the
+# tools of the tests, are the newest.
+test-lowest:  ## the quick tests with the lowest version of each direct dependency
+	@$(PYTHON) -m venv $(VENV)-lowest && $(VENV)-lowest/bin/python -m pip --disable-pip-version-check install --quiet uv
+	@$(VENV)-lowest/bin/uv pip compile --quiet --no-deps --resolution lowest-direct --python $(VENV)-lowest/bin/python \
+		$(addprefix --extra ,metrics math hub litellm view) --output-file $(VENV)-lowest/lowest.txt pyproject.toml
+	@PIP_CONSTRAINT=$(abspath $(VENV)-lowest/lowest.txt) $(MAKE) quick VENV=$(VENV)-lowest
+
+test-inspect: install-test  ## open exported logs with inspect_ai, in a separate environment
 	@$(PYTHON) -m venv $(VENV)-inspect && $(VENV)-inspect/bin/python -m pip --disable-pip-version-check install --quiet inspect_ai
 	@INSPECT_PYTHON=$(abspath $(VENV)-inspect/bin/python) $(BIN)/python -m pytest tests/test_inspect.py
 
@@ -33,7 +47,7 @@ test-vllm:  ## the tests of the backend `vllm` against vLLM itself, on the CPU: 
 	@$(VLLM)/python -m pip --disable-pip-version-check install --quiet --editable . pytest hypothesis
 	@ASSAY_VLLM=real VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= $(VLLM)/python -m pytest -W default -p no:cacheprovider tests/test_vllm.py
 
-check: install-test  ## format, lint, types, rooms
+check: install-test  ## format, lint, types, import order
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
 
 install:
@@ -42,6 +56,9 @@ install:
 install-test:
 	@$(PYTHON) -m venv $(VENV) && $(PIP) --editable '.[test]' && $(PIP) --no-deps --upgrade --target $(VENV)/lm_eval lm_eval==0.4.13
 	@$(BIN)/python tools/get_browser.py --install
+
+install-quick:
+	@$(PYTHON) -m venv $(VENV) && $(PIP) --editable '.[quick]' && $(PIP) --no-deps --upgrade --target $(VENV)/lm_eval lm_eval==0.4.13
 
 docs: install-test  ## write the generated pages
 	@$(BIN)/python tools/make_public.py

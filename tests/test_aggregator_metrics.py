@@ -399,6 +399,7 @@ def test_columns_of_the_records_reach_the_aggregators() -> None:
     assert report["results"]["pass^k"]["pass^2"] == 0.5
 
 
+@pytest.mark.slow
 def test_records_are_read_once_and_not_kept() -> None:
     def stream(count: int) -> Iterator[dict[str, Any]]:
         for number in range(count):

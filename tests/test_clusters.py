@@ -242,6 +242,7 @@ def drawn(random: np.random.Generator, p: float) -> tuple[list[float], list[int]
     return np.where(random.random(len(names)) < 0.6, by_passage, alone).astype(float).tolist(), names.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.5, 0.8])
 def test_the_mean_standard_error_is_the_spread_of_the_number(p: float) -> None:
     """Over 1,500 data sets; and 95 % intervals hold the truth in 91 to 97 of 100: CR1 knows thirty unlike clusters no better.
@@ -258,6 +259,7 @@ def test_the_mean_standard_error_is_the_spread_of_the_number(p: float) -> None:
     assert np.mean([each or 0.0 for each in apart]) / spread < 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [MedianAggregator(GROUP, draws=1000), HarmonicMeanAggregator(GROUP)])
 def test_a_group_of_clustered_tasks_has_the_spread_of_its_number(made: RowAggregator) -> None:
     random, numbers = np.random.default_rng(12), []

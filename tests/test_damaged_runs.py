@@ -177,6 +177,7 @@ def tasks_of(good: Path) -> None:
     TASKS[:] = [good.parent.parent / "tasks"]
 
 
+@pytest.mark.slow
 @fuzz
 @given(data=st.data(), names=DOORS, file=st.sampled_from(["results.json", "manifest.json"]))
 def test_whatever_stands_in_results_or_manifest_nothing_breaks(
@@ -203,6 +204,7 @@ def written_whole(table: pa.Table, path: Path) -> None:
     write_checksum(path)
 
 
+@pytest.mark.slow
 @fuzz
 @given(data=st.data(), names=DOORS)
 def test_whatever_stands_in_samples_nothing_breaks(
@@ -229,6 +231,7 @@ def test_whatever_stands_in_samples_nothing_breaks(
     opened(run, names, capsys)
 
 
+@pytest.mark.slow
 @settings(fuzz, max_examples=40)
 @given(
     data=st.data(),

@@ -143,6 +143,7 @@ def test_an_alias_bomb_is_refused_before_it_grows() -> None:
     assert "expand to more than 1,000,000 values" in source.problems[0].what
 
 
+@pytest.mark.slow
 def test_five_megabytes_of_yaml_are_read() -> None:
     rows = "".join(
         f'  - {{question: "question number {number} {"x" * 60}", answer: {number}}}\n' for number in range(50_000)

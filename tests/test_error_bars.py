@@ -27,6 +27,7 @@ def found(cell: Cell) -> dict[str, Found]:
     return {each.aggregator: each for each in measured(cell, data_sets=200, draws=20_000)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 @pytest.mark.parametrize("aggregator", TRUTHS)
 def test_the_mean_standard_error_is_the_spread_of_the_number(aggregator: str, cell: Cell) -> None:

@@ -103,10 +103,7 @@ def test_a_limit_of_money_needs_prices(serve: Servers, tmp_path: Path) -> None:
 
 
 def test_time_has_a_limit(serve: Servers, tmp_path: Path) -> None:
-    url = serve(script=TALKING)
-    start = time.monotonic()
-    found = evaluate(tmp_path, url, rows(400, pieces=3, pause=0.1), {"stream": True}, max_time=1.0)
-    assert time.monotonic() - start < 15
+    found = evaluate(tmp_path, serve(script=TALKING), rows(400, pieces=3, pause=0.1), {"stream": True}, max_time=1.0)
     assert found["assay"]["status"] == "partial"
     assert 4 <= found["assay"]["tasks"]["t"]["documents"] < 400
     assert found["assay"]["failed"] == 0

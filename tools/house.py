@@ -10,6 +10,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ class Module(NamedTuple):
     tree: ast.Module
 
 
+@cache
 def modules(tree: Path) -> list[Module]:
     """The modules of a tree, by their path below src/assay."""
     root = tree / "src/assay"
@@ -147,6 +149,38 @@ COUNTS: dict[str, Callable[[list[Module]], Iterator[str]]] = {
 }
 
 
+def repeated_classes(every: list[Module]) -> dict[str, list[str]]:
+    """Class names that more than one class has, each with the modules that define them."""
+    places: dict[str, list[str]] = {}
+    for module in every:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module.name)
+    return {name: modules for name, modules in sorted(places.items()) if len(modules) > 1}
+
+
+def loose_signatures(every: list[Module]) -> tuple[list[str], int]:
+    """Functions whose signature mentions `Any` or `object`, and the number of all functions."""
+    loose, number = [], 0
+    for module in every:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                number += 1
+                arguments = node.args
+                parameters = [
+                    *arguments.posonlyargs,
+                    *arguments.args,
+                    *arguments.kwonlyargs,
+                    arguments.vararg,
+                    arguments.kwarg,
+                ]
+                annotations = [each.annotation for each in parameters if each and each.annotation] + [node.returns]
+                text = " ".join(ast.unparse(each) for each in annotations if each)
+                if re.search(r"\b(Any|object)\b", text):
+                    loose.append(f"{module.name}:{node.lineno} {node.name}")
+    return loose, number
+
+
 def counted(tree: Path) -> dict[str, list[str]]:
     """By what is counted, where it was found."""
     every = modules(tree)
@@ -164,6 +198,11 @@ def main() -> None:
         print(" / ".join(f"{name} {number(name, found)}" for name, found in every.items()))
         for name, found in every.items():
             print(f"  {name}: {', '.join(found)}")
+        trees = modules(tree)
+        loose, functions = loose_signatures(trees)
+        print(f"  signatures with Any or object: {len(loose)} of {functions}, {len(loose) / functions:.1%}")
+        for name, places in repeated_classes(trees).items():
+            print(f"  class {name}: {', '.join(places)}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,135 @@
+"""What a test needs beyond this process, read from its code: `make quick` leaves out every test that needs any of it.
+
+The code of a test, of its fixtures and of the functions of tests/ that they use is searched for the modules of USES. What
+src/assay starts by itself is not seen there: such a test carries its mark (`@pytest.mark.process` …), and the guard of
+`make quick` fails where one is missing.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+
+import pytest
+
+MARKS = {
+    "process": "starts a process, or waits for one",
+    "server": "opens a socket",
+    "browser": "drives a browser",
+    "torch": "imports torch or transformers",
+    "slow": "takes seconds without any of these: simulations, fuzzing, the task files of lm-eval",
+}
+USES = {
+    "subprocess": "process",
+    "multiprocessing": "process",
+    "signal": "process",
+    "socket": "server",
+    "http.server": "server",
+    "aiohttp": "server",
+    "starlette.testclient": "server",
+    "playwright": "browser",
+    "playwright.sync_api": "browser",
+    "torch": "torch",
+    "transformers": "torch",
+}
+IMPORTED_WITHIN = {"playwright", "playwright.sync_api", "torch", "transformers", "http.server", "starlette.testclient"}
+"""Modules of USES whose name in a function, where no global has it, is an import and not an attribute."""
+Function = Callable[..., object]
+TESTS = str(Path(__file__).parent)
+
+
+def mark_by_needs(items: list[pytest.Item]) -> None:
+    """Add the marks of MARKS that each test's code asks for."""
+    for item in items:
+        if isinstance(item, pytest.Function):
+            for kind in sorted(_needs(item)):
+                item.add_marker(getattr(pytest.mark, kind))
+
+
+def _needs(item: pytest.Function) -> set[str]:
+    if "lm_eval_folder" in item.fixturenames:
+        return {"slow"}
+    functions = [item.function]
+    fixtures: Mapping[str, list[object]] = item._fixtureinfo.name2fixturedefs  # type: ignore[assignment]
+    functions += [definition.func for several in fixtures.values() for definition in several]  # type: ignore[attr-defined]
+    return {kind for function in functions for kind in needs_of(function)}
+
+
+def imports_torch(path: Path) -> bool:
+    """Whether a test file imports torch or transformers at its head, itself or through the world that does."""
+    return path.suffix == ".py" and bool(
+        re.search(r"^(import|from) (torch|transformers|hf_world)\b", path.read_text(), re.M)
+    )
+
+
+@cache
+def needs_of(function: Function) -> frozenset[str]:
+    """The marks for what a function of tests/ uses, itself or through others of tests/."""
+    return frozenset(_search(function, set()))
+
+
+def _search(value: object, seen: set[int]) -> Iterator[str]:
+    """Marks of a module, function or class that is used."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    value = getattr(value, "__wrapped__", value)
+    home = value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", None))
+    if home in USES:
+        yield USES[home]
+    if isinstance(value, type) and _is_of_tests(home):
+        for member in vars(value).values():
+            yield from _search(getattr(member, "__func__", member), seen)
+    if isinstance(value, FunctionType) and value.__code__.co_filename.startswith(TESTS):
+        for name in _names(value.__code__):
+            if name in value.__globals__:
+                yield from _search(value.__globals__[name], seen)
+            elif name in IMPORTED_WITHIN:
+                yield USES[name]
+
+
+def _is_of_tests(module: str) -> bool:
+    return str(getattr(sys.modules.get(module), "__file__", None)).startswith(TESTS)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+QUICK = "not (" + " or ".join(MARKS) + ")"
+WATCHED = {
+    "subprocess.Popen": "process",
+    "os.fork": "process",
+    "os.forkpty": "process",
+    "os.posix_spawn": "process",
+    "socket.bind": "server",
+    "socket.connect": "server",
+}
+
+
+class Guard:
+    """Fails a test of `make quick` that does what its marks do not say. Python's own audit events are watched."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        sys.addaudithook(self._watch)
+
+    def _watch(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event in WATCHED:
+            if arguments[:1] != ("git",):  # every run asks git for its commit
+                self.seen.add(WATCHED[event])
+        elif event == "import" and arguments[0] in ("torch", "transformers"):
+            self.seen.add("torch")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        self.seen.clear()
+        yield
+        if self.seen:
+            marks = " and ".join(f"@pytest.mark.{kind}" for kind in sorted(self.seen))
+            pytest.fail(f"`make quick` ran this test, which needs {marks}", pytrace=False)

@@ -1,0 +1,64 @@
+"""Which tests `make quick` leaves out, and the guard over those that it runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kinds
+
+
+def starts_a_process() -> None:
+    subprocess.run([sys.executable, "-c", ""], check=True)
+
+
+def uses_one_that_does() -> list[None]:
+    return [starts_a_process() for _ in range(2)]
+
+
+class Starter:
+    def begin(self) -> None:
+        uses_one_that_does()
+
+
+def builds_a_class() -> Starter:
+    return Starter()
+
+
+def imports_torch_when_called() -> object:
+    import torch
+
+    return torch
+
+
+def needs_nothing(path: Path) -> str:
+    return path.name
+
+
+@pytest.mark.parametrize(
+    ("function", "marks"),
+    [
+        (starts_a_process, {"process"}),
+        (uses_one_that_does, {"process"}),
+        (builds_a_class, {"process"}),
+        (imports_torch_when_called, {"torch"}),
+        (needs_nothing, set()),
+    ],
+)
+def test_what_a_test_needs_is_read_from_its_code(function: kinds.Function, marks: set[str]) -> None:
+    assert kinds.needs_of(function) == marks
+
+
+def test_files_that_import_torch_at_their_head_are_not_collected_for_a_quick_run(tmp_path: Path) -> None:
+    heavy, light = tmp_path / "test_heavy.py", tmp_path / "test_light.py"
+    heavy.write_text("import pytest\nfrom transformers import AutoModel\n")
+    light.write_text("def test_one():\n    import torch\n")
+    assert (kinds.imports_torch(heavy), kinds.imports_torch(light)) == (True, False)
+
+
+def test_the_guard_fails_a_quick_test_that_starts_a_process_unmarked() -> None:
+    """Within `src/assay` nothing is read: a process that a run starts is seen when it starts."""
+    guard = kinds.Guard()
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    assert guard.seen == {"process"}
