@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay import ConfigError
-from assay.compat.code_eval import pass_at_k
+from assay.statistics.pass_at_k import pass_at_k
 from assay.models import Scripted
 from assay.scoring import sandbox
 from assay.scoring.clock import TIME_LIMIT

@@ -7,34 +7,16 @@ what drawing k of a problem's attempts gives, so that more attempts make them sh
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import comb
 from typing import Any
 
 from assay.aggregate.collected import AggregatorMetric, NoResults, Tally, UnitResult
+from assay.statistics.pass_at_k import pass_all_k, pass_at_k
 
 STEP = ("mission_id", "step_id")
 """The columns that tell the steps of web agents apart."""
 STEP_NUMBERS = (
     "step_efficiency", "total_steps", "first_attempt_correct", "retry_correct", "never_correct", "avg_retries_when_correct",
 )  # fmt: skip
-
-
-def chance_of_one(n: int, correct: int, k: int) -> float:
-    """The probability that at least one of k attempts, drawn from n, is correct.
-
-    >>> chance_of_one(4, 1, 2)
-    0.5
-    """
-    return 1.0 - comb(n - correct, k) / comb(n, k)
-
-
-def chance_of_all(n: int, correct: int, k: int) -> float:
-    """The probability that all of k attempts, drawn from n, are correct.
-
-    >>> chance_of_all(4, 3, 2)
-    0.5
-    """
-    return comb(correct, k) / comb(n, k)
 
 
 def problem_of(metadata: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
@@ -117,12 +99,12 @@ class _Tries:
 
 class _AtLeastOne(_Tries):
     def value(self) -> dict[str, Any]:
-        return self.means("pass@", chance_of_one)
+        return self.means("pass@", pass_at_k)
 
 
 class _All(_Tries):
     def value(self) -> dict[str, Any]:
-        found = self.means("pass^", chance_of_all)
+        found = self.means("pass^", pass_all_k)
         return {"success_rate": self.rate(), **found}
 
 

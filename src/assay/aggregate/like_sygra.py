@@ -8,11 +8,12 @@ power of their rate; a step without a name is the step "unknown"; of nothing, ev
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import comb
 from typing import Any
 
 from assay.aggregate.attempts import STEP, STEP_NUMBERS, StepTally
 from assay.aggregate.collected import AggregatorMetric, Tally, UnitResult
+from assay.statistics.classes import f1_of_rates
+from assay.statistics.pass_at_k import pass_at_k
 
 
 class _Rates:
@@ -57,15 +58,11 @@ class _BothRates:
         precision, recall = self._given.by_class(), self._right.by_class()
         labels = dict.fromkeys([*precision, *recall])
         return {
-            "average_f1_score": _harmonic(self._given.average(), self._right.average()),
+            "average_f1_score": f1_of_rates(self._given.average(), self._right.average()),
             "f1_score_per_class": {
-                label: _harmonic(precision.get(label, 0.0), recall.get(label, 0.0)) for label in labels
+                label: f1_of_rates(precision.get(label, 0.0), recall.get(label, 0.0)) for label in labels
             },
         }
-
-
-def _harmonic(one: float, other: float) -> float:
-    return 2 * one * other / (one + other) if one + other else 0.0
 
 
 class _Pooled:
@@ -87,7 +84,7 @@ class _Pooled:
         return {f"pass@{k}": self._at_least_one(k) for k in sizes}
 
     def _at_least_one(self, k: int) -> float:
-        return 1.0 - comb(self._n - self._correct, k) / comb(self._n, k) if k <= self._n else 0.0
+        return pass_at_k(self._n, self._correct, k) if k <= self._n else 0.0
 
 
 class _Share:

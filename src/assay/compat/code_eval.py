@@ -1,10 +1,10 @@
 """What `evaluate.load("code_eval")` computes, with every program in the sandbox."""
 
 from collections.abc import Sequence
-from math import comb
 from typing import Any
 
 from assay.scoring.sandbox import Limits, passes
+from assay.statistics.pass_at_k import pass_at_k
 
 Verdicts = dict[int, list[tuple[int, dict[str, Any]]]]
 
@@ -34,8 +34,3 @@ def code_eval(
 def _verdict(task: int, number: int, program: str, timeout: float) -> dict[str, Any]:
     passed = passes(program, Limits(timeout))
     return {"task_id": task, "passed": passed, "result": "passed" if passed else "failed", "completion_id": number}
-
-
-def pass_at_k(n: int, right: int, k: int) -> float:
-    """The chance that one of k programs passes, drawn from n of which some are right."""
-    return 1 - comb(n - right, k) / comb(n, k)

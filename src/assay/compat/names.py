@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from assay.catalog.roots import is_lm_eval
 from assay.compat import evaluate_names, filter_classes, squad
 from assay.compat.configurable_task import task_classes
@@ -22,12 +24,12 @@ from assay.config.source import Source
 from assay.config.task import TaskConfig
 from assay.samples.data import data_set
 from assay.samples.templates import template
-from assay.scoring.metrics.lm_eval import softmax
 from assay.scoring.named import SCORER_REGISTRY, register_scorer
 from assay.scoring.results import GenResult, MCResult, Results
 from assay.scoring.scorer import GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, Scorer
 from assay.statistics import aggregations as functions
 from assay.statistics import estimates as estimate
+from assay.statistics.softmax import softmax
 from assay.tasks.earlier_runs import read_run
 from assay.tasks.scorers import ScorerFactory
 
@@ -83,7 +85,7 @@ def _lm_eval(registered: Registered, data_dir: str | None) -> dict[str, dict[str
 def _utils() -> dict[str, Any]:
     return {
         "weighted_f1_score": weighted_f1_score, "general_detokenize": general_detokenize, "logging": logging,
-        "eval_logger": logging.getLogger("lm_eval"), "regex_replace": regex_replace, "softmax": softmax,
+        "eval_logger": logging.getLogger("lm_eval"), "regex_replace": regex_replace, "softmax": _softmax,
         "apply_template": lambda template_, doc: template(template_)(doc), "make_table": str,
         "handle_non_serializable": str, "simple_parse_args_string": simple_parse_args_string,
         "pattern_match": pattern_match, "positional_deprecated": lambda fn: fn,
@@ -145,6 +147,11 @@ def _datasets(data_dir: str | None) -> dict[str, Any]:
         "Image": Anything, "Audio": Anything, "IterableDataset": Dataset, "Split": Split, "NamedSplit": NamedSplit,
         "disable_progress_bars": lambda *_: None, "enable_progress_bars": lambda *_: None,
     }  # fmt: skip
+
+
+def _softmax(values: Sequence[float]) -> Any:
+    """Softmax as an array of the shape that was given, as lm-eval's has it."""
+    return np.reshape(softmax(np.ravel(values).tolist()), np.shape(values))
 
 
 def weighted_f1_score(items: Sequence[tuple[Any, Any]]) -> float:

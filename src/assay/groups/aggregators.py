@@ -14,6 +14,7 @@ from assay.groups.rows import NONE, Results, Row, rows, written_rows
 from assay.groups.selection import Selection
 from assay.groups.spread import Member, curved, resampled, smooth, unknown
 from assay.records import Draws, Estimate, Failed, ScoreKey
+from assay.statistics.pass_at_k import pass_at_k
 from assay.user_code import call_user_code
 
 DRAWS, FEWER, MANY_DOCUMENTS = 10_000, 1_000, 100_000
@@ -290,15 +291,6 @@ class WeightedSumAggregator(RowAggregator):
     def check(self, names: Sequence[str]) -> str | None:
         without = [name for name in names if name not in self.weights]
         return f"no weight is given for {', '.join(without[:3])}" if without else None
-
-
-def pass_at_k(n: int, c: int, k: int) -> float:
-    """How likely k of n answers, c of them right, hold a right one: without bias.
-
-    >>> pass_at_k(5, 2, 1), round(pass_at_k(5, 2, 2), 4), pass_at_k(5, 4, 2)
-    (0.4, 0.7, 1.0)
-    """
-    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
 class PassAtKAggregator(MeanAggregator):

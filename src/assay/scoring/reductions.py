@@ -18,6 +18,7 @@ from typing import Any
 
 from assay.errors import Place
 from assay.registry import Table, accepted, must_be_callable
+from assay.statistics.pass_at_k import pass_all_k, pass_at_k
 
 Reduction = Callable[[Sequence[Any], Sequence[Any]], Any]
 """The scores of a document's repeats, and the answers they are of, to one."""
@@ -40,7 +41,7 @@ def pass_at(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float: 
     """
     n, right = len(scores), _right(scores, f"pass@{k}")
     _enough(n, k, "pass@")
-    return 1.0 - comb(n - right, k) / comb(n, k)
+    return pass_at_k(n, right, k)
 
 
 def pass_all(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:  # noqa: ARG001
@@ -51,7 +52,7 @@ def pass_all(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:
     """
     n, right = len(scores), _right(scores, f"pass^{k}")
     _enough(n, k, "pass^")
-    return comb(right, k) / comb(n, k)
+    return pass_all_k(n, right, k)
 
 
 def majority(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:

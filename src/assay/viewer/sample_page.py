@@ -12,6 +12,7 @@ import orjson
 from assay.config.row_names import row_key, row_name
 from assay.runs.redact import redacted, redacted_text
 from assay.runs.rows import RequestRow, Row
+from assay.statistics.softmax import softmax
 from assay.viewer.differing import Piece, aligned
 from assay.viewer.sample_scores import UnitResult, own_number, unit_results
 
@@ -262,12 +263,13 @@ def choices_of(row: Row) -> list[Choice]:
     alone = [value for value, _ in pairs[count : 2 * count]]
     known = [value for value, _ in pairs[:count] if value is not None]
     best = max(known, default=None)
-    total = sum(math.exp(value - best) for value in known) if best is not None else 0.0
+    shares = iter(softmax(known) if known else ())
     gold = loads(row.gold, loads(row.target, None))
     golds = gold if isinstance(gold, list) else [gold]
     made = []
     for number, (text, (value, greedy)) in enumerate(zip(asked[:count], pairs[:count], strict=False)):
         apart = alone[number] if number < len(alone) else None
+        share = next(shares) if value is not None else None
         stripped = str(named[number]) if number < len(named) else text  # what acc_norm and acc_bytes divide by
         made.append(
             Choice(
@@ -276,7 +278,7 @@ def choices_of(row: Row) -> list[Choice]:
                 value / len(stripped) if value is not None and stripped else None,
                 value / len(stripped.encode()) if value is not None and stripped else None,
                 value - apart if value is not None and apart is not None else None,
-                math.exp(value - best) / total if value is not None and best is not None and count > 1 else None,
+                share if count > 1 else None,
                 greedy,
                 count > 1 and number in golds,
                 count > 1 and value == best,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from assay.scoring.metrics.lm_eval import Declared
 from assay.scoring.results import CHOICE, GENERATE, MCResult
+from assay.statistics.classes import AVERAGES, SCORES
 
 
 class Hit(NamedTuple):
@@ -97,9 +98,6 @@ def _check(labels: object) -> None:
         if isinstance(label, bool) or not isinstance(label, str | int):
             raise ValueError(f"{label!r} is no label: put it in quotes if it is a word")
 
-
-SCORES = ("precision", "recall", "f1")
-AVERAGES = ("macro", "micro", "weighted")
 
 CLASS_METRICS: dict[str, Declared] = {
     **{

@@ -16,6 +16,7 @@ from assay.records import Failed
 from assay.scoring.reductions import Reductions
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, OUT_OF_RANGE, ROLLING, GenResult, LLResult, MCResult
 from assay.scoring.values import Repeated as Repeated
+from assay.statistics.softmax import softmax
 
 Scored = Any
 """A metric's value for one document: a number, what an aggregation needs, or a mapping of several."""
@@ -102,15 +103,8 @@ def gold_and_best(result: MCResult) -> tuple[Any, int]:
     return result.target, _best(result.lls)
 
 
-def brier_score(result: MCResult) -> tuple[Any, Any]:
+def brier_score(result: MCResult) -> tuple[Any, list[float]]:
     return result.target, softmax(result.lls)
-
-
-def softmax(values: Sequence[float]) -> Any:
-    import numpy as np
-
-    powers = np.exp(np.asarray(values) - np.max(values))
-    return powers / powers.sum()
 
 
 def gold_and_likelihoods(result: MCResult) -> tuple[Any, Sequence[float]]:

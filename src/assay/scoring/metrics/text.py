@@ -9,6 +9,7 @@ from typing import Any
 
 from assay.scoring.metrics.lm_eval import Declared
 from assay.scoring.results import GENERATE
+from assay.statistics.classes import score_of_counts
 
 References = Sequence[Any]
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
@@ -29,7 +30,7 @@ def _words_in_common(right: Sequence[str], given: Sequence[str]) -> float:
     if not right or not given:
         return float(list(right) == list(given))
     same = (Counter(right) & Counter(given)).total()
-    return 2 * same / (len(right) + len(given))
+    return score_of_counts("f1", same, len(given), len(right))
 
 
 # --- ROUGE ----------------------------------------------------------------------------------------------------------
