@@ -12,7 +12,7 @@ HOMES = {
 
 @pytest.fixture(scope="module")
 def counted() -> dict[str, list[str]]:
-    return house.counted(house.ROOT)
+    return house.statistics(house.ROOT)
 
 
 @pytest.mark.parametrize("statistic", HOMES)

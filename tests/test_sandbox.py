@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay import ConfigError
-from assay.statistics.pass_at_k import pass_at_k
 from assay.models import Scripted
 from assay.scoring import sandbox
 from assay.scoring.clock import TIME_LIMIT
 from assay.scoring.sandbox import Launcher, Limits, SandboxError, with_bubblewrap, with_unshare
+from assay.statistics.pass_at_k import pass_at_k
 from serving import TALKING, Servers, fetched
 from small_runs import generate, says, write_task
 from small_runs import run as run_task

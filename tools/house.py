@@ -138,6 +138,26 @@ def broad_excepts(every: list[Module]) -> Iterator[str]:
                 yield f"{module.name}:{node.lineno}"
 
 
+COUNTS: dict[str, Callable[[list[Module]], Iterator[str]]] = {
+    "signature checkers": signature_checkers,
+    "registry kinds": registries,
+    "run readers": run_readers,
+    "ways into scoring": ways_into_scoring,
+    "broad excepts": broad_excepts,
+}
+
+
+def counted(tree: Path) -> dict[str, list[str]]:
+    """By what is counted, where it was found."""
+    every = modules(tree)
+    return {name: sorted({*find(every)}) for name, find in COUNTS.items()}
+
+
+def number(name: str, found: list[str]) -> int:
+    """How many there are; of registries how many kinds: all dicts are one."""
+    return len({each.split(" (")[0] for each in found}) if name == "registry kinds" else len(found)
+
+
 def pass_at_k(every: list[Module]) -> Iterator[str]:
     """Functions that compute pass@k: one minus a quotient of two binomial coefficients."""
     yield from _functions_with(
@@ -183,32 +203,23 @@ def _functions_with(every: list[Module], test: Callable[[ast.AST], object], *, w
                 yield f"{module.name}:{node.name}"
 
 
-COUNTS: dict[str, Callable[[list[Module]], Iterator[str]]] = {
-    "signature checkers": signature_checkers,
-    "registry kinds": registries,
-    "run readers": run_readers,
-    "ways into scoring": ways_into_scoring,
-    "broad excepts": broad_excepts,
+STATISTICS: dict[str, Callable[[list[Module]], Iterator[str]]] = {
     "pass@k": pass_at_k,
     "precision, recall, F1": class_scores,
     "softmax": softmaxes,
 }
+"""What belongs into statistics/ and nowhere else."""
 
 
-def counted(tree: Path) -> dict[str, list[str]]:
-    """By what is counted, where it was found."""
+def statistics(tree: Path) -> dict[str, list[str]]:
+    """By statistic, where it is implemented."""
     every = modules(tree)
-    return {name: sorted({*find(every)}) for name, find in COUNTS.items()}
-
-
-def number(name: str, found: list[str]) -> int:
-    """How many there are; of registries how many kinds: all dicts are one."""
-    return len({each.split(" (")[0] for each in found}) if name == "registry kinds" else len(found)
+    return {name: sorted({*find(every)}) for name, find in STATISTICS.items()}
 
 
 def main() -> None:
     for tree in [Path(each) for each in sys.argv[1:]] or [ROOT]:
-        every = counted(tree)
+        every = counted(tree) | statistics(tree)
         print(" / ".join(f"{name} {number(name, found)}" for name, found in every.items()))
         for name, found in every.items():
             print(f"  {name}: {', '.join(found)}")
