@@ -56,12 +56,12 @@ def metric(
     output_type: OutputType | Sequence[OutputType] = "generate_until",
 ) -> Callable[[T], T]:
     """Register a function `(references, prediction, *, …)` as a metric; of other output types it takes `(result, *, …)`."""
-    from assay.scoring.metrics.lm_eval import Declared
+    from assay.scoring.metrics.lm_eval import DeclaredMetric
 
     def register(function: T) -> T:
         types = [output_type] if isinstance(output_type, str) else output_type
         functions = dict.fromkeys(map(str, types), function)
-        table("metrics").add(name, Declared(functions, aggregation, higher_is_better), source=function)
+        table("metrics").add(name, DeclaredMetric(functions, aggregation, higher_is_better), source=function)
         return function
 
     return register

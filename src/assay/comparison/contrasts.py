@@ -17,7 +17,7 @@ from assay.registry import Table
 from assay.runs.run import Run
 from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
-from assay.statistics.paired import Contrast, Significance, Values, reach, recomputed
+from assay.statistics.paired import Contrast, PairedValues, Significance, reach, recomputed
 
 M = TypeVar("M")
 
@@ -139,7 +139,7 @@ def _with_spread(made: Member, aggregation: Aggregation, a: Any, b: Any) -> Memb
             return replace(made, influence_a=both[0], influence_b=both[1])
     iterations = min(ITERATIONS, aggregation.bootstrap_limit or ITERATIONS)
     clusters = made.clusters.tolist() if made.clusters is not None else None
-    computed = recomputed(aggregation.function, Values(list(a), list(b), clusters), iterations)
+    computed = recomputed(aggregation.function, PairedValues(list(a), list(b), clusters), iterations)
     return replace(made, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from assay.scoring.sandbox import Limits, passes
+from assay.scoring.sandbox import SandboxLimits, passes
 from assay.statistics.pass_at_k import pass_at_k
 
 Verdicts = dict[int, list[tuple[int, dict[str, Any]]]]
@@ -32,5 +32,5 @@ def code_eval(
 
 
 def _verdict(task: int, number: int, program: str, timeout: float) -> dict[str, Any]:
-    passed = passes(program, Limits(timeout))
+    passed = passes(program, SandboxLimits(timeout))
     return {"task_id": task, "passed": passed, "result": "passed" if passed else "failed", "completion_id": number}

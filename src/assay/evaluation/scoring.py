@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from assay.runs.scores import ScoreFile
-from assay.scoring.remembered import Memory
+from assay.scoring.remembered import ScoreCache
 from assay.scoring.scorer import Scorer
 from assay.scoring.workers import Workers
 
@@ -29,5 +29,5 @@ def memories(scorers: Sequence[Scorer], folder: Path) -> Iterator[None]:
         return
     with closing(ScoreFile(folder)) as file:
         for scorer, identity in wanted:
-            scorer.remember(Memory(identity, file))
+            scorer.remember(ScoreCache(identity, file))
         yield

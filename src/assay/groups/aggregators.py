@@ -10,9 +10,9 @@ from typing import Any
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import did_you_mean, some
 from assay.groups.group import Group
-from assay.groups.rows import NONE, Results, Row, rows, written_rows
-from assay.groups.selection import Selection
-from assay.groups.spread import Member, curved, resampled, smooth, unknown
+from assay.groups.rows import NONE, GroupRow, Results, rows, written_rows
+from assay.groups.selection import MemberSelection
+from assay.groups.spread import MemberEstimate, curved, resampled, smooth, unknown
 from assay.records import Draws, Estimate, Failed, ScoreKey
 from assay.statistics.pass_at_k import pass_at_k
 from assay.user_code import call_user_code
@@ -67,7 +67,7 @@ class CustomAggregator(Aggregator):
         return written_rows({ScoreKey(entry.row_name, NONE): found})
 
 
-class SeveralAggregators(Aggregator):
+class AggregatorList(Aggregator):
     """One aggregator for each entry of the list."""
 
     def __init__(self, config: GroupConfig, several: Sequence[Aggregator]) -> None:
@@ -103,7 +103,7 @@ class RowAggregator(Aggregator):
     """Whether members count by size where an entry says nothing."""
 
     @abstractmethod
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
         """The number of a row."""
 
     def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
@@ -117,7 +117,7 @@ class RowAggregator(Aggregator):
                 found[ScoreKey(entry.row_name, NONE)] = lost
         return written_rows(found)
 
-    def rows(self, group: Group[Any], entry: AggMetricConfig, task_results: Results) -> Sequence[Row]:
+    def rows(self, group: Group[Any], entry: AggMetricConfig, task_results: Results) -> Sequence[GroupRow]:
         derive = partial(self.derived, entry)
         return [row for row in rows(group, entry, task_results, derive) if row.members or entry.missing == "error"]
 
@@ -125,7 +125,7 @@ class RowAggregator(Aggregator):
         """The rows of a member, with those that follow from them."""
         return own
 
-    def _number(self, group: Group[Any], entry: AggMetricConfig, row: Row) -> Estimate:
+    def _number(self, group: Group[Any], entry: AggMetricConfig, row: GroupRow) -> Estimate:
         strict = entry.missing == "error" or (self.strict and entry.missing is None)
         if row.missing and strict:
             return unknown(
@@ -137,7 +137,7 @@ class RowAggregator(Aggregator):
             return unknown(math.nan, present, f"{lost.name}: {lost.estimate.reason or 'it is not a number'}")
         better = entry.higher_is_better
         better = group.directions.get(entry.metric_name) is not False if better is None else better
-        chosen = Selection.of(group.config).best(present, higher_is_better=better)
+        chosen = MemberSelection.of(group.config).best(present, higher_is_better=better)
         if not chosen:
             return unknown(math.nan, (), "no member has a number")
         by_size = self.by_size if entry.weight_by_size is None else entry.weight_by_size
@@ -151,7 +151,7 @@ class RowAggregator(Aggregator):
 class FunctionOfScores(RowAggregator, CustomAggregator):
     """A function as lm-eval calls it: with the members' values, their sizes, and whether these count."""
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         [entry] = self.agg_metric_configs
         values, sizes = [float(each.estimate) for each in members], [each.size for each in members]
         value = self.agg_fn(values, sizes, entry.weight_by_size is not False, **self.kwargs)
@@ -163,7 +163,7 @@ class MeanAggregator(RowAggregator):
 
     by_size = True
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
         whole = sum(weights)
         if not whole:
             return unknown(math.nan, members, "no member has a document")
@@ -182,7 +182,7 @@ class PowerMeanAggregator(RowAggregator):
     named: str
     power: float
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
         import numpy as np
 
         if any(member.estimate <= 0 for member in members):
@@ -220,7 +220,7 @@ class MedianAggregator(RowAggregator):
         super().__init__(config)
         self.draws = draws
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         import numpy as np
 
         value = float(median(float(member.estimate) for member in members))
@@ -234,7 +234,7 @@ class MedianAggregator(RowAggregator):
 class MinAggregator(RowAggregator):
     """The least of the members."""
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         value = min(float(member.estimate) for member in members)
         return unknown(value, members, "which member is the least is a matter of chance")
 
@@ -242,7 +242,7 @@ class MinAggregator(RowAggregator):
 class MaxAggregator(RowAggregator):
     """The greatest of the members."""
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         value = max(float(member.estimate) for member in members)
         return unknown(value, members, "which member is the greatest is a matter of chance")
 
@@ -256,7 +256,7 @@ class DifferenceAggregator(RowAggregator):
             raise ValueError("`of` takes the names of two members")
         self.of = of
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         if self.of is not None:
             members = [member for name in self.of for member in members if member.name == name]
         if len(members) != 2:
@@ -277,7 +277,7 @@ class WeightedSumAggregator(RowAggregator):
         super().__init__(config)
         self.weights, self.normalize = {str(name): float(weight) for name, weight in weights.items()}, normalize
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         without = [member.name for member in members if member.name not in self.weights]
         if without:
             return unknown(math.nan, members, f"no weight is given for {', '.join(without[:3])}")

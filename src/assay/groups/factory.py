@@ -9,6 +9,7 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.groups.aggregators import (
     Aggregator,
+    AggregatorList,
     CustomAggregator,
     DifferenceAggregator,
     FunctionOfScores,
@@ -20,7 +21,6 @@ from assay.groups.aggregators import (
     MinAggregator,
     NoOpAggregator,
     PassAtKAggregator,
-    SeveralAggregators,
     WeightedSumAggregator,
 )
 from assay.registry import Table, accepted, parameter_problems, subclass_of
@@ -73,7 +73,7 @@ class AggregatorFactory:
             raise ConfigError(problems)
         kinds = {(type(each), repr(entry.kwargs)) for each, entry in zip(made, entries, strict=True)}
         if len(kinds) > 1 or isinstance(made[0], CustomAggregator):  # a function is that of one entry
-            return SeveralAggregators(config, made)
+            return AggregatorList(config, made)
         made[0].config, made[0].agg_metric_configs = config, entries
         return made[0]
 

@@ -16,7 +16,7 @@ from assay.groups.withheld import Counted, withheld
 from assay.records import Draws, Estimate, ScoreKey, number
 
 
-class Scored(Counted, Protocol):
+class MemberResult(Counted, Protocol):
     """What a group needs of a task's result."""
 
     @property
@@ -42,7 +42,7 @@ def bottom_up(groups: Iterable[Group[Any]]) -> list[Group[Any]]:
 
 
 def group_numbers(
-    groups: Sequence[Group[Any]], tasks: Mapping[str, Scored], *, like_lm_eval: bool
+    groups: Sequence[Group[Any]], tasks: Mapping[str, MemberResult], *, like_lm_eval: bool
 ) -> dict[str, dict[ScoreKey, Estimate]]:
     """The numbers of groups, which come with members first; by the group's name."""
     known: dict[str, Mapping[str, float]] = {
@@ -102,7 +102,7 @@ def _as_estimate(value: Any) -> Estimate:
     return Estimate(found, None, 0, "a function of yours gave it")
 
 
-def like_lm_evals(group: Group[Any], tasks: Mapping[str, Scored]) -> dict[ScoreKey, Estimate]:
+def like_lm_evals(group: Group[Any], tasks: Mapping[str, MemberResult]) -> dict[ScoreKey, Estimate]:
     """A group's numbers as lm-eval 0.4.13 computes them."""
     leaves = [task.name for task in group.get_all_tasks()]
     rows: dict[ScoreKey, Estimate] = {}
@@ -132,7 +132,7 @@ def _parts(rows: Mapping[str, Estimate], found: Mapping[str, TaskScore], *, by_s
     return {draws: weights[name] / whole for name, row in rows.items() for draws in row.parts}
 
 
-def _filters(entry: AggMetricConfig, leaves: Sequence[str], tasks: Mapping[str, Scored]) -> list[str]:
+def _filters(entry: AggMetricConfig, leaves: Sequence[str], tasks: Mapping[str, MemberResult]) -> list[str]:
     if isinstance(entry.filter_list, str):
         return [entry.filter_list]
     if entry.filter_list is not None:

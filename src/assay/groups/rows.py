@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, TypeVar
 from assay.config.group import AggMetricConfig
 from assay.config.row_names import is_row_name, row_key, row_name
 from assay.groups.group import Group
-from assay.groups.selection import Selection
-from assay.groups.spread import Member, smooth
+from assay.groups.selection import MemberSelection
+from assay.groups.spread import MemberEstimate, smooth
 from assay.records import Estimate, ScoreKey
 
 T = TypeVar("T")
@@ -41,17 +41,19 @@ def written_rows(rows: Mapping[ScoreKey, T]) -> dict[str, T]:
     return {row_name(key): value for key, value in rows.items()}
 
 
-class Row(NamedTuple):
+class GroupRow(NamedTuple):
     """A row to be computed: the filter it is called by, the members that have a number for it, and those that have not."""
 
     filter: str
-    members: Sequence[Member]
+    members: Sequence[MemberEstimate]
     missing: Sequence[str]
 
 
-def rows(group: Group[Any], entry: AggMetricConfig, results: Results, derive: Derive | None = None) -> Iterator[Row]:
+def rows(
+    group: Group[Any], entry: AggMetricConfig, results: Results, derive: Derive | None = None
+) -> Iterator[GroupRow]:
     """The rows of one entry of a group's aggregate_metric_list."""
-    names = Selection.of(group.config).names(member_names(group, entry))
+    names = MemberSelection.of(group.config).names(member_names(group, entry))
     known = {name: MemberRows.of(results[name]) for name in names if name in results}
     if derive is not None:
         known = {name: member._replace(rows=derive(name, member.rows)) for name, member in known.items()}
@@ -88,7 +90,7 @@ def _filters(entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> list[st
     return sorted({key.filter for member in known.values() for key in member.rows if key.metric == entry.metric_name})
 
 
-def _row(label: str, names: Sequence[str], known: Mapping[str, MemberRows], keys: Any) -> Row:
+def _row(label: str, names: Sequence[str], known: Mapping[str, MemberRows], keys: Any) -> GroupRow:
     members, missing = [], []
     for name in names:
         member = _member(name, known[name], keys(name)) if name in known else None
@@ -96,21 +98,23 @@ def _row(label: str, names: Sequence[str], known: Mapping[str, MemberRows], keys
             missing.append(name)
         else:
             members.append(member)
-    return Row(label, members, missing)
+    return GroupRow(label, members, missing)
 
 
-def _member(name: str, own: MemberRows, keys: Sequence[ScoreKey]) -> Member | None:
+def _member(name: str, own: MemberRows, keys: Sequence[ScoreKey]) -> MemberEstimate | None:
     """A member's number; of several filters their mean, its documents counted once."""
     found = [_estimate(own.rows[key], own.documents) for key in keys if key in own.rows]
     if not found:
         return None
     if len(found) == 1:
-        return Member(name, found[0], found[0].n)
-    several = [Member(name, each, each.n) for each in found]
+        return MemberEstimate(name, found[0], found[0].n)
+    several = [MemberEstimate(name, each, each.n) for each in found]
     joined = smooth(sum(found) / len(found), several, [1 / len(found)] * len(found))
     size = max(each.n for each in found)
     draws = max(each.draws for each in found)
-    return Member(name, Estimate(joined, joined.stderr, size, joined.reason, parts=joined.parts, draws=draws), size)
+    return MemberEstimate(
+        name, Estimate(joined, joined.stderr, size, joined.reason, parts=joined.parts, draws=draws), size
+    )
 
 
 def _estimate(value: float, documents: int) -> Estimate:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from assay.config.group import GroupConfig
-from assay.groups.spread import Member
+from assay.groups.spread import MemberEstimate
 
 KNOWN = ("only", "exclude", "top_k")
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class MemberSelection:
     """Members by name (globs), and of those the best ones of each row."""
 
     only: Sequence[str] | None = None
@@ -19,7 +19,7 @@ class Selection:
     top_k: int | None = None
 
     @classmethod
-    def of(cls, config: GroupConfig) -> "Selection":
+    def of(cls, config: GroupConfig) -> "MemberSelection":
         """What `group_filter` says: a mapping, or a list of `{function: top_k, k: 5}`."""
         written = config.group_filter
         if not written:
@@ -36,7 +36,7 @@ class Selection:
         kept = [name for name in names if self.only is None or _is_one_of(name, self.only)]
         return [name for name in kept if not _is_one_of(name, self.exclude)]
 
-    def best(self, members: Sequence[Member], *, higher_is_better: bool) -> Sequence[Member]:
+    def best(self, members: Sequence[MemberEstimate], *, higher_is_better: bool) -> Sequence[MemberEstimate]:
         """The k best members, in their order; of equal ones the first."""
         if self.top_k is None or len(members) <= self.top_k:
             return members
@@ -66,7 +66,7 @@ def _one(written: object) -> dict[str, object]:
 def check(written: object) -> str | None:
     """What is wrong with a group filter, if anything."""
     try:
-        found = Selection.of(GroupConfig(group="?", group_filter=written))  # type: ignore[arg-type]
+        found = MemberSelection.of(GroupConfig(group="?", group_filter=written))  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
         return str(error)
     return "top_k takes a number from 1 on" if found.top_k is not None and found.top_k < 1 else None

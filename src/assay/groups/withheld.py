@@ -11,7 +11,7 @@ from assay.config.group import AggMetricConfig
 from assay.errors import some
 from assay.groups.group import Group
 from assay.groups.rows import NONE, member_names
-from assay.groups.selection import Selection
+from assay.groups.selection import MemberSelection
 from assay.records import Estimate, ScoreKey
 
 
@@ -70,7 +70,7 @@ def _metric(entry: AggMetricConfig) -> str | None:
 
 
 def _tasks_of(group: Group[Any], entry: AggMetricConfig) -> list[str]:
-    names = Selection.of(group.config).names(member_names(group, entry))
+    names = MemberSelection.of(group.config).names(member_names(group, entry))
     if entry.levels != "children":
         return names
     groups = {child.name: child for child in group.children if isinstance(child, Group)}

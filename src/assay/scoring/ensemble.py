@@ -9,12 +9,12 @@ from assay.records import Failed, Sample
 from assay.scoring.instance import Instance
 from assay.scoring.metrics.lm_eval import Metric, Repeated
 from assay.scoring.named import make_scorer
-from assay.scoring.results import Reading
-from assay.scoring.scorer import Document, Scorer, Scores, models_of
-from assay.scoring.step import Rows, Unfiltered, Weighing, finished, rows_by, step_of
+from assay.scoring.results import ResultBuilder
+from assay.scoring.scorer import AnsweredSample, Scorer, Scores, models_of
+from assay.scoring.step import CombinedScorer, Rows, Unfiltered, finished, rows_by, step_of
 
 
-class EnsembleScorer(Weighing):
+class EnsembleScorer(CombinedScorer):
     """The weighted mean of several scorers' own scores, which are rows, too.
 
     A member that has no score of its own counts with the task's metric, of which there must be one then.
@@ -91,8 +91,8 @@ class EnsembleScorer(Weighing):
     def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
         if filter_name not in self._metrics:
             self.bind(filter_name, ())
-        step = step_of(self, Unfiltered(filter_name), (filter_name,), Reading(instances[0].request_type), "")
-        document = Document(Sample(0, instances[0].doc, (), None, None), (), instances=instances)
+        step = step_of(self, Unfiltered(filter_name), (filter_name,), ResultBuilder(instances[0].request_type), "")
+        document = AnsweredSample(Sample(0, instances[0].doc, (), None, None), (), instances=instances)
         return finished(rows_by(step, step.result(document, (), ())))
 
     def weigh(

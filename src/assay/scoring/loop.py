@@ -10,11 +10,11 @@ from typing import Any
 from assay.records import EVERY_ROW, Failed, FilterScores, Likelihood, Request, Response, Rolling, Text
 from assay.scoring.clock import TIME_LIMIT, timed
 from assay.scoring.metrics.lm_eval import Metric
-from assay.scoring.results import Reading
-from assay.scoring.scorer import Document as Document
+from assay.scoring.results import ResultBuilder
+from assay.scoring.scorer import AnsweredSample as AnsweredSample
 from assay.scoring.scorer import Scorer
 from assay.scoring.step import Filter, Rows, ScoringStep, answered, put, step_of
-from assay.scoring.values import Repeated, Rules, usable
+from assay.scoring.values import Repeated, ScoreRules, usable
 from assay.user_code import call_user_code
 from assay.writable import HALF, is_writable
 
@@ -28,13 +28,13 @@ _NOTHING_ASKED: Mapping[int, Rows | Failed] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Scoring:
+class ScoringLoop:
     """How a task is scored: its filters, each with the scorer that looks at what it leaves, as steps."""
 
     pipelines: Sequence[tuple[Filter, Scorer]]
-    reading: Reading
+    reading: ResultBuilder
     task: str = ""
-    rules: Rules | None = None
+    rules: ScoreRules | None = None
     """What is asked of scores; None where somebody else asks."""
     steps: Sequence[ScoringStep] = ()
     """One for each filter; given by tasks that have no scorers."""
@@ -58,17 +58,17 @@ class Scoring:
         """Values that came in a mapping, by name: the metric that gave them. Known when documents have been scored."""
         return {name: parent for _, scorer in self.pipelines for name, parent in scorer.parents.items()}
 
-    def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
+    def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none in any row. A failure is never a score."""
         if self.is_batch:
             return self._score_together(documents)
         return [timed(TIME_LIMIT, "scoring", self._score_one, document) for document in documents]
 
-    def asking(self, document: Document) -> Asking:
+    def asking(self, document: AnsweredSample) -> Asking:
         """What scorers ask other models about a document's answers, round by round; returns the rows of those steps."""
         return self._asking(document, [self._answers(step, [document])[0] for step in self.steps])
 
-    def _asking(self, document: Document, answers: Sequence[Any]) -> Asking:
+    def _asking(self, document: AnsweredSample, answers: Sequence[Any]) -> Asking:
         found: dict[int, Rows | Failed] = {}
         plans: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
@@ -91,7 +91,7 @@ class Scoring:
             sent = {number: list(islice(replies, len(several))) for number, several in requests.items()}
         return found
 
-    def _replayed(self, document: Document, answers: Sequence[Any]) -> Mapping[int, Rows | Failed]:
+    def _replayed(self, document: AnsweredSample, answers: Sequence[Any]) -> Mapping[int, Rows | Failed]:
         """The rows of the steps that ask, from what was answered."""
         replies, plan = iter(document.verdicts), self._asking(document, answers)
         try:
@@ -107,7 +107,7 @@ class Scoring:
             rows: dict[int, Rows | Failed] = stop.value
             return rows
 
-    def _score_one(self, document: Document) -> list[FilterScores] | Failed:
+    def _score_one(self, document: AnsweredSample) -> list[FilterScores] | Failed:
         """For filter, of one document, under one clock."""
         responses, doc, filtered = document.responses, document.sample.doc, document.filtered
         answers = [
@@ -122,7 +122,7 @@ class Scoring:
             for number, step in enumerate(self.steps)
         ])  # fmt: skip
 
-    def _score_together(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
+    def _score_together(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         """For filter, for document: every call has a clock of its own, since there may be many documents."""
         by_step = [self._answers(step, documents) for step in self.steps]
         by_document = list(zip(*by_step, strict=True))
@@ -145,7 +145,7 @@ class Scoring:
         return [_document(each) for each in rows]
 
     def _step(  # what a step is given
-        self, step: ScoringStep, document: Document, own: Any, answers: Sequence[Any], asked: Rows | Failed | None, call: Call
+        self, step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], asked: Rows | Failed | None, call: Call
     ) -> FilterScores:  # fmt: skip
         """The rows of one step and document."""
         if step.sees_every_filter or type(own) is Failed:
@@ -156,7 +156,7 @@ class Scoring:
         return without_scores(step, made, own) if type(made) is Failed else made
 
     def _rows(
-        self, step: ScoringStep, document: Document, own: Any, answers: Sequence[Any], asked: Rows | Failed | None
+        self, step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], asked: Rows | Failed | None
     ) -> FilterScores:
         """The rows of one document: create the result, then for each metric compute."""
         result = step.result(document, own, answers)
@@ -168,7 +168,11 @@ class Scoring:
         return self._reduced(step, scores, own)
 
     def _together(
-        self, step: ScoringStep, documents: Sequence[Document], own: Sequence[Any], answers: Sequence[Sequence[Any]]
+        self,
+        step: ScoringStep,
+        documents: Sequence[AnsweredSample],
+        own: Sequence[Any],
+        answers: Sequence[Sequence[Any]],
     ) -> list[FilterScores]:
         """The rows of all documents by a step that scores them at once."""
         assert step.batch is not None
@@ -210,7 +214,7 @@ class Scoring:
         scored = {row: value for row, value in values.items() if row not in failed}
         return FilterScores(name, own, scored, {row: repeats[row] for row in repeats if row in scored}, failed)
 
-    def _answers(self, step: ScoringStep, documents: Sequence[Document]) -> list[Any]:
+    def _answers(self, step: ScoringStep, documents: Sequence[AnsweredSample]) -> list[Any]:
         """The answers that a filter leaves of every document; a filter that must see them all at once, does."""
         pipeline, place, name = step.filter, step.filter_place, step.filter.name
         if not pipeline.is_batch:
@@ -230,7 +234,7 @@ class Scoring:
         return [each if is_writable(each) else Failed(f"{place} returned {HALF}") for each in several]
 
 
-def _result(step: ScoringStep, document: Document, own: Any, answers: Sequence[Any], call: Call) -> Any:
+def _result(step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], call: Call) -> Any:
     """What a step looks at, or why it cannot be made."""
     return _lost(step, own, answers) or call(step.place, step.result, document, own, answers)
 

@@ -9,17 +9,17 @@ from typing import Any, Protocol
 from assay.records import Failed
 
 
-class Store(Protocol):
+class ScoreStore(Protocol):
     """Where scores are kept by key."""
 
     def get(self, key: bytes) -> bytes | None: ...
     def add(self, key: bytes, value: bytes) -> None: ...
 
 
-class Memory:
+class ScoreCache:
     """The scores of one scorer. `identity` is its source, its version and its parameters: with another, all are computed anew."""
 
-    def __init__(self, identity: str, store: Store) -> None:
+    def __init__(self, identity: str, store: ScoreStore) -> None:
         self._identity, self._store = identity, store
 
     def filled(self, asked: Sequence[Any], compute: Callable[[list[int]], Sequence[Any]]) -> list[Any]:

@@ -139,7 +139,7 @@ def _answer(instance: Instance, filter_name: str | None) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ResultBuilder:
     """How the right answers of a task are read: by its output type, and by what its documents have."""
 
     output_type: str
@@ -194,7 +194,7 @@ class Reading:
             gold = type(one)(gold)
         return [gold]
 
-    def but(self, **changes: Any) -> "Reading":
+    def but(self, **changes: Any) -> "ResultBuilder":
         return replace(self, **changes)
 
 

@@ -15,9 +15,9 @@ from assay.errors import ConfigError, Place, Problem, SelfExplanatory
 from assay.records import Failed, Request, Response, Sample, arguments
 from assay.scoring.instance import Instance
 from assay.scoring.metrics.lm_eval import Metric
-from assay.scoring.reductions import Reductions
-from assay.scoring.remembered import Memory, identity_of
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading, Result, Results, result_of
+from assay.scoring.reductions import MetricReductions
+from assay.scoring.remembered import ScoreCache, identity_of
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Result, ResultBuilder, Results, result_of
 from assay.scoring.values import Repeated, by_answer, by_name, reduced_rows, row_name
 from assay.scoring.workers import Workers
 from assay.user_code import call_user_code
@@ -26,7 +26,7 @@ Scores = Mapping[str, Any]
 """By name: one value for the document, or a list with one for each of its answers."""
 
 
-class Document(NamedTuple):
+class AnsweredSample(NamedTuple):
     """A sample with its responses: for each request, one per repeat, as filters see them; and what scorers asked about it."""
 
     sample: Sample
@@ -80,10 +80,10 @@ class Scorer:
         self.config = config
         self.parents: dict[str, str] = {}
         self._metrics: dict[str, Sequence[Metric]] = {}
-        self._ways: dict[str, Mapping[str, Reductions]] = {}
+        self._ways: dict[str, Mapping[str, MetricReductions]] = {}
         self._adds: dict[str, bool] = {}
         self._given: Mapping[str, Any] = {}
-        self._memory: Memory | None = None
+        self._memory: ScoreCache | None = None
         self._workers: Workers | None = None
 
     def __class_getitem__(cls, result: object) -> type["Scorer"]:
@@ -99,7 +99,7 @@ class Scorer:
         """Be told which parameters the file gave: kept scores depend on them."""
         self._given = kwargs
 
-    def remember(self, memory: Memory) -> None:
+    def remember(self, memory: ScoreCache) -> None:
         """Be given the scores that were computed before."""
         self._memory = memory
 
@@ -260,7 +260,7 @@ class Scorer:
             return dict(scores), {}
         values: dict[str, Any] = {}
         for name, value in scores.items():
-            own = ways.get(self.parents.get(name, name), Reductions())
+            own = ways.get(self.parents.get(name, name), MetricReductions())
             self._put(values, reduced_rows(name, value, own, answers), name)
         return values, {
             name: list(each) for name, each in scores.items() if isinstance(each, Repeated) and len(each) > 1
@@ -397,7 +397,9 @@ class ProcessResultsScorer(Scorer):
         return dict(self.process_results_fn(result.doc, answers if len(instances) > 1 else [answers]) or {})
 
 
-def shown(document: Document, answers: Mapping[str, Sequence[Any]], reading: Reading, task: str) -> list[Instance]:
+def shown(
+    document: AnsweredSample, answers: Mapping[str, Sequence[Any]], reading: ResultBuilder, task: str
+) -> list[Instance]:
     """The instances of a document: one for each of its requests, with what every filter left of its responses."""
     sample, responses = document.sample, document.responses
     target = reading.target(sample, next(iter(answers.values())))

@@ -11,8 +11,8 @@ from assay.errors import SelfExplanatory
 from assay.records import Failed, Request, Response
 from assay.scoring.instance import Instance
 from assay.scoring.metrics.lm_eval import Metric
-from assay.scoring.results import Reading, Result, result_of
-from assay.scoring.scorer import Document, ProcessResultsScorer, Scorer, bound_metrics, computed, shown
+from assay.scoring.results import Result, ResultBuilder, result_of
+from assay.scoring.scorer import AnsweredSample, ProcessResultsScorer, Scorer, bound_metrics, computed, shown
 from assay.user_code import call_user_code, user_code
 from assay.writable import written
 
@@ -57,7 +57,7 @@ class ScoringStep:
 
     filter: Filter
     metrics: Sequence[Metric]
-    result: Callable[[Document, Any, Sequence[Any]], Any]
+    result: Callable[[AnsweredSample, Any, Sequence[Any]], Any]
     compute: Callable[[Any], dict[str, Any]]
     """The rows of the metrics."""
     score: Callable[[Any], Rows] | None = None
@@ -84,7 +84,7 @@ class ScoringStep:
         return self.filter.is_batch or self.batch is not None
 
 
-def step_of(scorer: Scorer, filter_: Filter, filters: Sequence[str], reading: Reading, task: str) -> ScoringStep:
+def step_of(scorer: Scorer, filter_: Filter, filters: Sequence[str], reading: ResultBuilder, task: str) -> ScoringStep:
     """The step that a scorer's class describes. `filters` are the names of all filters of the task."""
     return _Adapter(scorer, filter_, filters, reading, task).step()
 
@@ -96,14 +96,14 @@ class _Adapter:
     scorer: Scorer
     filter: Filter
     filters: Sequence[str]
-    reading: Reading
+    reading: ResultBuilder
     task: str
 
     def step(self) -> ScoringStep:
         scorer, own = self.scorer, type(self.scorer)
         if isinstance(scorer, ProcessResultsScorer) and own.score_instances is ProcessResultsScorer.score_instances:
             return self._processed(scorer.process_results_fn)
-        if isinstance(scorer, Weighing):
+        if isinstance(scorer, CombinedScorer):
             return self._weighed(scorer)
         if scorer.wants_instances and not scorer.asks and not scorer.is_batch:
             return self._shown()
@@ -161,7 +161,7 @@ class _Adapter:
             reduces_all=False,
         )
 
-    def _weighed(self, scorer: "Weighing") -> ScoringStep:
+    def _weighed(self, scorer: "CombinedScorer") -> ScoringStep:
         """Several scorers as one: each has a step, and is given what a step is given."""
         members = [replace(self, scorer=member).step() for member in scorer.scorers]
         bound = bound_metrics(scorer, scorer.get_metrics(self.filter.name), self.filter.name)
@@ -184,19 +184,19 @@ class _Adapter:
             **own,
         )
 
-    def _result(self, document: Document, own: Any, answers: Sequence[Any]) -> Result:
+    def _result(self, document: AnsweredSample, own: Any, answers: Sequence[Any]) -> Result:
         if document.instances:
             return result_of(self._instances(document, answers), self.filter.name)
         made = self.reading.result(document.sample, own)
         made.question = document.question
         return made
 
-    def _full_result(self, document: Document, own: Any, answers: Sequence[Any]) -> Result:
+    def _full_result(self, document: AnsweredSample, own: Any, answers: Sequence[Any]) -> Result:
         made = self._result(document, own, answers)
         made.instances = self._instances(document, answers)
         return made
 
-    def _instances(self, document: Document, answers: Sequence[Any]) -> Sequence[Instance]:
+    def _instances(self, document: AnsweredSample, answers: Sequence[Any]) -> Sequence[Instance]:
         if document.instances:
             return _with_answers(document.instances, self.filters, answers)
         return shown(document, dict(zip(self.filters, answers, strict=True)), self.reading, self.task)
@@ -213,7 +213,7 @@ class _Adapter:
         ]
 
 
-class Weighing(Scorer):
+class CombinedScorer(Scorer):
     """A scorer made of others: `weigh` makes its rows of theirs."""
 
     scorers: Sequence[Scorer]
@@ -282,7 +282,7 @@ def with_methods(
     name = step.filter.name
     bound = bound_metrics(scorer, step.metrics, name, compute_metric)
 
-    def result(document: Document, own: Any, answers: Sequence[Any]) -> Any:  # noqa: ARG001  # the shape of a result
+    def result(document: AnsweredSample, own: Any, answers: Sequence[Any]) -> Any:  # noqa: ARG001  # the shape of a result
         return create_result(_with_answers(document.instances, (name,), (own,)), name)
 
     return replace(step, result=result, compute=lambda made: computed(made, bound, scorer))

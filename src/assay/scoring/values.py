@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from assay.config.row_names import row_name_problem
 from assay.records import Failed, exact, number
-from assay.scoring.reductions import Reduction, Reductions
+from assay.scoring.reductions import MetricReductions, Reduction
 from assay.user_code import call_user_code
 
 
@@ -77,7 +77,7 @@ def _by_answer(value: Any) -> list[Any] | None:
 
 
 def usable(
-    scores: Mapping[str, Any], answers: Any, filter_name: str, rules: "Rules", *, by_answer: Collection[str] = ()
+    scores: Mapping[str, Any], answers: Any, filter_name: str, rules: "ScoreRules", *, by_answer: Collection[str] = ()
 ) -> Mapping[str, Any]:
     """Scores in which everything that no aggregation can take is the reason for that; lists have a score for each answer.
 
@@ -104,7 +104,7 @@ def usable(
     return found
 
 
-def _are_plain(scores: Mapping[str, Any], rules: "Rules") -> bool:
+def _are_plain(scores: Mapping[str, Any], rules: "ScoreRules") -> bool:
     """Whether there is nothing to look at: names that will do, and numbers, as nearly always."""
     lenient = rules.lenient
     for name, value in scores.items():
@@ -118,7 +118,7 @@ def _are_plain(scores: Mapping[str, Any], rules: "Rules") -> bool:
     return True
 
 
-class Rules(NamedTuple):
+class ScoreRules(NamedTuple):
     """What is asked of scores: `is_averaged` says of a row and a filter whether they must be numbers.
 
     `lenient` rules take every name. NaN is a failure, but for rows of which `takes_nan` says that their aggregation takes it.
@@ -184,7 +184,7 @@ def by_name(several: Sequence[Mapping[str, Any]], metric: str) -> Mapping[str, A
     return {key: Repeated([each[key] for each in several]) for key in several[0]}
 
 
-def reduced_rows(name: str, value: Any, reductions: Reductions, answers: Any) -> dict[str, Any]:
+def reduced_rows(name: str, value: Any, reductions: MetricReductions, answers: Any) -> dict[str, Any]:
     """The rows that a score makes: its own, and those of the reductions of its repeats."""
     if not isinstance(value, Repeated):
         repeats, given = [value], answers

@@ -20,7 +20,7 @@ DIE_WITH_PARENT = 1
 """What the system is told, so that nothing is left behind when a run is killed: PR_SET_PDEATHSIG."""
 
 
-class Scoring(Protocol):
+class ParallelScorer(Protocol):
     """What a process needs of a scorer."""
 
     @property
@@ -29,14 +29,14 @@ class Scoring(Protocol):
     def score(self, reference: Any, predictions: list[Any]) -> Any: ...
 
 
-_SCORERS: list[Scoring] = []
+_SCORERS: list[ParallelScorer] = []
 """What a process has been made with."""
 
 
 class Workers:
     """Processes for some scorers."""
 
-    def __init__(self, scorers: Sequence[Scoring], count: int | None = None) -> None:
+    def __init__(self, scorers: Sequence[ParallelScorer], count: int | None = None) -> None:
         self._count = count if count is not None else len(os.sched_getaffinity(0)) if can_fork() else 1
         self._scorers = list(scorers)
         self._pool = self._started() if scorers and self._count > 1 and can_fork() else None
@@ -57,7 +57,7 @@ class Workers:
             _SCORERS.clear()
         return made
 
-    def score(self, scorer: Scoring, asked: Sequence[Sequence[Any]]) -> list[Any]:
+    def score(self, scorer: ParallelScorer, asked: Sequence[Sequence[Any]]) -> list[Any]:
         """The scores of answers, in their order; or of each the failure that it is."""
         if self._pool is None:
             return [_guarded(scorer, *each) for each in asked]
@@ -86,5 +86,5 @@ def _score(number: int, asked: Sequence[Any]) -> Any:
     return _guarded(_SCORERS[number], *asked)
 
 
-def _guarded(scorer: Scoring, reference: Any, predictions: list[Any]) -> Any:
+def _guarded(scorer: ParallelScorer, reference: Any, predictions: list[Any]) -> Any:
     return timed(TIME_LIMIT, f"scoring: scorer {scorer.name!r}", scorer.score, reference, predictions)

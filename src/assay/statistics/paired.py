@@ -209,7 +209,7 @@ def _quantiles(power: float, alpha: float) -> float:
     return normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
 
 
-class Values(NamedTuple):
+class PairedValues(NamedTuple):
     """What both runs scored on the same documents, and the cluster of each where there are any."""
 
     a: Sequence[Any]
@@ -218,7 +218,7 @@ class Values(NamedTuple):
 
 
 def recomputed(
-    function: Callable[[Sequence[Any]], float], values: Values, iterations: int
+    function: Callable[[Sequence[Any]], float], values: PairedValues, iterations: int
 ) -> tuple[Contrast, Significance] | None:
     """A difference of numbers that must be computed anew for other documents: its spread over resamples of the pairs, and
     its p over runs that take each document from either. None where the function takes some resample badly, or has no number
@@ -245,7 +245,7 @@ def recomputed(
     return Contrast(found, None, spread, n, count), Significance(p, "permutation")
 
 
-def _swapped(function: Callable[[Sequence[Any]], float], values: Values, draws: int) -> Iterator[float]:
+def _swapped(function: Callable[[Sequence[Any]], float], values: PairedValues, draws: int) -> Iterator[float]:
     """The difference with the runs exchanged on a random half of the documents, or of the clusters."""
     a, b, clusters = values
     place = np.arange(len(a)) if clusters is None else np.unique(clusters, return_inverse=True)[1]

@@ -8,7 +8,7 @@ from assay.config.row_names import row_name_problem
 from assay.errors import Place, Problem, did_you_mean, some
 from assay.groups.group import Group
 from assay.groups.rows import NONE, filter_name, member_names
-from assay.groups.selection import Selection
+from assay.groups.selection import MemberSelection
 from assay.records import ScoreKey
 
 Known = Mapping[str, frozenset[ScoreKey] | None]
@@ -24,7 +24,7 @@ def lacking(group: Group[Any], known: Known) -> Iterator[Problem]:
     for number, entry in enumerate(entries):
         place = place_in(group, "aggregate_metric_list", number)
         every = member_names(group, entry)
-        names = Selection.of(group.config).names(every)
+        names = MemberSelection.of(group.config).names(every)
         if every and not names:
             what = f"{dict.fromkeys(['group_filter'], group.config.group_filter)} leaves no member"
             yield Problem(place_in(group, "group_filter"), what, f"there are: {', '.join(every[:8])}")

@@ -8,9 +8,9 @@ from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.scoring.filters import build_pipeline
 from assay.scoring.filters.pipeline import DEFAULT, Pipeline
-from assay.scoring.loop import Scoring
+from assay.scoring.loop import ScoringLoop
 from assay.scoring.named import make_scorer
-from assay.scoring.results import GENERATE, Reading
+from assay.scoring.results import GENERATE, ResultBuilder
 from assay.scoring.scorer import ProcessResultsScorer, Scorer
 from assay.tasks.metrics import Binder
 from assay.tasks.row_names import Bound, check_rows, last_of_each
@@ -24,7 +24,7 @@ BYPASS = "bypass"
 """The metric of what is not scored."""
 
 
-def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> Scoring:
+def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> ScoringLoop:
     """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together."""
     process = config.process_results if callable(config.process_results) and not settings.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
@@ -40,8 +40,8 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     if not lenient:
         check_rows([bound for _, bound in filter(None, made)])
     _check_filters(task, pipelines)
-    reading = Reading(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
-    return Scoring(pipelines, reading, task.name)
+    reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
+    return ScoringLoop(pipelines, reading, task.name)
 
 
 @dataclass(slots=True)

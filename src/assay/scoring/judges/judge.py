@@ -18,7 +18,7 @@ ROLE = "judge"
 WORTH = {"A": 1.0, "tie": 0.5, "B": 0.0}
 
 
-class Posed(NamedTuple):
+class JudgeQuestion(NamedTuple):
     """A prompt for a judge, with the mark that its verdict must name."""
 
     prompt: str
@@ -101,19 +101,19 @@ class LLMJudgeScorer(GenerationScorer):
             raise
         return (score - self.low) / (self.high - self.low) if self.normalize else score
 
-    def _posed(self, result: Result, answer: str) -> list[Posed]:
+    def _posed(self, result: Result, answer: str) -> list[JudgeQuestion]:
         """What a judge is asked about an answer: one thing; or whether it is better than another, in both orders."""
         values = self._values(result)
         if self.baseline is None:
             mark = mark_of(result.doc, [answer])
-            return [Posed(self._prompt.filled(id=mark, answer=fenced(answer, mark), **values), mark)]
+            return [JudgeQuestion(self._prompt.filled(id=mark, answer=fenced(answer, mark), **values), mark)]
         other = plain(result.doc[self.baseline])
         return [self._pair(result, one, two, values) for one, two in ((answer, other), (other, answer))]
 
-    def _pair(self, result: Result, one: str, two: str, values: Mapping[str, Any]) -> Posed:
+    def _pair(self, result: Result, one: str, two: str, values: Mapping[str, Any]) -> JudgeQuestion:
         mark = mark_of(result.doc, [one, two])
         first, second = fenced(one, mark, "answer A"), fenced(two, mark, "answer B")
-        return Posed(self._prompt.filled(id=mark, first=first, second=second, **values), mark)
+        return JudgeQuestion(self._prompt.filled(id=mark, first=first, second=second, **values), mark)
 
     def _values(self, result: Result) -> dict[str, Any]:
         has_target = self.config is None or self.config.doc_to_target is not None

@@ -6,7 +6,7 @@ The names of classes are the words of the choices, or the answers that a filter 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from assay.scoring.metrics.lm_eval import Declared
+from assay.scoring.metrics.lm_eval import DeclaredMetric
 from assay.scoring.results import CHOICE, GENERATE, MCResult
 from assay.statistics.classes import AVERAGES, SCORES
 
@@ -99,19 +99,19 @@ def _check(labels: object) -> None:
             raise ValueError(f"{label!r} is no label: put it in quotes if it is a word")
 
 
-CLASS_METRICS: dict[str, Declared] = {
+CLASS_METRICS: dict[str, DeclaredMetric] = {
     **{
-        score: Declared({CHOICE: hit_of_choice, GENERATE: hit_of_answer}, f"class_{score}", gives=_one_name)
+        score: DeclaredMetric({CHOICE: hit_of_choice, GENERATE: hit_of_answer}, f"class_{score}", gives=_one_name)
         for score in ("precision", "recall")
     },
     **{
-        f"{score}_by_class": Declared(
+        f"{score}_by_class": DeclaredMetric(
             {CHOICE: _hits_of_choices(score), GENERATE: _hits_of_answers(score)}, f"class_{score}", gives=_names(score)
         )
         for score in SCORES
     },
     **{
-        f"{average}_{score}": Declared(
+        f"{average}_{score}": DeclaredMetric(
             {CHOICE: chosen_class, GENERATE: answered_class}, f"{average}_{score}", gives=_one_name
         )
         for average in AVERAGES

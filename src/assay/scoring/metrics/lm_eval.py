@@ -13,12 +13,12 @@ from functools import wraps
 from typing import Any
 
 from assay.records import Failed
-from assay.scoring.reductions import Reductions
+from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, OUT_OF_RANGE, ROLLING, GenResult, LLResult, MCResult
 from assay.scoring.values import Repeated as Repeated
 from assay.statistics.softmax import softmax
 
-Scored = Any
+MetricValue = Any
 """A metric's value for one document: a number, what an aggregation needs, or a mapping of several."""
 
 
@@ -27,10 +27,10 @@ class Metric:
     """A metric, ready to be used: `compute` takes a result and gives its value."""
 
     name: str
-    compute: Callable[[Any], Scored]
+    compute: Callable[[Any], MetricValue]
     aggregation: str | Callable[..., Any] | None
     higher_is_better: bool | None
-    reductions: Reductions
+    reductions: MetricReductions
     gives: Sequence[str] | None = ()
     """The names of its values, where it gives several; None where they are only known from the data."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Metric:
 
     def fn(
         self, result: Any = None, *, references: Any = None, predictions: Sequence[Any] | None = None, **_: Any
-    ) -> Scored:
+    ) -> MetricValue:
         """The metric as a function: of a result, or of references and a prediction."""
         if result is not None:
             return self.compute(result)
@@ -47,14 +47,14 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredMetric:
     """A metric as it stands in the table: a function per output type, whose keyword parameters are its YAML keys.
 
     `needs` is a library, `gives` takes the parameters and says the names of the values where there are several,
     `obstacle` is what keeps it from working on this machine and what would help, `runs_code` that it executes what the model wrote.
     """
 
-    functions: Mapping[str, Callable[..., Scored]]
+    functions: Mapping[str, Callable[..., MetricValue]]
     aggregation: str | None = "mean"
     higher_is_better: bool = True
     needs: str | None = None
@@ -251,33 +251,33 @@ def nothing(*_: Any) -> None:
     """No value: for runs that only ask."""
 
 
-LM_EVAL_METRICS: dict[str, Declared] = {
-    "acc": Declared({CHOICE: acc, LIKELIHOOD: greedy}),
-    "acc_norm": Declared({CHOICE: acc_norm}),
-    "acc_bytes": Declared({CHOICE: acc_bytes}),
-    "acc_all": Declared({LIKELIHOOD: greedy_and_doc, CHOICE: best_and_doc}, "acc_all"),
-    "acc_mutual_info": Declared({CHOICE: acc_mutual_info}),
-    "exact_match": Declared({GENERATE: exact_match, CHOICE: choice_exact_match}),
-    "brier_score": Declared({CHOICE: brier_score}, "brier_score", False),
-    "likelihood": Declared({CHOICE: gold_and_likelihoods}, aggregation=None),
-    "f1": Declared({CHOICE: gold_and_best}, "f1", needs="sklearn"),
-    "mcc": Declared({CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn"),
-    "perplexity": Declared({LIKELIHOOD: value}, "perplexity", False),
-    "word_perplexity": Declared({ROLLING: per_word}, "weighted_perplexity", False),
-    "byte_perplexity": Declared({ROLLING: per_byte}, "weighted_perplexity", False),
-    "bits_per_byte": Declared({ROLLING: per_byte}, "bits_per_byte", False),
-    "bleu": Declared({GENERATE: pair}, "bleu", needs="sacrebleu"),
-    "chrf": Declared({GENERATE: pair}, "chrf", needs="sacrebleu"),
-    "chrf++": Declared({GENERATE: pair}, "chrf++", needs="sacrebleu"),
-    "ter": Declared({GENERATE: pair}, "ter", False, needs="sacrebleu"),
-    "bypass": Declared({CHOICE: nothing, LIKELIHOOD: nothing, ROLLING: nothing, GENERATE: nothing}, "bypass"),
+LM_EVAL_METRICS: dict[str, DeclaredMetric] = {
+    "acc": DeclaredMetric({CHOICE: acc, LIKELIHOOD: greedy}),
+    "acc_norm": DeclaredMetric({CHOICE: acc_norm}),
+    "acc_bytes": DeclaredMetric({CHOICE: acc_bytes}),
+    "acc_all": DeclaredMetric({LIKELIHOOD: greedy_and_doc, CHOICE: best_and_doc}, "acc_all"),
+    "acc_mutual_info": DeclaredMetric({CHOICE: acc_mutual_info}),
+    "exact_match": DeclaredMetric({GENERATE: exact_match, CHOICE: choice_exact_match}),
+    "brier_score": DeclaredMetric({CHOICE: brier_score}, "brier_score", False),
+    "likelihood": DeclaredMetric({CHOICE: gold_and_likelihoods}, aggregation=None),
+    "f1": DeclaredMetric({CHOICE: gold_and_best}, "f1", needs="sklearn"),
+    "mcc": DeclaredMetric({CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn"),
+    "perplexity": DeclaredMetric({LIKELIHOOD: value}, "perplexity", False),
+    "word_perplexity": DeclaredMetric({ROLLING: per_word}, "weighted_perplexity", False),
+    "byte_perplexity": DeclaredMetric({ROLLING: per_byte}, "weighted_perplexity", False),
+    "bits_per_byte": DeclaredMetric({ROLLING: per_byte}, "bits_per_byte", False),
+    "bleu": DeclaredMetric({GENERATE: pair}, "bleu", needs="sacrebleu"),
+    "chrf": DeclaredMetric({GENERATE: pair}, "chrf", needs="sacrebleu"),
+    "chrf++": DeclaredMetric({GENERATE: pair}, "chrf++", needs="sacrebleu"),
+    "ter": DeclaredMetric({GENERATE: pair}, "ter", False, needs="sacrebleu"),
+    "bypass": DeclaredMetric({CHOICE: nothing, LIKELIHOOD: nothing, ROLLING: nothing, GENERATE: nothing}, "bypass"),
     # since lm-eval 0.5
-    "exact_match_mc": Declared({CHOICE: choice_exact_match}),
-    "logprob": Declared({CHOICE: logprob, LIKELIHOOD: value}),
-    "bpb": Declared({CHOICE: bits_per_byte_of_gold}, higher_is_better=False),
-    "choice_logprob": Declared({CHOICE: choice_logprob}),
-    "choice_prob_norm": Declared({CHOICE: choice_prob_norm}),
-    "choice_logprob_norm": Declared({CHOICE: choice_logprob_norm}),
+    "exact_match_mc": DeclaredMetric({CHOICE: choice_exact_match}),
+    "logprob": DeclaredMetric({CHOICE: logprob, LIKELIHOOD: value}),
+    "bpb": DeclaredMetric({CHOICE: bits_per_byte_of_gold}, higher_is_better=False),
+    "choice_logprob": DeclaredMetric({CHOICE: choice_logprob}),
+    "choice_prob_norm": DeclaredMetric({CHOICE: choice_prob_norm}),
+    "choice_logprob_norm": DeclaredMetric({CHOICE: choice_logprob_norm}),
 }
 
 DEFAULTS = {

@@ -6,8 +6,8 @@ from itertools import product
 from typing import Any
 
 from assay.scoring.clock import clock_stopped, in_main_thread
-from assay.scoring.metrics.lm_eval import Declared
-from assay.scoring.metrics.math_parts import Parts, parts_of_answers, parts_of_target, same_words
+from assay.scoring.metrics.lm_eval import DeclaredMetric
+from assay.scoring.metrics.math_parts import FormulaParts, parts_of_answers, parts_of_target, same_words
 from assay.scoring.metrics.math_text import formulas, is_in_braces, joined_by, said_words, words_of
 from assay.scoring.results import GENERATE
 
@@ -71,7 +71,7 @@ def _equal(right: str, given: str, digits: int, strict: bool) -> bool:
     return any(_same(gold.value, answer.value, digits, strict) for gold, answer in comparable)
 
 
-def _same_parts(target: Parts, answer: Parts, digits: int, strict: bool) -> bool:
+def _same_parts(target: FormulaParts, answer: FormulaParts, digits: int, strict: bool) -> bool:
     """Whether an answer has the text of its target, or the same words with equal formulas between them."""
     if target.text == answer.text:
         return True
@@ -206,4 +206,4 @@ def _seconds() -> int | None:
     return SECONDS if in_main_thread() else None
 
 
-MATH_METRICS: dict[str, Declared] = {"math_equal": Declared({GENERATE: math_equal}, needs="math_verify")}
+MATH_METRICS: dict[str, DeclaredMetric] = {"math_equal": DeclaredMetric({GENERATE: math_equal}, needs="math_verify")}

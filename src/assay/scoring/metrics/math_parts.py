@@ -37,7 +37,7 @@ _COMPUTED = re.compile(r"\d|\\[a-z]|[A-Za-z]\s*[-+*/^=<>≤≥]")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class FormulaParts:
     """A text as its formulas and the words around them: there is one more of the words, the first and last may be empty."""
 
     text: str
@@ -45,11 +45,11 @@ class Parts:
     formulas: tuple[str, ...]
 
 
-def parts_of_target(text: str) -> Parts | None:
+def parts_of_target(text: str) -> FormulaParts | None:
     r"""The parts of a target that is more than one formula; None where it is one formula, with or without a name and a unit.
 
     >>> parts_of_target("3 hours 20 minutes")
-    Parts(text='3hours20minutes', words=('', 'hours', 'minutes'), formulas=('3', '20'))
+    FormulaParts(text='3hours20minutes', words=('', 'hours', 'minutes'), formulas=('3', '20'))
     >>> parts_of_target("20 minutes"), parts_of_target("Area = 5 square feet"), parts_of_target("x = 1 or x = 2")
     (None, None, None)
     """
@@ -66,12 +66,12 @@ def parts_of_target(text: str) -> Parts | None:
     return None if not behind or (unit and not _NO_UNIT.fullmatch(unit[1])) else found
 
 
-def parts_of_answers(text: str) -> list[Parts]:
+def parts_of_answers(text: str) -> list[FormulaParts]:
     """What an answer may mean, in parts: all of it, its box, and what follows "the answer is"."""
     return [_parts(each) for each in dict.fromkeys(answers_in(text)) if len(each) <= LONGEST]
 
 
-def same_words(target: Parts, answer: Parts) -> bool:
+def same_words(target: FormulaParts, answer: FormulaParts) -> bool:
     """Whether an answer has as many formulas as its target and the same words around them. More words may name it."""
     if len(target.formulas) != len(answer.formulas) or target.words[1:] != answer.words[1:]:
         return False
@@ -83,7 +83,7 @@ def _only_names(words: str) -> bool:
     return not words or _NAMED.fullmatch(words) is not None
 
 
-def _parts(text: str) -> Parts:
+def _parts(text: str) -> FormulaParts:
     """A text cut at its words. Powers and quotients of units belong to the words, a relation without a left side too."""
     bare = " ".join(unmarked(rewritten(text)).split()).strip(" .,;:!?\"'`*#")
     for pattern, sign in _RELATIONS:
@@ -99,7 +99,7 @@ def _parts(text: str) -> Parts:
             words[-1] += f" {between} "
         words[-1] += bare[first:end]
         start = end
-    return Parts("".join(bare.casefold().split()), tuple(map(_folded, words)), tuple(formulas))
+    return FormulaParts("".join(bare.casefold().split()), tuple(map(_folded, words)), tuple(formulas))
 
 
 def _cuts(text: str) -> list[tuple[int, int]]:
