@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import assay
 from assay.records import Failed
 from assay.runs.scores import NAME, ScoreFile
-from assay.scoring.remembered import ScoreCache, identity_of
 from assay.scoring.scorer import Scorer
-from assay.scoring.workers import Workers, can_fork
+from assay.scoring.workers import ScoreCache, Workers, can_fork, identity_of
 from run_world import start
 from small_runs import says, write_task
 

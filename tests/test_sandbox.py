@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from assay import ConfigError
 from assay.models import Scripted
 from assay.scoring import sandbox
-from assay.scoring.clock import TIME_LIMIT
 from assay.scoring.sandbox import Launcher, SandboxError, SandboxLimits, with_bubblewrap, with_unshare
 from assay.statistics.pass_at_k import pass_at_k
+from assay.user_code import TIME_LIMIT
 from serving import TALKING, Servers, fetched
 from small_runs import generate, says, write_task
 from small_runs import run as run_task

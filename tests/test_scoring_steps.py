@@ -17,9 +17,8 @@ from assay import (
     Scorer,
 )
 from assay.records import Failed, Sample
-from assay.scoring.loop import AnsweredSample, ScoringLoop
+from assay.scoring.loop import AnsweredSample, ScoringLoop, ScoringStep, Unfiltered, step_of
 from assay.scoring.results import GENERATE, ResultBuilder
-from assay.scoring.step import ScoringStep, Unfiltered, step_of
 
 
 class Length(GenerationScorer):

@@ -33,8 +33,8 @@ _HOME = {
     "PassAtKAggregator": "assay.groups.aggregators",
     "RowAggregator": "assay.groups.aggregators",
     "WeightedSumAggregator": "assay.groups.aggregators",
-    "AggregatorFactory": "assay.groups.factory",
-    "register_aggregator": "assay.groups.factory",
+    "AggregatorFactory": "assay.groups.aggregators",
+    "register_aggregator": "assay.groups.aggregators",
     "Estimate": "assay.records",
     **dict.fromkeys(
         (
@@ -53,18 +53,18 @@ _HOME = {
         "assay.plugins",
     ),
     "DataTransform": "assay.samples.transforms",
-    "CrossFilterScorer": "assay.scoring.cross_filter",
-    "EnsembleScorer": "assay.scoring.ensemble",
-    "LLMJudgeScorer": "assay.scoring.judges.judge",
-    "RewardModelScorer": "assay.scoring.judges.reward",
-    "Instance": "assay.scoring.instance",
+    "CrossFilterScorer": "assay.scoring.combined",
+    "EnsembleScorer": "assay.scoring.combined",
+    "LLMJudgeScorer": "assay.scoring.judges",
+    "RewardModelScorer": "assay.scoring.judges",
+    "Instance": "assay.scoring.results",
     "Scorer": "assay.scoring.scorer",
     "GenerationScorer": "assay.scoring.scorer",
     "LoglikelihoodScorer": "assay.scoring.scorer",
     "PerplexityScorer": "assay.scoring.scorer",
     "ProcessResultsScorer": "assay.scoring.scorer",
-    "SCORER_REGISTRY": "assay.scoring.named",
-    "register_scorer": "assay.scoring.named",
+    "SCORER_REGISTRY": "assay.scoring.scorer",
+    "register_scorer": "assay.scoring.scorer",
     "GenResult": "assay.scoring.results",
     "MCResult": "assay.scoring.results",
     "Results": "assay.scoring.results",
@@ -135,6 +135,7 @@ if TYPE_CHECKING:
     from assay.groups import StandardGroup as StandardGroup
     from assay.groups import TagGroup as TagGroup
     from assay.groups.aggregators import Aggregator as Aggregator
+    from assay.groups.aggregators import AggregatorFactory as AggregatorFactory
     from assay.groups.aggregators import CustomAggregator as CustomAggregator
     from assay.groups.aggregators import DifferenceAggregator as DifferenceAggregator
     from assay.groups.aggregators import GeometricMeanAggregator as GeometricMeanAggregator
@@ -147,8 +148,7 @@ if TYPE_CHECKING:
     from assay.groups.aggregators import PassAtKAggregator as PassAtKAggregator
     from assay.groups.aggregators import RowAggregator as RowAggregator
     from assay.groups.aggregators import WeightedSumAggregator as WeightedSumAggregator
-    from assay.groups.factory import AggregatorFactory as AggregatorFactory
-    from assay.groups.factory import register_aggregator as register_aggregator
+    from assay.groups.aggregators import register_aggregator as register_aggregator
     from assay.models import Can as Can
     from assay.models import Model as Model
     from assay.models import Scripted as Scripted
@@ -176,21 +176,21 @@ if TYPE_CHECKING:
     from assay.report.write import write_report as write_report
     from assay.runs.run import Run as Run
     from assay.samples.transforms import DataTransform as DataTransform
-    from assay.scoring.cross_filter import CrossFilterScorer as CrossFilterScorer
-    from assay.scoring.ensemble import EnsembleScorer as EnsembleScorer
-    from assay.scoring.instance import Instance as Instance
-    from assay.scoring.judges.judge import LLMJudgeScorer as LLMJudgeScorer
-    from assay.scoring.judges.reward import RewardModelScorer as RewardModelScorer
-    from assay.scoring.named import SCORER_REGISTRY as SCORER_REGISTRY
-    from assay.scoring.named import register_scorer as register_scorer
+    from assay.scoring.combined import CrossFilterScorer as CrossFilterScorer
+    from assay.scoring.combined import EnsembleScorer as EnsembleScorer
+    from assay.scoring.judges import LLMJudgeScorer as LLMJudgeScorer
+    from assay.scoring.judges import RewardModelScorer as RewardModelScorer
     from assay.scoring.results import GenResult as GenResult
+    from assay.scoring.results import Instance as Instance
     from assay.scoring.results import MCResult as MCResult
     from assay.scoring.results import Results as Results
+    from assay.scoring.scorer import SCORER_REGISTRY as SCORER_REGISTRY
     from assay.scoring.scorer import GenerationScorer as GenerationScorer
     from assay.scoring.scorer import LoglikelihoodScorer as LoglikelihoodScorer
     from assay.scoring.scorer import PerplexityScorer as PerplexityScorer
     from assay.scoring.scorer import ProcessResultsScorer as ProcessResultsScorer
     from assay.scoring.scorer import Scorer as Scorer
+    from assay.scoring.scorer import register_scorer as register_scorer
     from assay.scoring.unit import UnitMetric as UnitMetric
     from assay.scoring.unit import UnitMetricResult as UnitMetricResult
     from assay.scoring.unit_table import UnitMetricRegistry as UnitMetricRegistry

@@ -11,8 +11,8 @@ from assay.evaluation.verify import KINDS, Asked, Scores, Verified, kind_of
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text, prompt_text
 from assay.statistics.aggregations import known_aggregation
 from assay.statistics.board import Board
-from assay.statistics.drift import Drift, drift
 from assay.statistics.intervals import LEVEL
+from assay.statistics.paired import Drift, drift
 
 SAME, DRIFTS, DIFFER, NOTHING = "same", "drifts", "differ", "nothing"
 

@@ -14,7 +14,7 @@ from assay.samples.fields import choice_field, plain_field, target_field, text_f
 from assay.samples.prompt import Chat, Examples, Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import is_template
-from assay.scoring.filters.pipeline import DEFAULT
+from assay.scoring.filters import DEFAULT
 from assay.scoring.loop import AnsweredSample, ScoringLoop
 from assay.scoring.scorer import Unscored
 from assay.statistics.aggregations import AGGREGATIONS

@@ -9,7 +9,7 @@ import numpy as np
 
 from assay.compat.code_eval import code_eval
 from assay.compat.squad import squad_v2
-from assay.scoring.metrics.lm_eval import exact_match as matches
+from assay.scoring.metrics.table import exact_match as matches
 
 
 class Loaded:

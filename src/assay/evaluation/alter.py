@@ -10,10 +10,9 @@ from assay.config.fields import Fields, Origin
 from assay.config.source import Source
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig
 from assay.errors import ConfigError, Place, Problem
-from assay.scoring.filters import FILTERS
-from assay.scoring.filters.pipeline import DEFAULT
-from assay.scoring.metrics.lm_eval import DEFAULTS
-from assay.scoring.named import make_scorer
+from assay.scoring.filters import DEFAULT, FILTERS
+from assay.scoring.metrics.table import DEFAULTS
+from assay.scoring.scorer import make_scorer
 from assay.tasks.task import Task
 
 R = TypeVar("R", FilterConfig, MetricConfig)

@@ -5,9 +5,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from assay.runs.scores import ScoreFile
-from assay.scoring.remembered import ScoreCache
 from assay.scoring.scorer import Scorer
-from assay.scoring.workers import Workers
+from assay.scoring.workers import ScoreCache, Workers
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Aggregators: a group's numbers from those of its members, each with the standard error of just that number."""
 
+import dataclasses
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,12 +10,12 @@ from statistics import median
 from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.errors import did_you_mean, some
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.group import Group
-from assay.groups.rows import NONE, GroupRow, Results, rows, written_rows
-from assay.groups.selection import MemberSelection
+from assay.groups.rows import NONE, GroupRow, MemberSelection, Results, rows, written_rows
 from assay.groups.spread import MemberEstimate, curved, resampled, smooth, unknown
 from assay.records import Draws, Estimate, Failed, ScoreKey
+from assay.registry import Table, accepted, parameter_problems, subclass_of
 from assay.statistics.pass_at_k import pass_at_k
 from assay.user_code import call_user_code
 
@@ -335,3 +337,71 @@ def estimate_of_mean(scores: Any, like: Estimate) -> Estimate:
     known = next(iter(like.parts), None) or Draws(f"documents {id(like)}", range(n), None, 0.0)
     draws = Draws.of_mean(known.source, known.documents, scores, known.clusters)
     return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, is_rate=True, draws=draws.count)
+
+
+AGGREGATORS: Table[type[Aggregator], Aggregator] = Table(
+    "aggregator",
+    {
+        "mean": MeanAggregator,
+        "harmonic_mean": HarmonicMeanAggregator,
+        "geometric_mean": GeometricMeanAggregator,
+        "median": MedianAggregator,
+        "min": MinAggregator,
+        "max": MaxAggregator,
+        "difference": DifferenceAggregator,
+        "weighted_sum": WeightedSumAggregator,
+        "pass@k": PassAtKAggregator,
+        "none": NoOpAggregator,
+    },
+    group="assay.aggregators",
+    supplied=("config",),
+    adopt=subclass_of(Aggregator),  # type: ignore[type-abstract]  # its subclasses are not
+)
+
+Places = Callable[[int], Place]
+
+
+def register_aggregator(name: str) -> Callable[[type[Aggregator]], type[Aggregator]]:
+    """Have a class known by a name in YAML."""
+    return AGGREGATORS.register(name)
+
+
+class AggregatorFactory:
+    """Makes the aggregator that a group's configuration describes."""
+
+    @staticmethod
+    def create_aggregator(config: GroupConfig, place: Places | None = None) -> Aggregator:
+        """One for the whole list where all its entries are alike; else one for each. Every problem is told at once."""
+        entries = tuple(config.aggregate_metric_list or ())
+        if not entries:
+            return NoOpAggregator(config)
+        where = place or (lambda number: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
+        made: list[Aggregator] = []
+        problems: list[Problem] = []
+        for number, entry in enumerate(entries):
+            try:
+                made.append(_one(dataclasses.replace(config, aggregate_metric_list=(entry,)), entry, where(number)))
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems)
+        kinds = {(type(each), repr(entry.kwargs)) for each, entry in zip(made, entries, strict=True)}
+        if len(kinds) > 1 or isinstance(made[0], CustomAggregator):  # a function is that of one entry
+            return AggregatorList(config, made)
+        made[0].config, made[0].agg_metric_configs = config, entries
+        return made[0]
+
+
+def _one(config: GroupConfig, entry: AggMetricConfig, place: Place) -> Aggregator:
+    """The aggregator of one entry, with its parameters."""
+    kwargs = dict(entry.kwargs or {})
+    wanted: Any = entry.aggregation
+    if isinstance(wanted, str) or (inspect.isclass(wanted) and issubclass(wanted, Aggregator)):
+        return AGGREGATORS.bind(wanted, kwargs, place, config)
+    kind = FunctionOfScores if "weight_by_size" in accepted(wanted, 2).named else CustomAggregator
+    supplied = 3 if kind is FunctionOfScores else 2
+    name = getattr(wanted, "__name__", "function")
+    problems = parameter_problems(wanted, kwargs, f"aggregator {name!r}", place, supplied)
+    if problems:
+        raise ConfigError(problems)
+    return kind(config, wanted, **kwargs)

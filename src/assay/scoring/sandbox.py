@@ -22,9 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay.scoring.clock import clock_stopped
-from assay.scoring.metrics.lm_eval import DeclaredMetric
-from assay.scoring.results import GENERATE
+from assay.scoring.results import GENERATE, DeclaredMetric
+from assay.user_code import clock_stopped
 
 START_SECONDS = 30.0
 """What the sandbox itself may take to be ready on a busy machine."""

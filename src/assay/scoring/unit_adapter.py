@@ -10,10 +10,9 @@ from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
 from assay.registry import library_problem, read_signature
-from assay.scoring.metrics.lm_eval import DeclaredMetric
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.metrics.text import ALONE
-from assay.scoring.results import GENERATE
+from assay.scoring.results import GENERATE, DeclaredMetric
 from assay.scoring.unit import UnitMetric, UnitMetricResult, as_mapping
 
 TOLERANCE = 1e-9

@@ -7,8 +7,7 @@ from assay.config.group import AggMetricConfig
 from assay.config.row_names import row_name_problem
 from assay.errors import Place, Problem, did_you_mean, some
 from assay.groups.group import Group
-from assay.groups.rows import NONE, filter_name, member_names
-from assay.groups.selection import MemberSelection
+from assay.groups.rows import NONE, MemberSelection, filter_name, member_names
 from assay.records import ScoreKey
 
 Known = Mapping[str, frozenset[ScoreKey] | None]

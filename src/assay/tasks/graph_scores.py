@@ -12,9 +12,8 @@ from assay.config.graph_reading import GraphFile
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
 from assay.runs.redact import HIDDEN, is_header, redacted, redacted_text
-from assay.scoring.loop import AnsweredSample, ScoringLoop, grouped
+from assay.scoring.loop import AnsweredSample, ScoringLoop, ScoringStep, Unfiltered, grouped
 from assay.scoring.results import GENERATE, ResultBuilder
-from assay.scoring.step import ScoringStep, Unfiltered
 from assay.scoring.unit import UnitMetricResult
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.tasks.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics

@@ -9,13 +9,10 @@ from typing import Any, ClassVar
 
 from assay.config.task import TaskConfig
 from assay.records import EVERY_ROW, Failed, FilterScores, Function, Sample
-from assay.scoring.instance import Instance, sort_instances
-from assay.scoring.loop import ScoringLoop, without_scores
-from assay.scoring.metrics.lm_eval import Metric
+from assay.scoring.loop import ScoringLoop, ScoringStep, with_methods, without_scores
 from assay.scoring.reductions import mean
-from assay.scoring.results import CHOICE, GENERATE, Result
+from assay.scoring.results import CHOICE, GENERATE, Instance, Metric, Result, sort_instances
 from assay.scoring.scorer import AnsweredSample, Scorer
-from assay.scoring.step import ScoringStep, with_methods
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings

@@ -9,12 +9,10 @@ from typing import Any, Literal
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.registry import Accepted, accepted, library_problem, names_only, read_signature
-from assay.scoring.metrics.lm_eval import DEFAULTS, LM_EVAL_METRICS, DeclaredMetric, Metric, Repeated, pair
-from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.text import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, read_reductions
-from assay.scoring.results import GENERATE, GenResult
-from assay.scoring.values import best
+from assay.scoring.results import GENERATE, DeclaredMetric, GenResult, Metric, Repeated, best
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.tasks.settings import Helpers
 

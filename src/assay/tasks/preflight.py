@@ -6,10 +6,10 @@ from typing import Any
 
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.groups.factory import AggregatorFactory
+from assay.groups.aggregators import AggregatorFactory
 from assay.groups.group import Group
 from assay.groups.results import is_lenient
-from assay.groups.selection import check as check_filter
+from assay.groups.rows import check as check_filter
 from assay.models.protocol import AnyModel
 from assay.records import Function
 from assay.scoring.metrics.table import METRICS

@@ -41,10 +41,8 @@ from assay.samples.prompt import Chat, Prompter, Question
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
 from assay.scoring.loop import AnsweredSample, ScoringLoop, grouped
-from assay.scoring.metrics.lm_eval import Metric
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ScoreRules
 from assay.scoring.scorer import Scorer, models_of
-from assay.scoring.values import ScoreRules
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, walked
 from assay.tasks.earlier_runs import read_run

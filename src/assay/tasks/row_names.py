@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.errors import ConfigError, Place, Problem
-from assay.scoring.metrics.lm_eval import Metric
+from assay.scoring.results import Metric
 from assay.scoring.scorer import Scorer
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from assay.records import UNFINISHED, Failed, FilterScores, Outcome, Response, Sample, Text
 from assay.runs.samples import Kept, replies
-from assay.scoring.filters.step import INVALID, contains
-from assay.scoring.filters.step import UNFINISHED as UNFINISHED_MARK
+from assay.scoring.filters import INVALID, contains
+from assay.scoring.filters import UNFINISHED as UNFINISHED_MARK
 from assay.scoring.loop import AnsweredSample
 from assay.statistics.board import Board
 from assay.tasks.audit import Audit, kinds_of

@@ -2,9 +2,15 @@
 
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem
-from assay.scoring.named import make_scorer
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
-from assay.scoring.scorer import GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, Scorer
+from assay.scoring.scorer import (
+    GenerationScorer,
+    LoglikelihoodScorer,
+    PerplexityScorer,
+    ProcessResultsScorer,
+    Scorer,
+    make_scorer,
+)
 
 BY_OUTPUT: dict[str, type[Scorer]] = {
     GENERATE: GenerationScorer,

@@ -6,12 +6,10 @@ from typing import Any, TypeVar
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.scoring.filters import build_pipeline
-from assay.scoring.filters.pipeline import DEFAULT, Pipeline
+from assay.scoring.filters import DEFAULT, Pipeline, build_pipeline
 from assay.scoring.loop import ScoringLoop
-from assay.scoring.named import make_scorer
 from assay.scoring.results import GENERATE, ResultBuilder
-from assay.scoring.scorer import ProcessResultsScorer, Scorer
+from assay.scoring.scorer import ProcessResultsScorer, Scorer, make_scorer
 from assay.tasks.metrics import Binder
 from assay.tasks.row_names import Bound, check_rows, last_of_each
 from assay.tasks.scorers import ScorerFactory

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from assay.catalog.functions import functions_in
 from assay.config.fields import Fields
 from assay.errors import Problem, did_you_mean
-from assay.scoring.filters.steps import FILTERS
+from assay.scoring.filters import FILTERS
 
 
 def misspelt(fields: Fields) -> list[Problem]:

@@ -8,7 +8,7 @@ from assay.records import Function
 from assay.registry import Accepted, accepted
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics.table import METRICS
-from assay.scoring.named import SCORERS
+from assay.scoring.scorer import SCORERS
 
 
 def unchecked_parameters(config: TaskConfig) -> list[str]:

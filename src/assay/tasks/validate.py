@@ -15,7 +15,7 @@ from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group
-from assay.groups.factory import AggregatorFactory
+from assay.groups.aggregators import AggregatorFactory
 from assay.groups.results import is_lenient
 from assay.records import Function
 from assay.samples.data import READERS, find_files

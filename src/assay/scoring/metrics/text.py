@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from assay.scoring.metrics.lm_eval import DeclaredMetric
-from assay.scoring.results import GENERATE
+from assay.scoring.results import GENERATE, DeclaredMetric
 from assay.statistics.classes import score_of_counts
 
 References = Sequence[Any]
