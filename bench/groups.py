@@ -79,14 +79,14 @@ def resampling(case: str) -> Callable[[], object]:
 
     from assay.config.group import GroupConfig
     from assay.groups.aggregators import MedianAggregator
-    from assay.groups.spread import Member
+    from assay.groups.spread import MemberEstimate
 
     random = np.random.default_rng(0)
     tasks, documents, draws = (57, 250, 10_000) if case.startswith("median") else (1, 1_000_000, 1000)
     members = []
     for number in range(tasks):
         scores = random.integers(2, size=documents) if case.endswith("rates") else random.random(documents)
-        members.append(Member(f"task_{number}", _estimate(f"task_{number}", scores), documents))
+        members.append(MemberEstimate(f"task_{number}", _estimate(f"task_{number}", scores), documents))
     aggregator = MedianAggregator(GroupConfig(group="g"), draws=draws)
     return lambda: aggregator.combine(members, [1.0] * tasks)
 

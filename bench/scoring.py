@@ -49,7 +49,7 @@ def main(count: int) -> None:
 
     from assay import Task
     from assay.records import Generate, Sample, Text
-    from assay.scoring.loop import Document, grouped
+    from assay.scoring.loop import AnsweredSample, grouped
     from assay.statistics.aggregations import AGGREGATIONS
     from assay.statistics.board import Board
     from assay.tasks.instances import _ALONE
@@ -68,13 +68,13 @@ def main(count: int) -> None:
             [dataclasses.replace(m, name=n) for m, n in zip(scorer.get_metrics(pipeline.name), names, strict=True)],
         )
 
-    def documents() -> Iterator[Document]:
+    def documents() -> Iterator[AnsweredSample]:
         for number in range(count):
             gold = str(number % 1000)
             request = Generate(f"question {number}", {})
             text = f"First {number % 7} and then {number % 13} make it.\n#### {number % 1000 if number % 3 else 5}"
             sample = Sample(number, {"q": "x"}, [request], gold, gold)
-            yield Document(sample, grouped(sample.requests, [Text(text)], 1))
+            yield AnsweredSample(sample, grouped(sample.requests, [Text(text)], 1))
 
     start = time.process_time()
     for _ in documents():

@@ -18,7 +18,7 @@ from assay.groups.group import StandardGroup
 from assay.groups.manager import GroupManager
 from assay.records import Estimate, ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS
-from assay.statistics.board import Board, Column
+from assay.statistics.board import Board, ScoreColumn
 
 Array = Any
 MEMBERS = "abcde"
@@ -136,7 +136,7 @@ def drawn(made: World, draws: int, random: np.random.Generator) -> Array:
 
 def data_set(made: World, random: np.random.Generator) -> dict[str, dict[str, float]]:
     """The numbers of every member for one draw of documents, computed as a run computes them."""
-    columns = {name: Column(repeats=[] if made.k else None) for name in MEMBERS}
+    columns = {name: ScoreColumn(repeats=[] if made.k else None) for name in MEMBERS}
     answers = [(1.0,) * count + (0.0,) * (made.answers - count) for count in range(made.answers + 1)]
     for block in made.blocks:
         found = random.choice(len(block.chances), size=block.size, p=block.chances / block.chances.sum())
@@ -149,7 +149,7 @@ def data_set(made: World, random: np.random.Generator) -> dict[str, dict[str, fl
     return {name: _numbers(name, column, made) for name, column in columns.items()}
 
 
-def _numbers(name: str, column: Column, made: World) -> dict[str, float]:
+def _numbers(name: str, column: ScoreColumn, made: World) -> dict[str, float]:
     source = "ab" if made.clustering == "shared" and name in "ab" else name
     board = Board(columns={ScoreKey("acc", "none"): column})
     [found] = board.estimates(

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay.statistics.aggregations import AGGREGATIONS
-from assay.statistics.agreement import krippendorff_alpha
+from assay.statistics.aggregations import AGGREGATIONS, krippendorff_alpha
 from assay.statistics.estimates import estimate
 
 _ = None

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from assay import ConfigError
 from assay.config.group import GroupConfig
 from assay.groups.aggregators import HarmonicMeanAggregator, MedianAggregator, RowAggregator
-from assay.groups.spread import Member
+from assay.groups.spread import MemberEstimate
 from assay.records import Estimate, ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS
-from assay.statistics.board import Board, Column
+from assay.statistics.board import Board, ScoreColumn
 from assay.statistics.intervals import interval
 from group_world import UNSURE, attempts, group_row
 from small_runs import ANYTHING, noting, run, write_task
@@ -58,7 +58,7 @@ def estimate(
     values: Sequence[Any], clusters: Sequence[object], aggregation: str = "mean", draws: int = 1000, source: str = "s"
 ) -> Estimate:
     """The number of documents with these values, put together by these."""
-    board = Board(columns={KEY: Column(list(values), array("q", range(len(values))))})
+    board = Board(columns={KEY: ScoreColumn(list(values), array("q", range(len(values))))})
     for document, value in enumerate(clusters):
         board.put_together(document, value)
     chosen = AGGREGATIONS[aggregation]
@@ -264,7 +264,7 @@ def test_the_mean_standard_error_is_the_spread_of_the_number(p: float) -> None:
 def test_a_group_of_clustered_tasks_has_the_spread_of_its_number(made: RowAggregator) -> None:
     random, numbers = np.random.default_rng(12), []
     for _ in range(300):
-        members = [Member(f"{n}", estimate(*drawn(random, 0.6), source=f"{n}"), sum(SIZES)) for n in range(5)]
+        members = [MemberEstimate(f"{n}", estimate(*drawn(random, 0.6), source=f"{n}"), sum(SIZES)) for n in range(5)]
         numbers.append(made.combine(members, [1.0] * 5))
     spread = np.std([float(each) for each in numbers])
     assert np.mean([each.stderr for each in numbers]) / spread == pytest.approx(1, abs=0.12)

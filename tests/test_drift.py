@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from assay.statistics.aggregations import AGGREGATIONS
-from assay.statistics.drift import drift
+from assay.statistics.paired import drift
 
 MEAN = AGGREGATIONS["mean"]
 numbers = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=30)

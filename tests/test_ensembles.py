@@ -15,8 +15,8 @@ import assay
 from assay import CrossFilterScorer, EnsembleScorer, TaskManager
 from assay.errors import ConfigError
 from assay.models import Scripted
-from assay.scoring.cross_filter import agreement, diversity
-from assay.scoring.instance import Instance
+from assay.scoring.combined import agreement, diversity
+from assay.scoring.results import Instance
 from assay.scoring.scorer import Scorer
 from assay.tasks.validate import validate
 from small_runs import SEVERAL, says, write_task

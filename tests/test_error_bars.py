@@ -10,7 +10,7 @@ from bench.worlds import TRUTHS, data_set, drawn, expected, group_estimates, tru
 
 from assay.config.group import GroupConfig
 from assay.groups.aggregators import DifferenceAggregator, MeanAggregator, estimate_of_mean
-from assay.groups.spread import Member
+from assay.groups.spread import MemberEstimate
 from assay.records import Draws, Estimate
 from assay.statistics.intervals import interval
 
@@ -54,9 +54,9 @@ def test_the_worlds_compute_the_same_numbers_as_assay() -> None:
 # --- what would be wrong, and by how much: the tolerance above would notice ------------------------------------------
 
 
-def rates(source: str, scores: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Member:
+def rates(source: str, scores: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> MemberEstimate:
     like = Estimate(0.0, parts={Draws(source, range(len(scores)), None, 0.0): 1.0})
-    return Member(source, estimate_of_mean(scores, like), len(scores))
+    return MemberEstimate(source, estimate_of_mean(scores, like), len(scores))
 
 
 def test_thirty_problems_with_64_repeats_are_not_1920_draws() -> None:
@@ -76,7 +76,9 @@ def test_documents_that_two_members_share_are_paired_in_their_difference() -> No
     one = np.tile([0.0, 1.0], 50)
     other = one.copy()
     other[:10] = 1 - other[:10]
-    both = [Member(name, rates("same", scores).estimate, 100) for name, scores in (("one", one), ("other", other))]
+    both = [
+        MemberEstimate(name, rates("same", scores).estimate, 100) for name, scores in (("one", one), ("other", other))
+    ]
     made = DifferenceAggregator(GroupConfig(group="g")).combine(both, [1.0, 1.0])
     assert (float(made), made.stderr) == pytest.approx((0.0, math.sqrt(0.1 / 99)))
 
@@ -106,9 +108,9 @@ def test_an_interval_is_no_point_where_all_scores_are_equal() -> None:
 # --- numbers of which no document's move is known ----------------------------------------------------------------------
 
 
-def spread_alone(name: str, source: str, documents: range, stderr: float) -> Member:
+def spread_alone(name: str, source: str, documents: range, stderr: float) -> MemberEstimate:
     """A number with an error of its own, and documents whose moves are not known: a median, a bleu score."""
-    return Member(name, Estimate(0.5, stderr, 10, parts={Draws(source, documents, None, stderr**2): 1.0}), 10)
+    return MemberEstimate(name, Estimate(0.5, stderr, 10, parts={Draws(source, documents, None, stderr**2): 1.0}), 10)
 
 
 def test_numbers_over_shared_documents_without_moves_have_at_most_the_sum_of_their_errors() -> None:

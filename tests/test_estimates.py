@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay import ConfigError
-from assay.groups.mean import TaskScore, pooled_stderr, weighted_mean
+from assay.groups.results import TaskScore, pooled_stderr, weighted_mean
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import bootstrap, estimate
 from small_runs import ANYTHING, SEVERAL, choose, continue_, generate, processed, roll, run

@@ -16,8 +16,7 @@ from assay.evaluation.score import score
 from assay.models import Scripted
 from assay.models.conversations import sent_messages
 from assay.records import Generate, Text
-from assay.scoring.judges.judge import LLMJudgeScorer
-from assay.scoring.judges.verdicts import UNPARSABLE, fenced, mark_of, read_score, read_winner
+from assay.scoring.judges import UNPARSABLE, LLMJudgeScorer, fenced, mark_of, read_score, read_winner
 from assay.scoring.results import GenResult
 from assay.scoring.scorer import Unscored
 from hostile_answers import HOSTILE, MADE_UP

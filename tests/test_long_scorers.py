@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 import assay
 from assay.records import Failed
 from assay.runs.cache import SCORES_FILE, ScoreCache
-from assay.scoring.remembered import Memory, identity_of
 from assay.scoring.scorer import Scorer
-from assay.scoring.workers import Workers, can_fork
+from assay.scoring.workers import ScorerMemo, Workers, can_fork, identity_of
 from run_world import start
 from small_runs import says, write_task
 
@@ -216,7 +215,7 @@ PLAIN = st.recursive(
 @given(st.lists(PLAIN, min_size=1, max_size=5, unique_by=repr), PLAIN)
 def test_what_is_remembered_is_what_was_computed(tmp_path_factory: Any, asked: list[Any], value: Any) -> None:
     file = ScoreCache(tmp_path_factory.mktemp("scores"))
-    memory, other = Memory("a", file), Memory("b", file)
+    memory, other = ScorerMemo("a", file), ScorerMemo("b", file)
     first = memory.filled(asked, lambda numbers: [value] * len(numbers))
     second = memory.filled(asked, lambda numbers: [value] * len(numbers))
     assert repr(first) == repr(second) == repr([value] * len(asked))
@@ -228,7 +227,7 @@ def test_what_is_remembered_is_what_was_computed(tmp_path_factory: Any, asked: l
 
 def test_what_cannot_be_written_is_computed_every_time(tmp_path: Path) -> None:
     file = ScoreCache(tmp_path)
-    memory, calls = Memory("a", file), list[int]()
+    memory, calls = ScorerMemo("a", file), list[int]()
 
     def compute(numbers: list[int]) -> list[Any]:
         calls.extend(numbers)

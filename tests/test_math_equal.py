@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.scoring.metrics.math_equal import math_equal
-from assay.scoring.metrics.math_text import LONGEST
+from assay.scoring.metrics.math_equal import LONGEST, math_equal
 from small_runs import generate
 
 pytest.importorskip("math_verify")

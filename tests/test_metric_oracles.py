@@ -26,12 +26,11 @@ from assay.compat.registered import Registered
 from assay.config.task import MetricConfig
 from assay.errors import Place
 from assay.records import Failed, Sample
-from assay.scoring.filters import FILTERS
-from assay.scoring.filters.pipeline import DEFAULT, build_pipeline
-from assay.scoring.loop import Document, Scoring
-from assay.scoring.metrics.lm_eval import bits_per_byte_of_gold, choice_logprob, choice_logprob_norm, choice_prob_norm
+from assay.scoring.filters import DEFAULT, FILTERS, build_pipeline
+from assay.scoring.loop import AnsweredSample, ScoringLoop
+from assay.scoring.metrics.table import bits_per_byte_of_gold, choice_logprob, choice_logprob_norm, choice_prob_norm
 from assay.scoring.metrics.text import edits
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, MCResult, Reading
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, MCResult, ResultBuilder
 from assay.scoring.scorer import Scorer
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import estimate
@@ -42,7 +41,7 @@ CASES = 200
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden/metrics.json").read_text(encoding="utf-8"))
 
 
-def scoring(output_type: str, metrics: Sequence[Mapping[str, Any]]) -> Scoring:
+def scoring(output_type: str, metrics: Sequence[Mapping[str, Any]]) -> ScoringLoop:
     """Metrics as a task file names them, bound as the run binds them."""
 
     def place(*path: object) -> Place:
@@ -58,14 +57,14 @@ def scoring(output_type: str, metrics: Sequence[Mapping[str, Any]]) -> Scoring:
     bound = MetricBinder(output_type, place, helpers, lenient=False).bind(configs, processed=False)
     scorer = Scorer()
     scorer.bind(DEFAULT.name, bound)
-    return Scoring([(build_pipeline(DEFAULT, place), scorer)], Reading(output_type))
+    return ScoringLoop([(build_pipeline(DEFAULT, place), scorer)], ResultBuilder(output_type))
 
 
-def scores(scored: Scoring, doc: Mapping[str, Any], responses: Sequence[Any]) -> Mapping[str, Any]:
+def scores(scored: ScoringLoop, doc: Mapping[str, Any], responses: Sequence[Any]) -> Mapping[str, Any]:
     """The values of one document."""
     gold, choices = doc["gold"], doc.get("choices")
     sample = Sample(0, doc, (), gold, gold, choices)
-    [found] = scored.score([Document(sample, [[response] for response in responses])])
+    [found] = scored.score([AnsweredSample(sample, [[response] for response in responses])])
     assert not isinstance(found, Failed), found
     return found[0].values
 
@@ -370,7 +369,7 @@ def labelled(seed: int, count: int = CASES) -> Iterator[tuple[list[str], list[st
         yield right, [r if draw.random() < 0.5 else draw.choice(said) for r in right]
 
 
-def estimated(scored: Scoring, key: str, values: Sequence[Any]) -> Any:
+def estimated(scored: ScoringLoop, key: str, values: Sequence[Any]) -> Any:
     """The number of a metric over documents, as a run computes it."""
     metrics = scored.metrics
     named = scored.parents.get(key, key)
@@ -380,7 +379,7 @@ def estimated(scored: Scoring, key: str, values: Sequence[Any]) -> Any:
 
 
 def over_documents(
-    scored: Scoring, golds: Sequence[Any], answers: Sequence[Any], choices: Sequence[str] = ()
+    scored: ScoringLoop, golds: Sequence[Any], answers: Sequence[Any], choices: Sequence[str] = ()
 ) -> dict[str, Any]:
     columns: dict[str, list[Any]] = {}
     for gold, answer in zip(golds, answers, strict=True):

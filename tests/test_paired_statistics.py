@@ -16,7 +16,7 @@ from assay.comparison.contrasts import ComparedTask, Part, contrast
 from assay.records import ScoreKey
 from assay.statistics.paired import (
     Contrast,
-    Values,
+    PairedValues,
     detectable,
     documents_needed,
     effect_found,
@@ -234,7 +234,7 @@ def test_documents_that_two_tasks_share_are_one_draw_of_the_group() -> None:
 def test_a_mean_that_is_computed_anew_has_the_same_spread_and_p() -> None:
     random = np.random.default_rng(10)
     a, b = random.normal(0, 1, 60).tolist(), random.normal(0.3, 1, 60).tolist()
-    found = recomputed(lambda values: sum(values) / len(values), Values(a, b), 1000)
+    found = recomputed(lambda values: sum(values) / len(values), PairedValues(a, b), 1000)
     assert found is not None
     made, tested = found
     assert made.stderr == pytest.approx(compared(a, b).stderr, rel=0.08)
@@ -245,7 +245,7 @@ def test_a_function_that_takes_no_resample_has_no_spread() -> None:
     def picky(values: object) -> float:
         raise ValueError("not these")
 
-    assert recomputed(picky, Values([1.0, 2.0], [2.0, 3.0]), 10) is None
+    assert recomputed(picky, PairedValues([1.0, 2.0], [2.0, 3.0]), 10) is None
 
 
 # --- several tests, and power --------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_a_number_that_some_resample_has_not_has_no_spread(missing: float) -> No
         several = list(values)  # type: ignore[call-overload]
         return missing if len(set(several)) == 1 else float(np.mean(several))
 
-    assert recomputed(choosy, Values([0, 0, 0, 1], [0, 0, 1, 1]), 200) is None
+    assert recomputed(choosy, PairedValues([0, 0, 0, 1], [0, 0, 1, 1]), 200) is None
 
 
 def test_a_difference_without_a_spread_is_no_evidence() -> None:

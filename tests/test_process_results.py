@@ -20,7 +20,7 @@ import pytest
 from assay import TaskManager
 from assay.compat.modules import HelperCode
 from assay.records import Estimate, Failed, Sample
-from assay.scoring.loop import Document
+from assay.scoring.loop import AnsweredSample
 from assay.statistics.board import Board
 from assay.tasks.prepare import PreparedTask, scoring
 from assay.tasks.settings import Settings, resolved
@@ -116,7 +116,7 @@ def score(task: PreparedTask, docs: list[Any], entry: Entry) -> list[Any]:
     np.random.seed(SEED)
     return task.score(
         [
-            Document(
+            AnsweredSample(
                 Sample(number, docs[doc], (), None, None), [[answer(each) for each in several] for several in answers]
             )
             for number, (doc, answers) in enumerate(entry["pairs"])

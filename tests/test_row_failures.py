@@ -13,8 +13,7 @@ from assay.models import Scripted
 from assay.records import EVERY_ROW, Failed, FilterScores, Sample, ScoreKey
 from assay.report.table import results_table
 from assay.runs.samples.records import SampleRecord, row_failures
-from assay.scoring.clock import timed
-from assay.user_code import call_user_code
+from assay.user_code import call_user_code, timed
 from small_runs import generate, run, says, write_task
 
 METRICS = """\

@@ -22,8 +22,8 @@ from assay import ConfigError
 from assay.groups.aggregators import pass_at_k
 from assay.models import Scripted
 from assay.scoring import sandbox
-from assay.scoring.clock import TIME_LIMIT
-from assay.scoring.sandbox import Launcher, Limits, SandboxError, with_bubblewrap, with_unshare
+from assay.scoring.sandbox import Launcher, SandboxError, SandboxLimits, with_bubblewrap, with_unshare
+from assay.user_code import TIME_LIMIT
 from serving import TALKING, Servers, fetched
 from small_runs import generate, says, write_task
 from small_runs import run as run_task
@@ -33,7 +33,7 @@ LAUNCHERS = {"bubblewrap": with_bubblewrap, "unshare": with_unshare}
 
 def works(launcher: Launcher) -> bool:
     try:
-        return sandbox._run(launcher, "", Limits())
+        return sandbox._run(launcher, "", SandboxLimits())
     except (SandboxError, OSError, LookupError):
         return False
 
@@ -50,7 +50,7 @@ ANY = pytest.mark.skipif(not any(map(works, LAUNCHERS.values())), reason="progra
 
 
 def ran(launcher: Launcher, program: str, **limits: Any) -> bool:
-    return sandbox._run(launcher, program, Limits(**{"seconds": 20.0, **limits}))
+    return sandbox._run(launcher, program, SandboxLimits(**{"seconds": 20.0, **limits}))
 
 
 # --- what counts as passed ------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def children() -> list[str]:
 
 def test_a_sandbox_that_does_not_start_is_no_failed_program() -> None:
     with pytest.raises(SandboxError, match="did not start"):
-        sandbox._run(lambda limits, folder: ["/bin/sh", "-c", "echo no room >&2; exit 1"], "", Limits())
+        sandbox._run(lambda limits, folder: ["/bin/sh", "-c", "echo no room >&2; exit 1"], "", SandboxLimits())
 
 
 # --- programs that send signals -------------------------------------------------------------------------------------
@@ -431,7 +431,7 @@ def test_pass_at_k_is_the_share_of_draws_with_a_right_program(case: tuple[int, i
 @ANY
 def test_programs_run_from_other_threads_too() -> None:
     found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(sandbox.passes("assert True", Limits())))
+    thread = threading.Thread(target=lambda: found.append(sandbox.passes("assert True", SandboxLimits())))
     thread.start()
     thread.join()
     assert found == [True]

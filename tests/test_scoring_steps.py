@@ -17,9 +17,8 @@ from assay import (
     Scorer,
 )
 from assay.records import Failed, Sample
-from assay.scoring.loop import Document, Scoring
-from assay.scoring.results import GENERATE, Reading
-from assay.scoring.step import ScoringStep, Unfiltered, step_of
+from assay.scoring.loop import AnsweredSample, ScoringLoop, ScoringStep, Unfiltered, step_of
+from assay.scoring.results import GENERATE, ResultBuilder
 
 
 class Length(GenerationScorer):
@@ -39,7 +38,7 @@ class Ranks(GenerationScorer):
 
 def step(scorer: Scorer) -> ScoringStep:
     scorer.bind("none", ())
-    return step_of(scorer, Unfiltered("none"), ("none",), Reading(GENERATE), "t")
+    return step_of(scorer, Unfiltered("none"), ("none",), ResultBuilder(GENERATE), "t")
 
 
 @pytest.mark.parametrize(
@@ -72,9 +71,9 @@ def test_what_a_class_says_is_asked_once_however_many_documents_there_are() -> N
 
     scorer = Counting()
     scorer.bind("none", ())
-    scoring = Scoring([(Unfiltered("none"), scorer)], Reading(GENERATE))
+    scoring = ScoringLoop([(Unfiltered("none"), scorer)], ResultBuilder(GENERATE))
     before = len(asked)
-    documents = [Document(Sample(n, {}, (), "x", "x"), ["a" * n]) for n in range(1, 4)]  # type: ignore[list-item]
+    documents = [AnsweredSample(Sample(n, {}, (), "x", "x"), ["a" * n]) for n in range(1, 4)]  # type: ignore[list-item]
     found = scoring.score(documents)
     assert [rows[0].values for rows in found if not isinstance(rows, Failed)] == [
         {"length": 1.0},
@@ -94,8 +93,8 @@ def test_a_batch_that_fails_loses_its_own_row_of_every_document() -> None:
 
     scorer = Broken()
     scorer.bind("none", ())
-    scoring = Scoring([(Unfiltered("none"), scorer)], Reading(GENERATE))
-    found = scoring.score([Document(Sample(n, {}, (), "x", "x"), [["a"]]) for n in range(2)])
+    scoring = ScoringLoop([(Unfiltered("none"), scorer)], ResultBuilder(GENERATE))
+    found = scoring.score([AnsweredSample(Sample(n, {}, (), "x", "x"), [["a"]]) for n in range(2)])
     for rows in found:
         assert not isinstance(rows, Failed)
         assert rows[0].values == {"one": 1.0}

@@ -17,7 +17,7 @@ from assay.models import Scripted
 from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Text, Trouble
-from assay.scoring.named import SCORER_REGISTRY
+from assay.scoring.scorer import SCORER_REGISTRY
 from serving import TALKING, Servers, fetched, free_port
 from small_runs import SEVERAL, generate, run, write_task
 from test_protocols import PLAIN, ask, repeats, wanting

@@ -25,7 +25,7 @@ from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
 from assay.models import Scripted
 from assay.report.verification_text import verification_text
-from assay.statistics.drift import Drift
+from assay.statistics.paired import Drift
 
 FLOAT32, BFLOAT16 = PRECISIONS["float32"], PRECISIONS["bfloat16"]
 Assay = Callable[..., Any]

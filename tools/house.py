@@ -192,9 +192,68 @@ def number(name: str, found: list[str]) -> int:
     return len({each.split(" (")[0] for each in found}) if name == "registry kinds" else len(found)
 
 
+def pass_at_k(every: list[Module]) -> Iterator[str]:
+    """Functions that compute pass@k: one minus a quotient of two binomial coefficients."""
+    yield from _functions_with(
+        every, lambda node: re.search(r"1(\.0)? - (\w+\.)?comb\(.* / (\w+\.)?comb\(", ast.unparse(node))
+    )
+
+
+def class_scores(every: list[Module]) -> Iterator[str]:
+    """Modules that compute F1: twice something over a sum; as a quotient, or as numerator and denominator."""
+    found = _functions_with(every, _is_f1)
+    yield from dict.fromkeys(each.split(":")[0] for each in found)
+
+
+def _is_f1(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        above, below = node.left, node.right
+    elif isinstance(node, ast.Tuple) and len(node.elts) == 2:
+        above, below = node.elts
+    else:
+        return False
+    is_sum = isinstance(below, ast.BinOp) and isinstance(below.op, ast.Add)
+    names = {each.id for each in ast.walk(below) if isinstance(each, ast.Name)}
+    constants = any(isinstance(each, ast.Constant) for each in ast.walk(below))  # 2 * x / (n + 1) is another thing
+    return is_sum and len(names) > 1 and not constants and re.match(r"2(\.0)? \* ", ast.unparse(above)) is not None
+
+
+def softmaxes(every: list[Module]) -> Iterator[str]:
+    """Functions that compute softmax: exponentials of distances to the largest value, over their sum."""
+    yield from _functions_with(every, _is_softmax, whole=True)
+
+
+def _is_softmax(node: ast.AST) -> bool:
+    text = ast.unparse(node)
+    shifted = re.search(r"exp\((np\.asarray\()?(\w+)\)? - (np\.)?(max\(|\w*(best|most|max|highest|largest)\w*\b)", text)
+    return shifted is not None and re.search(r"\bsum\(", text) is not None and "fsum(" not in text
+
+
+def _functions_with(every: list[Module], test: Callable[[ast.AST], object], *, whole: bool = False) -> Iterator[str]:
+    """Functions of which the whole, or a part, passes a test; by module and name."""
+    for module in every:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef) and any(map(test, [node] if whole else ast.walk(node))):
+                yield f"{module.name}:{node.name}"
+
+
+STATISTICS: dict[str, Callable[[list[Module]], Iterator[str]]] = {
+    "pass@k": pass_at_k,
+    "precision, recall, F1": class_scores,
+    "softmax": softmaxes,
+}
+"""What belongs into statistics/ and nowhere else."""
+
+
+def statistics(tree: Path) -> dict[str, list[str]]:
+    """By statistic, where it is implemented."""
+    every = modules(tree)
+    return {name: sorted({*find(every)}) for name, find in STATISTICS.items()}
+
+
 def main() -> None:
     for tree in [Path(each) for each in sys.argv[1:]] or [ROOT]:
-        every = counted(tree)
+        every = counted(tree) | statistics(tree)
         print(" / ".join(f"{name} {number(name, found)}" for name, found in every.items()))
         for name, found in every.items():
             print(f"  {name}: {', '.join(found)}")

@@ -19,11 +19,11 @@ OutputType = Literal["generate_until", "multiple_choice", "loglikelihood", "logl
 
 TABLES = {
     "metrics": "assay.scoring.metrics.table:METRICS",
-    "filters": "assay.scoring.filters.steps:FILTERS",
+    "filters": "assay.scoring.filters:FILTERS",
     "aggregations": "assay.statistics.aggregations:AGGREGATIONS",
     "reductions": "assay.scoring.reductions:REDUCTIONS",
-    "aggregators": "assay.groups.factory:AGGREGATORS",
-    "scorers": "assay.scoring.named:SCORERS",
+    "aggregators": "assay.groups.aggregators:AGGREGATORS",
+    "scorers": "assay.scoring.scorer:SCORERS",
     "models": "assay.models.load:BACKENDS",
     "samplers": "assay.samples.fewshot:SAMPLERS",
     "transforms": "assay.graphs.transforms:TRANSFORMS",
@@ -56,12 +56,12 @@ def metric(
     output_type: OutputType | Sequence[OutputType] = "generate_until",
 ) -> Callable[[T], T]:
     """Register a function `(references, prediction, *, …)` as a metric; of other output types it takes `(result, *, …)`."""
-    from assay.scoring.metrics.lm_eval import Declared
+    from assay.scoring.results import DeclaredMetric
 
     def register(function: T) -> T:
         types = [output_type] if isinstance(output_type, str) else output_type
         functions = dict.fromkeys(map(str, types), function)
-        table("metrics").add(name, Declared(functions, aggregation, higher_is_better), source=function)
+        table("metrics").add(name, DeclaredMetric(functions, aggregation, higher_is_better), source=function)
         return function
 
     return register

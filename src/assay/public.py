@@ -58,6 +58,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     ),
     "assay.groups.aggregators": (
         "Aggregator",
+        "AggregatorFactory",
         "CustomAggregator",
         "DifferenceAggregator",
         "GeometricMeanAggregator",
@@ -70,9 +71,6 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "PassAtKAggregator",
         "RowAggregator",
         "WeightedSumAggregator",
-    ),
-    "assay.groups.factory": (
-        "AggregatorFactory",
         "register_aggregator",
     ),
     "assay.models": (
@@ -107,17 +105,17 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.report.document": ("ReportOptions",),
     "assay.report.write": ("write_report",),
     "assay.runs.run": ("Run",),
-    "assay.scoring.cross_filter": ("CrossFilterScorer",),
-    "assay.scoring.ensemble": ("EnsembleScorer",),
-    "assay.scoring.instance": ("Instance",),
-    "assay.scoring.judges.judge": ("LLMJudgeScorer",),
-    "assay.scoring.judges.reward": ("RewardModelScorer",),
-    "assay.scoring.named": (
-        "SCORER_REGISTRY",
-        "register_scorer",
+    "assay.scoring.combined": (
+        "CrossFilterScorer",
+        "EnsembleScorer",
+    ),
+    "assay.scoring.judges": (
+        "LLMJudgeScorer",
+        "RewardModelScorer",
     ),
     "assay.scoring.results": (
         "GenResult",
+        "Instance",
         "MCResult",
         "Results",
     ),
@@ -126,7 +124,9 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "LoglikelihoodScorer",
         "PerplexityScorer",
         "ProcessResultsScorer",
+        "SCORER_REGISTRY",
         "Scorer",
+        "register_scorer",
     ),
     "assay.tasks": (
         "Task",
@@ -176,6 +176,7 @@ if TYPE_CHECKING:
     from assay.groups import StandardGroup as StandardGroup
     from assay.groups import TagGroup as TagGroup
     from assay.groups.aggregators import Aggregator as Aggregator
+    from assay.groups.aggregators import AggregatorFactory as AggregatorFactory
     from assay.groups.aggregators import CustomAggregator as CustomAggregator
     from assay.groups.aggregators import DifferenceAggregator as DifferenceAggregator
     from assay.groups.aggregators import GeometricMeanAggregator as GeometricMeanAggregator
@@ -188,8 +189,7 @@ if TYPE_CHECKING:
     from assay.groups.aggregators import PassAtKAggregator as PassAtKAggregator
     from assay.groups.aggregators import RowAggregator as RowAggregator
     from assay.groups.aggregators import WeightedSumAggregator as WeightedSumAggregator
-    from assay.groups.factory import AggregatorFactory as AggregatorFactory
-    from assay.groups.factory import register_aggregator as register_aggregator
+    from assay.groups.aggregators import register_aggregator as register_aggregator
     from assay.models import Can as Can
     from assay.models import Model as Model
     from assay.models import Scripted as Scripted
@@ -217,21 +217,21 @@ if TYPE_CHECKING:
     from assay.report.document import ReportOptions as ReportOptions
     from assay.report.write import write_report as write_report
     from assay.runs.run import Run as Run
-    from assay.scoring.cross_filter import CrossFilterScorer as CrossFilterScorer
-    from assay.scoring.ensemble import EnsembleScorer as EnsembleScorer
-    from assay.scoring.instance import Instance as Instance
-    from assay.scoring.judges.judge import LLMJudgeScorer as LLMJudgeScorer
-    from assay.scoring.judges.reward import RewardModelScorer as RewardModelScorer
-    from assay.scoring.named import SCORER_REGISTRY as SCORER_REGISTRY
-    from assay.scoring.named import register_scorer as register_scorer
+    from assay.scoring.combined import CrossFilterScorer as CrossFilterScorer
+    from assay.scoring.combined import EnsembleScorer as EnsembleScorer
+    from assay.scoring.judges import LLMJudgeScorer as LLMJudgeScorer
+    from assay.scoring.judges import RewardModelScorer as RewardModelScorer
     from assay.scoring.results import GenResult as GenResult
+    from assay.scoring.results import Instance as Instance
     from assay.scoring.results import MCResult as MCResult
     from assay.scoring.results import Results as Results
+    from assay.scoring.scorer import SCORER_REGISTRY as SCORER_REGISTRY
     from assay.scoring.scorer import GenerationScorer as GenerationScorer
     from assay.scoring.scorer import LoglikelihoodScorer as LoglikelihoodScorer
     from assay.scoring.scorer import PerplexityScorer as PerplexityScorer
     from assay.scoring.scorer import ProcessResultsScorer as ProcessResultsScorer
     from assay.scoring.scorer import Scorer as Scorer
+    from assay.scoring.scorer import register_scorer as register_scorer
     from assay.tasks import Task as Task
     from assay.tasks import TaskManager as TaskManager
     from assay.tasks.instances import GenerateTask as GenerateTask

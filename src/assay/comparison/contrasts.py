@@ -17,7 +17,7 @@ from assay.registry import Table
 from assay.runs.run import Run
 from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
-from assay.statistics.paired import Contrast, Significance, Values, reach, recomputed
+from assay.statistics.paired import Contrast, PairedValues, Significance, reach, recomputed
 
 M = TypeVar("M")
 
@@ -141,7 +141,7 @@ def _with_spread(member: ComparedTask, aggregation: Aggregation, a: Any, b: Any)
             return replace(member, influence_a=both[0], influence_b=both[1])
     iterations = min(ITERATIONS, aggregation.bootstrap_limit or ITERATIONS)
     clusters = member.clusters.tolist() if member.clusters is not None else None
-    computed = recomputed(aggregation.function, Values(list(a), list(b), clusters), iterations)
+    computed = recomputed(aggregation.function, PairedValues(list(a), list(b), clusters), iterations)
     return replace(member, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
 
 

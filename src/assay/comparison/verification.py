@@ -12,8 +12,8 @@ from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, 
 from assay.runs.validation import JSONObject
 from assay.statistics.aggregations import known_aggregation
 from assay.statistics.board import Board
-from assay.statistics.drift import Drift, drift
 from assay.statistics.intervals import LEVEL
+from assay.statistics.paired import Drift, drift
 
 SAME, DRIFTS, DIFFER, NOTHING = "same", "drifts", "differ", "nothing"
 

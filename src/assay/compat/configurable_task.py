@@ -17,8 +17,8 @@ from assay.samples.fields import choice_field, plain_field, target_field, text_f
 from assay.samples.prompt import Chat, Examples, Prompter
 from assay.samples.rows import DataError
 from assay.samples.templates import is_template
-from assay.scoring.filters.pipeline import DEFAULT
-from assay.scoring.loop import Document, Scoring
+from assay.scoring.filters import DEFAULT
+from assay.scoring.loop import AnsweredSample, ScoringLoop
 from assay.scoring.scorer import Unscored
 from assay.statistics.aggregations import AGGREGATIONS, bits_per_byte, mean, weighted_perplexity
 from assay.tasks.documents import Splits, examples
@@ -196,7 +196,7 @@ class ConfigurableTask(Task):
         return pairs
 
     @cached_property
-    def yaml_scoring(self) -> Scoring:
+    def yaml_scoring(self) -> ScoringLoop:
         """The filters and metrics of the configuration; who computes the values is this class where it says how."""
         if not self._overrides("process_results"):
             return self._scored()
@@ -204,7 +204,7 @@ class ConfigurableTask(Task):
         return self._scored(scores_anyway=self._is_like_lm_eval, process_results=self.process_results)
 
     @cached_property
-    def _metrics_alone(self) -> Scoring:
+    def _metrics_alone(self) -> ScoringLoop:
         """The metrics of the configuration for answers that are filtered already."""
         scored = self._scored(process_results=None, filter_list=(DEFAULT,))
         for _, scorer in scored.pipelines:
@@ -217,7 +217,7 @@ class ConfigurableTask(Task):
         target = plain(self.doc_to_target(doc))
         gold = plain(self.doc_to_text(doc)) if self.multiple_input else target
         sample = Sample(0, doc, (), target, gold, plain(self.doc_to_choices_or_none(doc)))
-        [scored] = self._metrics_alone.score([Document(sample, [[answer] for answer in results])])
+        [scored] = self._metrics_alone.score([AnsweredSample(sample, [[answer] for answer in results])])
         if isinstance(scored, Failed):
             raise Unscored(scored.reason)
         lost = {row: Failed(reason) for row, reason in scored[0].failed.items()}

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from assay.groups.aggregators import pass_at_k
-from assay.scoring.metrics.lm_eval import exact_match as matches
+from assay.scoring.metrics.table import exact_match as matches
 from assay.scoring.metrics.text import plain_words, token_f1
-from assay.scoring.sandbox import Limits, passes
+from assay.scoring.sandbox import SandboxLimits, passes
+from assay.statistics.pass_at_k import pass_at_k
 
 
 class EvaluateMetric:
@@ -225,7 +225,7 @@ def code_eval(
 
 
 def _verdict(task: int, number: int, program: str, timeout: float) -> dict[str, Any]:
-    passed = passes(program, Limits(timeout))
+    passed = passes(program, SandboxLimits(timeout))
     return {"task_id": task, "passed": passed, "result": "passed" if passed else "failed", "completion_id": number}
 
 

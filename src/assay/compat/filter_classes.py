@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from assay.scoring.filters.steps import FILTERS, INVALID, NUMBER_AFTER_HASHES, Step, multi_choice_regex, regex
+from assay.scoring.filters import FILTERS, INVALID, NUMBER_AFTER_HASHES, Step, multi_choice_regex, regex
 
 
 class Filter:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from assay.compat import evaluate_names
 from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
 from assay.registry import Table
-from assay.scoring.metrics.lm_eval import LM_EVAL_METRICS
+from assay.scoring.metrics.table import LM_EVAL_METRICS
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.settings import RegisteredMetric
 

@@ -12,7 +12,7 @@ from assay.config.task import TaskConfig
 from assay.samples.data import data_set
 from assay.samples.fewshot import Leaks, Sampler, default_sampler
 from assay.samples.rows import DataError, plain_rows
-from assay.scoring.loop import Scoring
+from assay.scoring.loop import ScoringLoop
 from assay.tasks.documents import read_run
 from assay.tasks.plans import generation_params
 from assay.tasks.scoring import scoring
@@ -141,11 +141,11 @@ class Task:
         return OurTask.from_fields(Fields.of({**values, "task": name}, Origin(f"task {name!r}"))).config
 
     @cached_property
-    def yaml_scoring(self) -> Scoring:
+    def yaml_scoring(self) -> ScoringLoop:
         """The filters and metrics of the configuration, with the values that this class computes."""
         return self._scored(process_results=self.process_results)
 
-    def _scored(self, *, scores_anyway: bool = False, **changes: Any) -> Scoring:
+    def _scored(self, *, scores_anyway: bool = False, **changes: Any) -> ScoringLoop:
         """How the configuration scores, with some changes; `scores_anyway`, even where the run wants no scores."""
         run = self.surroundings
         assert run is not None, "only tasks of a run are scored"

@@ -22,7 +22,7 @@ from assay.registry import is_plugin_file
 from assay.runs.folder import RunError
 from assay.runs.lm_eval_logs import SampleLog, logged_files, logged_samples, results_beside
 from assay.runs.run import Run
-from assay.runs.samples.reader import AnsweredSample, SampleFile
+from assay.runs.samples.reader import ReplayedSample, SampleFile
 from assay.runs.signature import SIGNATURE, is_signed_by_user
 from assay.scoring.results import ROLLING
 from assay.tasks import TaskManager
@@ -90,7 +90,7 @@ class StoredAnswers(Protocol):
         """A record of the output of a task that is a graph."""
         ...
 
-    def samples(self, task: Runnable) -> Iterator[AnsweredSample]: ...
+    def samples(self, task: Runnable) -> Iterator[ReplayedSample]: ...
 
 
 @dataclass(frozen=True)
@@ -197,10 +197,10 @@ class StoredRun:
     def record(self, name: str) -> Mapping[str, Any] | None:
         return self._file(name).first_record()
 
-    def samples(self, task: Runnable) -> Iterator[AnsweredSample]:
+    def samples(self, task: Runnable) -> Iterator[ReplayedSample]:
         return self.read(self.file(task), task)
 
-    def read(self, file: SampleFile, task: Runnable) -> Iterator[AnsweredSample]:
+    def read(self, file: SampleFile, task: Runnable) -> Iterator[ReplayedSample]:
         """The samples of a file; where another program asked, with targets and choices as the task renders them."""
         for stored in read(file, task):
             if self.is_imported and isinstance(task, RescoredTask) and stored.sample.requests:
@@ -218,7 +218,7 @@ class StoredRun:
         return file
 
 
-def read(file: SampleFile, task: Runnable) -> Iterator[AnsweredSample]:
+def read(file: SampleFile, task: Runnable) -> Iterator[ReplayedSample]:
     """The samples of a file in the form that the task scores."""
     return file.outcomes() if task.task.definition is not None else file.samples()
 
@@ -298,7 +298,7 @@ class LoggedRun:
         shots = self.results.get("n-shot", {}).get(name)
         return TaskFacts(count, counts.get("original", count), repeats, shots, first=first.doc)
 
-    def samples(self, task: Runnable) -> Iterator[AnsweredSample]:
+    def samples(self, task: Runnable) -> Iterator[ReplayedSample]:
         if not isinstance(task, RescoredTask):
             place, fix = Place(f"task {task.task.name!r}"), "run it again with `assay run`"
             raise RunError([Problem(place, "is a Python class, which cannot be scored from lm-eval's files", fix)])
@@ -307,7 +307,7 @@ class LoggedRun:
             responses = [response for repeats in logged.responses for response in repeats]
             if task.config.output_type == ROLLING:
                 responses = [_rolled(response) for response in responses]
-            yield AnsweredSample(sample, responses, logged.scores)
+            yield ReplayedSample(sample, responses, logged.scores)
 
 
 def named_config(options: Mapping[str, Any]) -> RunConfig:

@@ -13,10 +13,9 @@ from assay.config.source import Source
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups import Group
-from assay.scoring.filters import FILTERS
-from assay.scoring.filters.pipeline import DEFAULT
-from assay.scoring.metrics.lm_eval import DEFAULTS
-from assay.scoring.named import make_scorer
+from assay.scoring.filters import DEFAULT, FILTERS
+from assay.scoring.metrics.table import DEFAULTS
+from assay.scoring.scorer import make_scorer
 from assay.tasks import Task, TaskManager
 
 if TYPE_CHECKING:

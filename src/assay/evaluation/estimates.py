@@ -5,8 +5,7 @@ from typing import Any
 
 from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
-from assay.groups.results import bottom_up, group_numbers
-from assay.groups.withheld import counted_tasks
+from assay.groups.results import bottom_up, counted_tasks, group_numbers
 from assay.records import Estimate, ScoreKey
 from assay.runs.results import GroupResult, Share, TaskResult, assay_section, lm_eval_results
 from assay.statistics.aggregations import Aggregation

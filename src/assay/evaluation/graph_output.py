@@ -15,7 +15,7 @@ from assay.evaluation.options import run_config, task_manager
 from assay.records import Failed, Outcome, Sample
 from assay.runs.folder import NoRun, RunError
 from assay.runs.run import Run
-from assay.runs.samples.reader import AnsweredSample
+from assay.runs.samples.reader import ReplayedSample
 from assay.samples.rows import Rows
 from assay.tasks import TaskManager
 from assay.tasks.rescore import TaskFacts
@@ -100,8 +100,8 @@ class OutputFile:
     def record(self, name: str) -> Mapping[str, Any]:  # noqa: ARG002  # there is one
         return self._rows[0]  # type: ignore[no-any-return]
 
-    def samples(self, task: Runnable) -> Iterator[AnsweredSample]:  # noqa: ARG002  # there is one
+    def samples(self, task: Runnable) -> Iterator[ReplayedSample]:  # noqa: ARG002  # there is one
         for number, record in enumerate(self._rows):
-            yield AnsweredSample(Sample(number, record, (), None, None), [Outcome(record)])
+            yield ReplayedSample(Sample(number, record, (), None, None), [Outcome(record)])
         for number in range(len(self._rows), self.asked or 0):
-            yield AnsweredSample(Sample(number, {}, (), None, None), [Failed("the record is not in the output file")])
+            yield ReplayedSample(Sample(number, {}, (), None, None), [Failed("the record is not in the output file")])

@@ -24,7 +24,7 @@ from assay.registry import load_plugins
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
 from assay.runs.results import total_usage
-from assay.runs.samples.reader import AnsweredSample
+from assay.runs.samples.reader import ReplayedSample
 from assay.runs.signature import SIGNATURE, with_signature
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
@@ -89,7 +89,7 @@ class Shards:
         facts = [part.facts(name) for part in self.parts]
         return facts[0]._replace(size=sum(shard.size for shard in facts))
 
-    def samples(self, task: Runnable) -> Iterator[AnsweredSample]:
+    def samples(self, task: Runnable) -> Iterator[ReplayedSample]:
         return heapq.merge(*(part.samples(task) for part in self.parts), key=lambda stored: stored.sample.doc_id)
 
 

@@ -28,7 +28,7 @@ from assay.runs.folder import MANIFEST, RESULTS, environment, new_scoring, publi
 from assay.runs.redaction import redacted
 from assay.runs.results import plain
 from assay.runs.run import holds_run
-from assay.runs.samples.reader import AnsweredSample
+from assay.runs.samples.reader import ReplayedSample
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import FORMAT
@@ -90,10 +90,10 @@ class SampleChanges:
     documents: dict[str, list[int]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     rows: Counter[tuple[str, ScoreKey]] = field(default_factory=Counter)
-    _waiting: dict[int, AnsweredSample] = field(default_factory=dict)
+    _waiting: dict[int, ReplayedSample] = field(default_factory=dict)
     _lines: list[bytes] = field(default_factory=list)
 
-    def expect(self, stored: AnsweredSample) -> None:
+    def expect(self, stored: ReplayedSample) -> None:
         """Remember the scores of a sample until it is scored again."""
         self._waiting[stored.sample.doc_id] = stored
 
@@ -163,7 +163,7 @@ class _OpenTask(NamedTuple):
     """The files of the task whose answers are being scored."""
 
     writer: SampleWriter
-    samples: Callable[[], Iterator[AnsweredSample]]
+    samples: Callable[[], Iterator[ReplayedSample]]
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class ScoringOutput:
 
         return TaskRun(task, keep)
 
-    def read(self, task: Runnable) -> Iterator[AnsweredSample]:
+    def read(self, task: Runnable) -> Iterator[ReplayedSample]:
         """The stored samples of a task; the scores of each are compared with its new ones."""
         for stored in self._open[task.task.name].samples():
             self.changes.expect(stored)
@@ -313,7 +313,7 @@ def changed_keys(answers: StoredAnswers, task: Runnable) -> list[str]:
     return [key for key in {**now, **before} if now.get(key) != before.get(key)] if before is not None else []
 
 
-def _difference(before: AnsweredSample, kept: SampleRecord) -> dict[str, Any]:
+def _difference(before: ReplayedSample, kept: SampleRecord) -> dict[str, Any]:
     difference: dict[str, Any] = {}
     if before.failed != kept.failed:
         difference["failed"] = [before.failed or None, kept.failed or None]

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from assay.runs.cache import ScoreCache
-from assay.runs.samples.reader import AnsweredSample
-from assay.scoring.remembered import Memory
+from assay.runs.samples.reader import ReplayedSample
 from assay.scoring.scorer import Scorer
-from assay.scoring.workers import Workers
+from assay.scoring.workers import ScorerMemo, Workers
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
 
@@ -55,7 +54,7 @@ def score_tasks(tasks: Sequence[Runnable], answers: AnswerSource, output: Output
 
 
 def replay(
-    samples: Callable[[Runnable], Iterator[AnsweredSample]],
+    samples: Callable[[Runnable], Iterator[ReplayedSample]],
     usage: RunUsage = RunUsage(),  # noqa: B008  # a frozen record
     done: Callable[[Runnable], None] | None = None,
 ) -> AnswerSource:
@@ -103,5 +102,5 @@ def scorer_memories(scorers: Sequence[Scorer], folder: Path) -> Iterator[None]:
         return
     with closing(ScoreCache(folder)) as file:
         for scorer, identity in cached:
-            scorer.remember(Memory(identity, file))
+            scorer.remember(ScorerMemo(identity, file))
         yield

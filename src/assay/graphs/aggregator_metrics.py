@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import comb
 from typing import Any, NamedTuple, Protocol
 
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.registry import dress
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.statistics.classes import macro_influence, macro_score, score_of_counts
+from assay.statistics.pass_at_k import pass_all_k, pass_at_k
 
 
 class Tally(Protocol):
@@ -161,24 +162,6 @@ STEP_NUMBERS = (
 )  # fmt: skip
 
 
-def chance_of_one(n: int, correct: int, k: int) -> float:
-    """The probability that at least one of k attempts, drawn from n, is correct.
-
-    >>> chance_of_one(4, 1, 2)
-    0.5
-    """
-    return 1.0 - comb(n - correct, k) / comb(n, k)
-
-
-def chance_of_all(n: int, correct: int, k: int) -> float:
-    """The probability that all of k attempts, drawn from n, are correct.
-
-    >>> chance_of_all(4, 3, 2)
-    0.5
-    """
-    return comb(correct, k) / comb(n, k)
-
-
 def problem_of(metadata: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
     """Which problem an attempt is at."""
     for column in columns:
@@ -262,12 +245,12 @@ class _Tries:
 
 class _AtLeastOne(_Tries):
     def value(self) -> dict[str, Any]:
-        return self.means("pass@", chance_of_one)
+        return self.means("pass@", pass_at_k)
 
 
 class _All(_Tries):
     def value(self) -> dict[str, Any]:
-        found = self.means("pass^", chance_of_all)
+        found = self.means("pass^", pass_all_k)
         return {"success_rate": self.rate(), **found}
 
 
@@ -410,8 +393,8 @@ class ClassTally:
             (places[golden] if golden >= 0 else -1, places[answer] if answer >= 0 else -1, verdict)
             for golden, answer, verdict in zip(right, given, correct, strict=True)
         ]
-        function = partial(average, score=self._name, classes=len(counted))
-        influence = partial(moves, score=self._name, classes=len(counted))
+        function = partial(macro_score, score=_SCORE[self._name], classes=len(counted))
+        influence = partial(macro_influence, score=_SCORE[self._name], classes=len(counted))
         return NumberEvidence(Aggregation(f"average_{self._name}", function, influence), values)
 
     def _class(self, value: Any) -> str:
@@ -437,53 +420,11 @@ class ClassTally:
 
     def _score(self, label: str) -> float:
         found, given, right = self._found[label], self._given[label], self._right[label]
-        if self._name == "f1_score":
-            return 2 * found / (given + right) if given + right else 0.0
-        below = given if self._name == "precision" else right
-        return found / below if below else 0.0
+        return score_of_counts(_SCORE[self._name], found, given, right)
 
 
-def _sums(values: Sequence[Any], score: str, classes: int) -> tuple[Any, Any]:
-    """Return numerators and denominators by class."""
-    import numpy as np
-
-    right, given, correct = np.asarray(values, dtype=np.int64).T
-    given_counts = np.bincount(given[given >= 0], minlength=classes)
-    right_counts = np.bincount(right[right >= 0], minlength=classes)
-    found = np.bincount(given[(given >= 0) & (correct > 0)], minlength=classes)
-    if score == "f1_score":
-        return 2.0 * found, given_counts + right_counts
-    return found.astype(np.float64), given_counts if score == "precision" else right_counts
-
-
-def average(values: Sequence[Any], *, score: str, classes: int) -> float:
-    """The mean over classes. Values are (golden class, given class, is correct) by number, -1 for a class that is none.
-
-    >>> average([(0, 0, 1), (1, 0, 0)], score="precision", classes=2)
-    0.25
-    """
-    import numpy as np
-
-    above, below = _sums(values, score, classes)
-    return float(np.divide(above, below, out=np.zeros(classes), where=below > 0).mean())
-
-
-def moves(values: Sequence[Any], *, score: str, classes: int) -> Any:
-    """How far each record moves that mean: it concerns two classes at most, so all others need not be looked at."""
-    import numpy as np
-
-    right, given, correct = np.asarray(values, dtype=np.int64).T
-    above, below = _sums(values, score, classes)
-    share = np.divide(above, below, out=np.zeros(classes), where=below > 0)
-    rarity = np.divide(len(values), below, out=np.zeros(classes), where=below > 0)
-    moved = np.zeros(len(values))
-    if score != "recall":
-        hit = np.where(correct > 0, 2.0 if score == "f1_score" else 1.0, 0.0)
-        moved += np.where(given >= 0, (hit - share[given]) * rarity[given], 0.0)
-    if score != "precision":
-        hit = np.where(correct > 0, 0.0 if score == "f1_score" else 1.0, 0.0)
-        moved += np.where(right >= 0, (hit - share[right]) * rarity[right], 0.0)
-    return moved / classes
+_SCORE = {"precision": "precision", "recall": "recall", "f1_score": "f1"}
+"""SyGra's names of scores, and those of `statistics`."""
 
 
 class _OfClasses(AggregatorMetric):

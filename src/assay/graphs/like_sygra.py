@@ -17,9 +17,10 @@ from assay.graphs.aggregator_metrics import (
     AggregatorMetric,
     StepTally,
     Tally,
-    chance_of_one,
 )
 from assay.graphs.unit_metrics import UnitMetricResult
+from assay.statistics.classes import f1_of_rates
+from assay.statistics.pass_at_k import pass_at_k
 
 
 class _Rates:
@@ -64,15 +65,11 @@ class _BothRates:
         precision, recall = self._given.by_class(), self._right.by_class()
         labels = dict.fromkeys([*precision, *recall])
         return {
-            "average_f1_score": _harmonic(self._given.average(), self._right.average()),
+            "average_f1_score": f1_of_rates(self._given.average(), self._right.average()),
             "f1_score_per_class": {
-                label: _harmonic(precision.get(label, 0.0), recall.get(label, 0.0)) for label in labels
+                label: f1_of_rates(precision.get(label, 0.0), recall.get(label, 0.0)) for label in labels
             },
         }
-
-
-def _harmonic(one: float, other: float) -> float:
-    return 2 * one * other / (one + other) if one + other else 0.0
 
 
 class _Pooled:
@@ -91,7 +88,7 @@ class _Pooled:
         sizes = range(1, self._k + 1)
         if self._power:
             return {"success_rate": rate, **{f"pass^{k}": rate**k for k in sizes}}
-        return {f"pass@{k}": chance_of_one(self._n, self._correct, k) if k <= self._n else 0.0 for k in sizes}
+        return {f"pass@{k}": pass_at_k(self._n, self._correct, k) if k <= self._n else 0.0 for k in sizes}
 
 
 class _AccuracyOrZero(AccuracyTally):

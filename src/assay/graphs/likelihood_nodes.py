@@ -10,6 +10,7 @@ from assay.config.braces import Braces
 from assay.graphs.nodes import PromptTemplate
 from assay.graphs.walk import NodeFailed, State, Steps, Updates, Walk
 from assay.records import Likelihood, Loglikelihood, Message, Prompt, Request, Rolling
+from assay.statistics.softmax import softmax
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,5 +133,4 @@ def _shares(values: Sequence[float]) -> list[float]:
     most = max(values)
     if math.isinf(most):
         return [1 / len(values)] * len(values)
-    weights = [math.exp(value - most) for value in values]
-    return [weight / sum(weights) for weight in weights]
+    return softmax(values)

@@ -15,9 +15,9 @@ from assay.graphs.unit_metrics import UnitMetricResult
 from assay.graphs.unit_node import SUFFIX, unit_metric_fields
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
 from assay.runs.redaction import HIDDEN, is_header, redacted, redacted_text
-from assay.scoring.loop import Document, Scoring, grouped
-from assay.scoring.results import GENERATE, Reading
-from assay.scoring.step import ScoringStep, Unfiltered
+from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered, grouped
+from assay.scoring.results import GENERATE, ResultBuilder
+from assay.scoring.scorer import AnsweredSample
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
@@ -183,20 +183,22 @@ class GraphScores:
         """A graph scores within itself: its unit metrics are nodes."""
         return ()
 
-    def document(self, sample: Sample, responses: Sequence[Response]) -> Document:
+    def document(self, sample: Sample, responses: Sequence[Response]) -> AnsweredSample:
         """The record with what was asked on its way."""
         outcome = outcome_of(responses)
         by_request = grouped(outcome.asked, responses[:-1], 1)
-        return Document(sample._replace(requests=outcome.asked), by_request, filtered={UNFILTERED: [outcome.record]})
+        return AnsweredSample(
+            sample._replace(requests=outcome.asked), by_request, filtered={UNFILTERED: [outcome.record]}
+        )
 
-    def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
+    def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         return self._scoring.score(documents)
 
     @cached_property
-    def _scoring(self) -> Scoring:
+    def _scoring(self) -> ScoringLoop:
         """One step: the records are there, and their unit results are the scores."""
         step = ScoringStep(Unfiltered(UNFILTERED), (), lambda document, own, answers: own[0], self._unit_scores)  # noqa: ARG005
-        return Scoring((), Reading(GENERATE), self.task.name, steps=(step,))
+        return ScoringLoop((), ResultBuilder(GENERATE), self.task.name, steps=(step,))
 
     def _unit_scores(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The row of each column of unit results: its score, or why it has none."""

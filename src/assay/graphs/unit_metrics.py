@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 from assay.errors import ConfigError, Place, Problem
 from assay.registry import MetricRegistry, Table, dress, library_problem, read_signature, subclass_of
-from assay.scoring.metrics.lm_eval import Declared
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.metrics.text import ALONE
-from assay.scoring.results import GENERATE
+from assay.scoring.results import GENERATE, DeclaredMetric
 
 NOT_GIVEN = float("nan")
 """A missing score, which then follows from the verdict. Compared by identity: another nan is a score that is not a number."""
@@ -410,12 +409,12 @@ TOLERANCE = 1e-9
 """Distance from the best score that still counts as correct: sums of fractions are not exact."""
 
 
-def gives_a_number(declared: Declared) -> bool:
+def gives_a_number(declared: DeclaredMetric) -> bool:
     """Whether a metric gives one number for one answer."""
     return GENERATE in declared.functions and declared.aggregation == "mean" and declared.gives is None
 
 
-def adapted(name: str, declared: Declared) -> type[UnitMetric]:
+def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:
     """A metric of assay as a class of unit metrics, with its parameters, `key` and `threshold`."""
     function = declared.functions[GENERATE]
     best = (100.0 if name in ALONE else 1.0) if declared.higher_is_better else 0.0

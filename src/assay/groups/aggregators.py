@@ -1,5 +1,7 @@
 """Aggregators: a group's numbers from those of its members, each with the standard error of just that number."""
 
+import dataclasses
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,12 +10,13 @@ from statistics import median
 from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.errors import did_you_mean, some
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.group import Group
-from assay.groups.rows import NONE, Results, Row, rows, written_rows
-from assay.groups.selection import Selection
-from assay.groups.spread import Member, curved, resampled, smooth, unknown
+from assay.groups.rows import NONE, GroupRow, MemberSelection, Results, rows, written_rows
+from assay.groups.spread import MemberEstimate, curved, resampled, smooth, unknown
 from assay.records import Draws, Estimate, Failed, ScoreKey
+from assay.registry import Table, accepted, parameter_problems, subclass_of
+from assay.statistics.pass_at_k import pass_at_k
 from assay.user_code import call_user_code
 
 DRAWS, FEWER, MANY_DOCUMENTS = 10_000, 1_000, 100_000
@@ -66,7 +69,7 @@ class CustomAggregator(Aggregator):
         return written_rows({ScoreKey(entry.row_name, NONE): found})
 
 
-class SeveralAggregators(Aggregator):
+class AggregatorList(Aggregator):
     """One aggregator for each entry of the list."""
 
     def __init__(self, config: GroupConfig, several: Sequence[Aggregator]) -> None:
@@ -102,7 +105,7 @@ class RowAggregator(Aggregator):
     """Whether members count by size where an entry says nothing."""
 
     @abstractmethod
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
         """The number of a row."""
 
     def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
@@ -116,7 +119,7 @@ class RowAggregator(Aggregator):
                 found[ScoreKey(entry.row_name, NONE)] = lost
         return written_rows(found)
 
-    def rows(self, group: Group[Any], entry: AggMetricConfig, task_results: Results) -> Sequence[Row]:
+    def rows(self, group: Group[Any], entry: AggMetricConfig, task_results: Results) -> Sequence[GroupRow]:
         derive = partial(self.derived, entry)
         return [row for row in rows(group, entry, task_results, derive) if row.members or entry.missing == "error"]
 
@@ -124,7 +127,7 @@ class RowAggregator(Aggregator):
         """The rows of a member, with those that follow from them."""
         return own
 
-    def _number(self, group: Group[Any], entry: AggMetricConfig, row: Row) -> Estimate:
+    def _number(self, group: Group[Any], entry: AggMetricConfig, row: GroupRow) -> Estimate:
         strict = entry.missing == "error" or (self.strict and entry.missing is None)
         if row.missing and strict:
             return unknown(
@@ -136,7 +139,7 @@ class RowAggregator(Aggregator):
             return unknown(math.nan, present, f"{lost.name}: {lost.estimate.reason or 'it is not a number'}")
         better = entry.higher_is_better
         better = group.directions.get(entry.metric_name) is not False if better is None else better
-        chosen = Selection.of(group.config).best(present, higher_is_better=better)
+        chosen = MemberSelection.of(group.config).best(present, higher_is_better=better)
         if not chosen:
             return unknown(math.nan, (), "no member has a number")
         by_size = self.by_size if entry.weight_by_size is None else entry.weight_by_size
@@ -150,7 +153,7 @@ class RowAggregator(Aggregator):
 class FunctionOfScores(RowAggregator, CustomAggregator):
     """A function as lm-eval calls it: with the members' values, their sizes, and whether these count."""
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         [entry] = self.agg_metric_configs
         values, sizes = [float(each.estimate) for each in members], [each.size for each in members]
         value = self.agg_fn(values, sizes, entry.weight_by_size is not False, **self.kwargs)
@@ -162,7 +165,7 @@ class MeanAggregator(RowAggregator):
 
     by_size = True
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
         whole = sum(weights)
         if not whole:
             return unknown(math.nan, members, "no member has a document")
@@ -181,7 +184,7 @@ class PowerMeanAggregator(RowAggregator):
     named: str
     power: float
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
         import numpy as np
 
         if any(member.estimate <= 0 for member in members):
@@ -219,7 +222,7 @@ class MedianAggregator(RowAggregator):
         super().__init__(config)
         self.draws = draws
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         import numpy as np
 
         value = float(median(float(member.estimate) for member in members))
@@ -233,7 +236,7 @@ class MedianAggregator(RowAggregator):
 class MinAggregator(RowAggregator):
     """The least of the members."""
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         value = min(float(member.estimate) for member in members)
         return unknown(value, members, "which member is the least is a matter of chance")
 
@@ -241,7 +244,7 @@ class MinAggregator(RowAggregator):
 class MaxAggregator(RowAggregator):
     """The greatest of the members."""
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         value = max(float(member.estimate) for member in members)
         return unknown(value, members, "which member is the greatest is a matter of chance")
 
@@ -255,7 +258,7 @@ class DifferenceAggregator(RowAggregator):
             raise ValueError("`of` takes the names of two members")
         self.of = of
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         if self.of is not None:
             members = [member for name in self.of for member in members if member.name == name]
         if len(members) != 2:
@@ -276,7 +279,7 @@ class WeightedSumAggregator(RowAggregator):
         super().__init__(config)
         self.weights, self.normalize = {str(name): float(weight) for name, weight in weights.items()}, normalize
 
-    def combine(self, members: Sequence[Member], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
+    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         without = [member.name for member in members if member.name not in self.weights]
         if without:
             return unknown(math.nan, members, f"no weight is given for {', '.join(without[:3])}")
@@ -290,15 +293,6 @@ class WeightedSumAggregator(RowAggregator):
     def check(self, names: Sequence[str]) -> str | None:
         without = [name for name in names if name not in self.weights]
         return f"no weight is given for {', '.join(without[:3])}" if without else None
-
-
-def pass_at_k(n: int, c: int, k: int) -> float:
-    """How likely k of n answers, c of them right, hold a right one: without bias.
-
-    >>> pass_at_k(5, 2, 1), round(pass_at_k(5, 2, 2), 4), pass_at_k(5, 4, 2)
-    (0.4, 0.7, 1.0)
-    """
-    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
 class PassAtKAggregator(MeanAggregator):
@@ -343,3 +337,71 @@ def estimate_of_mean(scores: Any, like: Estimate) -> Estimate:
     known = next(iter(like.parts), None) or Draws(f"documents {id(like)}", range(n), None, 0.0)
     draws = Draws.of_mean(known.source, known.documents, scores, known.clusters)
     return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, is_rate=True, draws=draws.count)
+
+
+AGGREGATORS: Table[type[Aggregator], Aggregator] = Table(
+    "aggregator",
+    {
+        "mean": MeanAggregator,
+        "harmonic_mean": HarmonicMeanAggregator,
+        "geometric_mean": GeometricMeanAggregator,
+        "median": MedianAggregator,
+        "min": MinAggregator,
+        "max": MaxAggregator,
+        "difference": DifferenceAggregator,
+        "weighted_sum": WeightedSumAggregator,
+        "pass@k": PassAtKAggregator,
+        "none": NoOpAggregator,
+    },
+    group="assay.aggregators",
+    supplied=("config",),
+    adopt=subclass_of(Aggregator),  # type: ignore[type-abstract]  # its subclasses are not
+)
+
+Places = Callable[[int], Place]
+
+
+def register_aggregator(name: str) -> Callable[[type[Aggregator]], type[Aggregator]]:
+    """Have a class known by a name in YAML."""
+    return AGGREGATORS.register(name)
+
+
+class AggregatorFactory:
+    """Makes the aggregator that a group's configuration describes."""
+
+    @staticmethod
+    def create_aggregator(config: GroupConfig, place: Places | None = None) -> Aggregator:
+        """One for the whole list where all its entries are alike; else one for each. Every problem is told at once."""
+        entries = tuple(config.aggregate_metric_list or ())
+        if not entries:
+            return NoOpAggregator(config)
+        where = place or (lambda number: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
+        made: list[Aggregator] = []
+        problems: list[Problem] = []
+        for number, entry in enumerate(entries):
+            try:
+                made.append(_one(dataclasses.replace(config, aggregate_metric_list=(entry,)), entry, where(number)))
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems)
+        kinds = {(type(each), repr(entry.kwargs)) for each, entry in zip(made, entries, strict=True)}
+        if len(kinds) > 1 or isinstance(made[0], CustomAggregator):  # a function is that of one entry
+            return AggregatorList(config, made)
+        made[0].config, made[0].agg_metric_configs = config, entries
+        return made[0]
+
+
+def _one(config: GroupConfig, entry: AggMetricConfig, place: Place) -> Aggregator:
+    """The aggregator of one entry, with its parameters."""
+    kwargs = dict(entry.kwargs or {})
+    wanted: Any = entry.aggregation
+    if isinstance(wanted, str) or (inspect.isclass(wanted) and issubclass(wanted, Aggregator)):
+        return AGGREGATORS.bind(wanted, kwargs, place, config)
+    kind = FunctionOfScores if "weight_by_size" in accepted(wanted, 2).named else CustomAggregator
+    supplied = 3 if kind is FunctionOfScores else 2
+    name = getattr(wanted, "__name__", "function")
+    problems = parameter_problems(wanted, kwargs, f"aggregator {name!r}", place, supplied)
+    if problems:
+        raise ConfigError(problems)
+    return kind(config, wanted, **kwargs)

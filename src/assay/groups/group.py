@@ -50,7 +50,7 @@ class Group(ABC, Generic[TaskT]):
     def aggregator(self) -> "Aggregator":
         """What computes its numbers, as its configuration says; or what was put in its place."""
         if self._aggregator is None:
-            from assay.groups.factory import AggregatorFactory  # aggregators know groups
+            from assay.groups.aggregators import AggregatorFactory  # aggregators know groups
 
             self._aggregator = AggregatorFactory.create_aggregator(self.config)
         return self._aggregator

@@ -3,26 +3,28 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from assay.config.group import AggMetricConfig
 from assay.config.row_names import STDERR, filter_name_problem, row_key, row_name_problem
+from assay.errors import some
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group
-from assay.groups.mean import TaskScore, mean_of_tasks
-from assay.groups.rows import NONE, SAMPLES, written_rows
+from assay.groups.rows import NONE, SAMPLES, MemberSelection, member_names, written_rows
 from assay.groups.spread import unknown
-from assay.groups.withheld import Counted, withheld
 from assay.records import Draws, Estimate, ScoreKey, number
 
 
-class Scored(Counted, Protocol):
-    """What a group needs of a task's result."""
+class MemberResult(Protocol):
+    """The part of a task's result that a group needs."""
 
     @property
     def rows(self) -> Mapping[ScoreKey, Estimate]: ...
     @property
     def scored(self) -> int: ...
+    def has_lost(self, metric: str | None) -> bool:
+        """Whether documents that failed or were not asked explain a missing score of this metric (None: any score)."""
+        ...
 
 
 def bottom_up(groups: Iterable[Group[Any]]) -> list[Group[Any]]:
@@ -42,7 +44,7 @@ def bottom_up(groups: Iterable[Group[Any]]) -> list[Group[Any]]:
 
 
 def group_numbers(
-    groups: Sequence[Group[Any]], tasks: Mapping[str, Scored], *, like_lm_eval: bool
+    groups: Sequence[Group[Any]], tasks: Mapping[str, MemberResult], *, like_lm_eval: bool
 ) -> dict[str, dict[ScoreKey, Estimate]]:
     """The numbers of groups, which come with members first; by the group's name."""
     known: dict[str, Mapping[str, float]] = {
@@ -102,7 +104,62 @@ def _as_estimate(value: Any) -> Estimate:
     return Estimate(found, None, 0, "a function of yours gave it")
 
 
-def like_lm_evals(group: Group[Any], tasks: Mapping[str, Scored]) -> dict[ScoreKey, Estimate]:
+# --- as lm-eval 0.4.13 computes them ---------------------------------------------------------------------------------
+
+
+class TaskScore(NamedTuple):
+    """One task's number for a row of a group: its value, standard error and number of documents."""
+
+    value: float
+    stderr: float | None
+    size: int
+
+
+class GroupScore(NamedTuple):
+    """A group's number."""
+
+    value: float
+    stderr: float | None
+    size: int
+    missing: Sequence[str] = ()
+
+
+def weighted_mean(scores: Sequence[TaskScore], *, by_size: bool) -> float:
+    """The members' values, each as often as it has documents, or each once; summed from left to right."""
+    weights = [score.size if by_size else 1 for score in scores]
+    above = 0.0
+    for score, weight in zip(scores, weights, strict=True):
+        above += score.value * weight
+    return above / sum(weights)
+
+
+def pooled_stderr(scores: Sequence[TaskScore], *, by_size: bool) -> float | None:
+    """What lm-eval 0.4.13 writes: for means by size the pooled error, which also counts the spread between sizes."""
+    errors = [score.stderr for score in scores if score.stderr is not None]
+    if len(errors) < len(scores):
+        return None
+    if not by_size:
+        return math.sqrt(sum(error**2 for error in errors)) / len(errors)
+    sizes = [score.size for score in scores]
+    if sum(sizes) == len(sizes):
+        return None
+    variance = sum((size - 1) * error**2 * size for size, error in zip(sizes, errors, strict=True)) / (
+        sum(sizes) - len(sizes)
+    )
+    return math.sqrt(variance / sum(sizes))
+
+
+def mean_of_tasks(tasks: Sequence[str], found: Mapping[str, TaskScore], *, by_size: bool) -> GroupScore | None:
+    """The group's number from those of its tasks that have one; None where none has."""
+    scores = [found[task] for task in tasks if task in found]
+    if not scores:
+        return None
+    error = pooled_stderr(scores, by_size=by_size)
+    missing = tuple(task for task in tasks if task not in found)
+    return GroupScore(weighted_mean(scores, by_size=by_size), error, sum(score.size for score in scores), missing)
+
+
+def like_lm_evals(group: Group[Any], tasks: Mapping[str, MemberResult]) -> dict[ScoreKey, Estimate]:
     """A group's numbers as lm-eval 0.4.13 computes them."""
     leaves = [task.name for task in group.get_all_tasks()]
     rows: dict[ScoreKey, Estimate] = {}
@@ -132,10 +189,75 @@ def _parts(rows: Mapping[str, Estimate], found: Mapping[str, TaskScore], *, by_s
     return {draws: weights[name] / whole for name, row in rows.items() for draws in row.parts}
 
 
-def _filters(entry: AggMetricConfig, leaves: Sequence[str], tasks: Mapping[str, Scored]) -> list[str]:
+def _filters(entry: AggMetricConfig, leaves: Sequence[str], tasks: Mapping[str, MemberResult]) -> list[str]:
     if isinstance(entry.filter_list, str):
         return [entry.filter_list]
     if entry.filter_list is not None:
         return list(entry.filter_list)
     rows = [key for name in leaves if name in tasks for key in tasks[name].rows]
     return sorted({key.filter for key in rows if key.metric == entry.metric_name})
+
+
+# --- withheld numbers: a mean over one of 57 tasks is not the group's -------------------------------------------------
+# Members without the metric are another matter: the group's `missing`, or lm-eval's leniency, decides how those count.
+
+
+def withheld(
+    group: Group[Any], numbers: Mapping[ScoreKey, Estimate], tasks: Mapping[str, MemberResult]
+) -> dict[ScoreKey, Estimate]:
+    """A group's numbers; those to which a task was to contribute that was not run, or has no score, without a value."""
+    found = dict(numbers)
+    for row, metric, names in _rows(group, numbers):
+        lost = [name for name in names if name not in tasks or tasks[name].has_lost(metric)]
+        for key in [key for key in numbers if key.metric == row] or [ScoreKey(row, NONE)]:
+            number = numbers.get(key)
+            if lost and (number is None or not math.isnan(number)):
+                found[key] = _without_value(number, f"{share_of_tasks(lost, names)}: no score of {some(lost)}")
+    return found
+
+
+def share_of_tasks(lost: Sequence[str], names: Sequence[str]) -> str:
+    """How many tasks a number is of.
+
+    >>> share_of_tasks(["b", "c"], ["a", "b", "c"])
+    '1 of 3 tasks'
+    """
+    return f"{len(names) - len(lost)} of {len(names)} tasks"
+
+
+def counted_tasks(group: Group[Any]) -> list[str]:
+    """The tasks that a group's numbers are made of; of a group without numbers, all below it."""
+    listed = [name for entry in group.config.aggregate_metric_list or () for name in _tasks_of(group, entry)]
+    return list(dict.fromkeys(listed)) or [task.name for task in group.get_all_tasks()]
+
+
+def _rows(group: Group[Any], numbers: Mapping[ScoreKey, Estimate]) -> list[tuple[str, str | None, Sequence[str]]]:
+    """By row the metric it is made of and the tasks that count for it. What a function of the user's adds may use all tasks."""
+    entries = group.config.aggregate_metric_list or ()
+    rows: dict[str, tuple[str | None, Sequence[str]]] = {
+        entry.row_name: (_metric(entry), _tasks_of(group, entry)) for entry in entries
+    }
+    every = [task.name for task in group.get_all_tasks()]
+    rows |= {key.metric: (None, every) for key in numbers if key.metric not in rows}
+    return [(row, *about) for row, about in rows.items()]
+
+
+def _metric(entry: AggMetricConfig) -> str | None:
+    if callable(entry.aggregation):
+        return None
+    return str((entry.kwargs or {}).get("of", "exact_match")) if entry.aggregation == "pass@k" else entry.metric_name
+
+
+def _tasks_of(group: Group[Any], entry: AggMetricConfig) -> list[str]:
+    names = MemberSelection.of(group.config).names(member_names(group, entry))
+    if entry.levels != "children":
+        return names
+    groups = {child.name: child for child in group.children if isinstance(child, Group)}
+    several = [[task.name for task in groups[name].get_all_tasks()] if name in groups else [name] for name in names]
+    return list(dict.fromkeys(name for each in several for name in each))
+
+
+def _without_value(number: Estimate | None, reason: str) -> Estimate:
+    if number is None:
+        return Estimate(math.nan, None, 0, reason)
+    return Estimate(math.nan, None, number.n, reason, tasks=number.tasks, missing=number.missing)

@@ -1,13 +1,14 @@
 """Which numbers of which members make a row of a group."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeVar
 
-from assay.config.group import AggMetricConfig
+from assay.config.group import AggMetricConfig, GroupConfig
 from assay.config.row_names import is_row_name, row_key, row_name
 from assay.groups.group import Group
-from assay.groups.selection import Selection
-from assay.groups.spread import Member, smooth
+from assay.groups.spread import MemberEstimate, smooth
 from assay.records import Estimate, ScoreKey
 
 T = TypeVar("T")
@@ -41,17 +42,19 @@ def written_rows(rows: Mapping[ScoreKey, T]) -> dict[str, T]:
     return {row_name(key): value for key, value in rows.items()}
 
 
-class Row(NamedTuple):
+class GroupRow(NamedTuple):
     """A row to be computed: the filter it is called by, the members that have a number for it, and those that have not."""
 
     filter: str
-    members: Sequence[Member]
+    members: Sequence[MemberEstimate]
     missing: Sequence[str]
 
 
-def rows(group: Group[Any], entry: AggMetricConfig, results: Results, derive: Derive | None = None) -> Iterator[Row]:
+def rows(
+    group: Group[Any], entry: AggMetricConfig, results: Results, derive: Derive | None = None
+) -> Iterator[GroupRow]:
     """The rows of one entry of a group's aggregate_metric_list."""
-    names = Selection.of(group.config).names(member_names(group, entry))
+    names = MemberSelection.of(group.config).names(member_names(group, entry))
     known = {name: MemberRows.of(results[name]) for name in names if name in results}
     if derive is not None:
         known = {name: member._replace(rows=derive(name, member.rows)) for name, member in known.items()}
@@ -88,7 +91,7 @@ def _filters(entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> list[st
     return sorted({key.filter for member in known.values() for key in member.rows if key.metric == entry.metric_name})
 
 
-def _row(label: str, names: Sequence[str], known: Mapping[str, MemberRows], keys: Any) -> Row:
+def _row(label: str, names: Sequence[str], known: Mapping[str, MemberRows], keys: Any) -> GroupRow:
     members, missing = [], []
     for name in names:
         member = _member(name, known[name], keys(name)) if name in known else None
@@ -96,24 +99,99 @@ def _row(label: str, names: Sequence[str], known: Mapping[str, MemberRows], keys
             missing.append(name)
         else:
             members.append(member)
-    return Row(label, members, missing)
+    return GroupRow(label, members, missing)
 
 
-def _member(name: str, own: MemberRows, keys: Sequence[ScoreKey]) -> Member | None:
+def _member(name: str, own: MemberRows, keys: Sequence[ScoreKey]) -> MemberEstimate | None:
     """A member's number; of several filters their mean, its documents counted once."""
     found = [_estimate(own.rows[key], own.documents) for key in keys if key in own.rows]
     if not found:
         return None
     if len(found) == 1:
-        return Member(name, found[0], found[0].n)
-    several = [Member(name, each, each.n) for each in found]
+        return MemberEstimate(name, found[0], found[0].n)
+    several = [MemberEstimate(name, each, each.n) for each in found]
     joined = smooth(sum(found) / len(found), several, [1 / len(found)] * len(found))
     size = max(each.n for each in found)
     draws = max(each.draws for each in found)
-    return Member(name, Estimate(joined, joined.stderr, size, joined.reason, parts=joined.parts, draws=draws), size)
+    return MemberEstimate(
+        name, Estimate(joined, joined.stderr, size, joined.reason, parts=joined.parts, draws=draws), size
+    )
 
 
 def _estimate(value: float, documents: int) -> Estimate:
     if isinstance(value, Estimate):
         return value
     return Estimate(value, None, documents, "a plain number has no standard error")
+
+
+KNOWN = ("only", "exclude", "top_k")
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSelection:
+    """Members by name (globs), and of those the best ones of each row."""
+
+    only: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    top_k: int | None = None
+
+    @classmethod
+    def of(cls, config: GroupConfig) -> "MemberSelection":
+        """What `group_filter` says: a mapping, or a list of `{function: top_k, k: 5}`."""
+        written = config.group_filter
+        if not written:
+            return cls()
+        said: dict[str, object] = {}
+        for each in [written] if isinstance(written, Mapping) else written:
+            said |= _one(each)
+        only, exclude, best = said.get("only"), said.get("exclude"), said.get("top_k")
+        return cls(
+            _names(only) if only is not None else None, _names(exclude or ()), None if best is None else int(str(best))
+        )
+
+    def names(self, names: Sequence[str]) -> list[str]:
+        kept = [name for name in names if self.only is None or _is_one_of(name, self.only)]
+        return [name for name in kept if not _is_one_of(name, self.exclude)]
+
+    def best(self, members: Sequence[MemberEstimate], *, higher_is_better: bool) -> Sequence[MemberEstimate]:
+        """The k best members, in their order; of equal ones the first."""
+        if self.top_k is None or len(members) <= self.top_k:
+            return members
+        ranked = sorted(members, key=lambda member: -member.estimate if higher_is_better else member.estimate)
+        chosen = {member.name for member in ranked[: self.top_k]}
+        return [member for member in members if member.name in chosen]
+
+
+def _one(written: object) -> dict[str, object]:
+    """One filter, in either form."""
+    if not isinstance(written, Mapping):
+        raise ValueError(f"a group filter is a mapping, not {written!r:.60}")
+    if "function" not in written:
+        wrong = [key for key in written if key not in KNOWN]
+        if wrong:
+            raise ValueError(f"no group filter is called {wrong[0]!r}; use one of: {', '.join(KNOWN)}")
+        return dict(written)
+    name = written["function"]
+    if name not in KNOWN:
+        raise ValueError(f"no group filter is called {name!r}; use one of: {', '.join(KNOWN)}")
+    value = written.get("k") if name == "top_k" else written.get("tasks", written.get("names"))
+    if value is None:
+        raise ValueError(f"{name} needs {'`k`' if name == 'top_k' else '`tasks`'}")
+    return {str(name): value}
+
+
+def check(written: object) -> str | None:
+    """What is wrong with a group filter, if anything."""
+    try:
+        found = MemberSelection.of(GroupConfig(group="?", group_filter=written))  # type: ignore[arg-type]
+    except (ValueError, TypeError) as error:
+        return str(error)
+    return "top_k takes a number from 1 on" if found.top_k is not None and found.top_k < 1 else None
+
+
+def _names(written: object) -> tuple[str, ...]:
+    return (written,) if isinstance(written, str) else tuple(map(str, written))  # type: ignore[call-overload]
+
+
+def _is_one_of(name: str, patterns: Sequence[str]) -> bool:
+    return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)

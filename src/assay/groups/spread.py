@@ -20,7 +20,7 @@ NEAR = 3.0
 """Within so many standard errors of 0 a member may as well be there."""
 
 
-class Member(NamedTuple):
+class MemberEstimate(NamedTuple):
     """One member's part in a number: its name, its own number, and how many documents that has."""
 
     name: str
@@ -28,7 +28,7 @@ class Member(NamedTuple):
     size: int
 
 
-def smooth(value: float, members: Sequence[Member], slopes: Sequence[float]) -> Estimate:
+def smooth(value: float, members: Sequence[MemberEstimate], slopes: Sequence[float]) -> Estimate:
     """A number with its error; `slopes` are its derivatives by the members' numbers."""
     parts: dict[Draws, float] = {}
     for member, slope in zip(members, slopes, strict=True):
@@ -44,7 +44,7 @@ def smooth(value: float, members: Sequence[Member], slopes: Sequence[float]) -> 
     return Estimate(value, error, n, parts=parts, tasks=len(members), members=pieces, draws=independent)
 
 
-def unknown(value: float, members: Sequence[Member], reason: str) -> Estimate:
+def unknown(value: float, members: Sequence[MemberEstimate], reason: str) -> Estimate:
     """A number without a standard error, and why."""
     return Estimate(value, None, sum(member.size for member in members), reason, tasks=len(members))
 
@@ -99,7 +99,7 @@ def draw_numbers(several: Sequence[Draws]) -> list[Any]:
 
 
 def curved(
-    value: float, members: Sequence[Member], slopes: Sequence[float], compute: Callable[[Any], Any], draws: int
+    value: float, members: Sequence[MemberEstimate], slopes: Sequence[float], compute: Callable[[Any], Any], draws: int
 ) -> Estimate:
     """As `smooth`, for a number that exists above 0 only.
 
@@ -121,7 +121,7 @@ def curved(
 
 
 def resampled(
-    compute: Callable[[Any], Any], members: Sequence[Member], draws: int, seed: int = 0
+    compute: Callable[[Any], Any], members: Sequence[MemberEstimate], draws: int, seed: int = 0
 ) -> tuple[float, str] | tuple[None, str]:
     """The spread of a number over resampled documents. `compute` takes a row of members' numbers per draw.
 
@@ -136,11 +136,11 @@ def resampled(
     return float(np.std(compute(_centres(members, deviations) + deviations), ddof=1)), ""
 
 
-def _without_moves(members: Sequence[Member]) -> list[str]:
+def _without_moves(members: Sequence[MemberEstimate]) -> list[str]:
     return [m.name for m in members if not m.estimate.parts or any(d.moves is None for d in m.estimate.parts)]
 
 
-def _deviations(members: Sequence[Member], draws: int, seed: int) -> Any:
+def _deviations(members: Sequence[MemberEstimate], draws: int, seed: int) -> Any:
     """How far the members' numbers are off in each draw of documents: a row per draw."""
     import numpy as np
 
@@ -154,7 +154,7 @@ def _deviations(members: Sequence[Member], draws: int, seed: int) -> Any:
     return off
 
 
-def _centres(members: Sequence[Member], deviations: Any) -> Any:
+def _centres(members: Sequence[MemberEstimate], deviations: Any) -> Any:
     """The members' numbers, as far apart as the true ones may be.
 
     Chance has spread the numbers already, and would do so again in every draw: the spread of a middle one came out up to

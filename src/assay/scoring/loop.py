@@ -1,22 +1,317 @@
 """The one scoring loop: for filter, for document, create the result, for metric, compute."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
+from assay.errors import SelfExplanatory
 from assay.records import EVERY_ROW, Failed, FilterScores, Likelihood, Request, Response, Rolling, Text
-from assay.scoring.clock import TIME_LIMIT, timed
-from assay.scoring.metrics.lm_eval import Metric
-from assay.scoring.results import Reading
-from assay.scoring.scorer import Document as Document
-from assay.scoring.scorer import Scorer
-from assay.scoring.step import Filter, Rows, ScoringStep, answered, put, step_of
-from assay.scoring.values import Repeated, Rules, usable
-from assay.user_code import call_user_code
-from assay.writable import HALF, is_writable
+from assay.scoring.results import Instance, Metric, Repeated, Result, ResultBuilder, ScoreRules, result_of, usable
+from assay.scoring.scorer import AnsweredSample as AnsweredSample
+from assay.scoring.scorer import ProcessResultsScorer, Scorer, bound_metrics, computed, shown
+from assay.user_code import TIME_LIMIT, call_user_code, timed, user_code
+from assay.writable import HALF, is_writable, written
+
+Rows = Mapping[str, Any]
+"""By row its value, the values of several answers (`Repeated`), or the failure it is."""
+Asks = Generator[Sequence[Request], Sequence[Response], Rows]
+"""What is asked of other models about an answer: yields requests, is sent their responses, and returns rows."""
+
+
+class Filter(Protocol):
+    """The part of a filter that the loop uses."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_batch(self) -> bool: ...
+    def apply(self, responses: Sequence[list[Any]], doc: Mapping[str, Any]) -> list[Any]: ...
+    def apply_batch(self, responses: Sequence[list[Any]], docs: Sequence[Mapping[str, Any]]) -> list[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unfiltered:
+    """A filter that leaves the responses as they are, for answers that are filtered already."""
+
+    name: str
+    is_batch: bool = False
+
+    def apply(self, responses: Sequence[list[Any]], doc: Mapping[str, Any]) -> list[Any]:  # noqa: ARG002
+        return list(responses)
+
+    def apply_batch(self, responses: Sequence[list[Any]], docs: Sequence[Mapping[str, Any]]) -> list[Any]:  # noqa: ARG002
+        return list(responses)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringStep:
+    """One filter and its rows: those of the metrics, and those of one of `score`, `batch` and `ask`.
+
+    `result` is given a document, the answers that this filter leaves, and those that every filter leaves; it returns what
+    metrics look at. `score` scores one document, `batch` all documents of a task at once, `ask` by asking other models.
+    """
+
+    filter: Filter
+    metrics: Sequence[Metric]
+    result: Callable[[AnsweredSample, Any, Sequence[Any]], Any]
+    compute: Callable[[Any], dict[str, Any]]
+    """The rows of the metrics."""
+    score: Callable[[Any], Rows] | None = None
+    batch: Callable[[Sequence[Any]], Sequence[Rows | Failed]] | None = None
+    ask: Callable[[Any], Asks] | None = None
+    own_rows: tuple[str, ...] = ()
+    """The rows that fail where score, batch or ask fails."""
+    place: str = "scoring"
+    """What `score`, `batch` or `ask` is called in reasons."""
+    filter_place: str = "scoring"
+    """What the filter is called there."""
+    sees_every_filter: bool = False
+    by_answer: Collection[str] = ()
+    """Rows in which a list has a value for each answer, whatever their aggregation takes."""
+    reduce: Callable[[Rows, Any], tuple[dict[str, Any], Mapping[str, Sequence[Any]]]] | None = None
+    """Makes one value for each row of those of several answers."""
+    reduces_all: bool = True
+    """Whether reductions look at every score; else at those of several answers alone."""
+    add: Callable[[dict[str, Any], Rows], None] = dict.update
+    """Puts the rows of score, batch or ask to those of the metrics."""
+
+    @property
+    def is_batch(self) -> bool:
+        return self.filter.is_batch or self.batch is not None
+
+
+def step_of(scorer: Scorer, filter_: Filter, filters: Sequence[str], reading: ResultBuilder, task: str) -> ScoringStep:
+    """The step that a scorer's class describes. `filters` are the names of all filters of the task."""
+    return _Adapter(scorer, filter_, filters, reading, task).step()
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapter:
+    """Reads what a scorer's class defines, once."""
+
+    scorer: Scorer
+    filter: Filter
+    filters: Sequence[str]
+    reading: ResultBuilder
+    task: str
+
+    def step(self) -> ScoringStep:
+        scorer, own = self.scorer, type(self.scorer)
+        if isinstance(scorer, ProcessResultsScorer) and own.score_instances is ProcessResultsScorer.score_instances:
+            return self._processed(scorer.process_results_fn)
+        if isinstance(scorer, CombinedScorer):
+            return self._weighed(scorer)
+        if scorer.wants_instances and not scorer.asks and not scorer.is_batch:
+            return self._shown()
+        if scorer.asks:
+            return self._computed(ask=self._asked)
+        if scorer.is_batch:
+            return self._computed(batch=self._together)
+        has_own = scorer.has_score and not scorer.computes  # there `_compute_metrics` includes it
+        return self._computed(score=scorer.own_score if has_own else None)
+
+    def _made(self, **more: Any) -> ScoringStep:
+        scorer, name = self.scorer, self.filter.name
+        common: dict[str, Any] = {
+            "filter": self.filter,
+            "metrics": scorer.get_metrics(name),
+            "place": f"scoring: {_label(scorer)}filter {name!r}",
+            "filter_place": f"scoring: filter {name!r}",
+            "own_rows": scorer.rows() or (scorer.name,),
+            "add": lambda scores, rows: scorer._put(scores, rows, scorer.name),
+            "reduce": lambda scores, answers: scorer.reduced(scores, name, answers),
+        }
+        return ScoringStep(**{**common, **more})
+
+    def _computed(self, **own: Any) -> ScoringStep:
+        """Rows of metrics, with those of its own."""
+        scorer, metrics = self.scorer, self.scorer.get_metrics(self.filter.name)
+        full = scorer.computes or scorer.wants_instances
+        bound = bound_metrics(scorer, metrics, self.filter.name)
+        return self._made(
+            result=self._full_result if full else self._result,
+            sees_every_filter=full,
+            by_answer=[metric.name for metric in metrics] if scorer.computes else (),
+            compute=(lambda result: scorer._compute_metrics(result, metrics))
+            if scorer.computes
+            else (lambda result: computed(result, bound, scorer)),
+            **own,
+        )
+
+    def _shown(self) -> ScoringStep:
+        """A class that wants to see a document's requests itself."""
+        scorer, name = self.scorer, self.filter.name
+        return self._made(
+            result=lambda document, own, answers: self._instances(document, answers),  # noqa: ARG005
+            compute=lambda instances: _scores(scorer.score_instances(instances, name)),
+            sees_every_filter=True,
+            by_answer=[metric.name for metric in scorer.get_metrics(name)] if scorer.computes else (),
+        )
+
+    def _processed(self, function: Callable[[Any, Any], Mapping[str, Any] | None]) -> ScoringStep:
+        """A `process_results` function, which is handed a document and its answers."""
+        return self._made(
+            place=f"scoring: process_results of filter {self.filter.name!r}",
+            result=lambda document, own, answers: (document.sample.doc, own),  # noqa: ARG005
+            compute=lambda given: dict(function(*given) or {}),
+            reduces_all=False,
+        )
+
+    def _weighed(self, scorer: "CombinedScorer") -> ScoringStep:
+        """Several scorers as one: each has a step, and is given what a step is given."""
+        members = [replace(self, scorer=member).step() for member in scorer.scorers]
+        bound = bound_metrics(scorer, scorer.get_metrics(self.filter.name), self.filter.name)
+
+        def compute(given: Any) -> dict[str, Any]:
+            return computed(self._result(*given), bound, scorer)
+
+        def weighed(given: Any) -> Asks:
+            rows: list[Rows] = []
+            for member in members:
+                theirs = yield from rows_by(member, member.result(*given))
+                rows.append(theirs)
+            return scorer.weigh(rows, [member.metrics for member in members], lambda: compute(given))
+
+        own: dict[str, Any] = {"ask": weighed} if scorer.asks else {"score": lambda given: finished(weighed(given))}
+        return self._made(
+            result=lambda *given: given,
+            compute=compute,
+            sees_every_filter=any(member.sees_every_filter for member in members),
+            **own,
+        )
+
+    def _result(self, document: AnsweredSample, own: Any, answers: Sequence[Any]) -> Result:
+        if document.instances:
+            return result_of(self._instances(document, answers), self.filter.name)
+        made = self.reading.result(document.sample, own)
+        made.question = document.question
+        return made
+
+    def _full_result(self, document: AnsweredSample, own: Any, answers: Sequence[Any]) -> Result:
+        made = self._result(document, own, answers)
+        made.instances = self._instances(document, answers)
+        return made
+
+    def _instances(self, document: AnsweredSample, answers: Sequence[Any]) -> Sequence[Instance]:
+        if document.instances:
+            return _with_answers(document.instances, self.filters, answers)
+        return shown(document, dict(zip(self.filters, answers, strict=True)), self.reading, self.task)
+
+    def _asked(self, result: Result) -> Asks:
+        value = yield from self.scorer.ask(result)
+        return self.scorer.rows_of(value, result)
+
+    def _together(self, results: Sequence[Result]) -> list[Rows | Failed]:
+        values = self.scorer.together(results)
+        return [
+            value if isinstance(value, Failed) else self.scorer.rows_of(value, result)
+            for result, value in zip(results, values, strict=True)
+        ]
+
+
+class CombinedScorer(Scorer):
+    """A scorer made of others: `weigh` makes its rows of theirs."""
+
+    scorers: Sequence[Scorer]
+
+    def weigh(
+        self, rows: Sequence[Rows], metrics: Sequence[Sequence[Metric]], own: Callable[[], Rows]
+    ) -> dict[str, Any]:
+        """The rows of the whole from those of every member, each with the metrics of its own; `own` gives those of all."""
+        raise NotImplementedError
+
+
+def rows_by(step: ScoringStep, result: Any) -> Asks:
+    """The rows that a step makes of one result; yields what it asks."""
+    scores = step.compute(result)
+    if step.score is not None:
+        put(step, scores, call_user_code(step.place, step.score, result))
+    elif step.ask is not None:
+        put(step, scores, (yield from answered(step, result)))
+    return scores
+
+
+def put(step: ScoringStep, scores: dict[str, Any], rows: Rows | Failed) -> None:
+    """Add the step's own rows; where it failed, each of them with the reason."""
+    step.add(scores, dict.fromkeys(step.own_rows, rows) if isinstance(rows, Failed) else rows)
+
+
+def answered(step: ScoringStep, result: Any) -> Generator[Sequence[Request], Sequence[Response], Rows | Failed]:
+    """The rows that follow from what other models answer, or why there are none: asking, or a request of it, failed."""
+    assert step.ask is not None
+    try:
+        with user_code(step.place):
+            plan, responses = step.ask(result), None
+            while True:
+                try:
+                    requests = plan.send(responses)  # type: ignore[arg-type]  # a generator begins with None
+                except StopIteration as stop:
+                    rows: Rows = stop.value
+                    return rows
+                responses = yield requests
+                lost = next((each for each in responses if isinstance(each, Failed)), None)
+                if lost is not None:
+                    return Failed(f"judge: {lost.reason}")
+    except SelfExplanatory as error:
+        return Failed(written(str(error)))
+
+
+def finished(plan: Asks) -> Rows:
+    """The rows of a plan that asks nothing."""
+    try:
+        requests = next(plan)
+    except StopIteration as stop:
+        rows: Rows = stop.value
+        return rows
+    raise ValueError(f"{len(requests)} questions were to be asked about this answer, and 0 were answered")
+
+
+def with_methods(
+    step: ScoringStep,
+    scorer: Scorer,
+    create_result: Callable[[Sequence[Instance], str], Any],
+    compute_metric: Callable[[Any, Metric], Any],
+) -> ScoringStep:
+    """A step for instances whose result and metrics are computed by the two methods that seed 004 gives to tasks."""
+    if isinstance(scorer, ProcessResultsScorer):
+        return step  # a task's own function comes first
+    name = step.filter.name
+    bound = bound_metrics(scorer, step.metrics, name, compute_metric)
+
+    def result(document: AnsweredSample, own: Any, answers: Sequence[Any]) -> Any:  # noqa: ARG001  # the shape of a result
+        return create_result(_with_answers(document.instances, (name,), (own,)), name)
+
+    return replace(step, result=result, compute=lambda made: computed(made, bound, scorer))
+
+
+def _label(scorer: Scorer) -> str:
+    """A scorer in reasons: its name, or that of its class where it has none; nothing where metrics do all."""
+    kind = type(scorer)
+    if kind.__module__ == Scorer.__module__:
+        return ""
+    return f"scorer {(scorer.name if scorer.name != Scorer.name else kind.__name__)!r} of "
+
+
+def _with_answers(given: Sequence[Instance], filters: Sequence[str], answers: Sequence[Any]) -> Sequence[Instance]:
+    """Instances with the answers that filters leave, where these are known."""
+    if not answers:
+        return given
+    named = {name: each for name, each in zip(filters, answers, strict=True) if not isinstance(each, Failed)}
+    return [
+        replace(instance, filtered_resps={**instance.filtered_resps, **{name: named[name][number] for name in named}})
+        for number, instance in enumerate(given)
+    ]
+
+
+def _scores(made: Result | Rows) -> dict[str, Any]:
+    return dict(made.scores if isinstance(made, Result) else made)
+
+
+# --- the loop ------------------------------------------------------------------------------------------------------
+
 
 _NO_REPEATS: Mapping[str, Sequence[Any]] = MappingProxyType({})
 Asking = Generator[Sequence[Request], Sequence[Response], dict[int, Rows | Failed]]
@@ -28,13 +323,13 @@ _NOTHING_ASKED: Mapping[int, Rows | Failed] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Scoring:
+class ScoringLoop:
     """How a task is scored: its filters, each with the scorer that looks at what it leaves, as steps."""
 
     pipelines: Sequence[tuple[Filter, Scorer]]
-    reading: Reading
+    reading: ResultBuilder
     task: str = ""
-    rules: Rules | None = None
+    rules: ScoreRules | None = None
     """What is asked of scores; None where somebody else asks."""
     steps: Sequence[ScoringStep] = ()
     """One for each filter; given by tasks that have no scorers."""
@@ -58,17 +353,17 @@ class Scoring:
         """Values that came in a mapping, by name: the metric that gave them. Known when documents have been scored."""
         return {name: parent for _, scorer in self.pipelines for name, parent in scorer.parents.items()}
 
-    def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
+    def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none in any row. A failure is never a score."""
         if self.is_batch:
             return self._score_together(documents)
         return [timed(TIME_LIMIT, "scoring", self._score_one, document) for document in documents]
 
-    def asking(self, document: Document) -> Asking:
+    def asking(self, document: AnsweredSample) -> Asking:
         """What scorers ask other models about a document's answers, round by round; returns the rows of those steps."""
         return self._asking(document, [self._answers(step, [document])[0] for step in self.steps])
 
-    def _asking(self, document: Document, answers: Sequence[Any]) -> Asking:
+    def _asking(self, document: AnsweredSample, answers: Sequence[Any]) -> Asking:
         found: dict[int, Rows | Failed] = {}
         plans: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
@@ -91,7 +386,7 @@ class Scoring:
             sent = {number: list(islice(replies, len(several))) for number, several in requests.items()}
         return found
 
-    def _replayed(self, document: Document, answers: Sequence[Any]) -> Mapping[int, Rows | Failed]:
+    def _replayed(self, document: AnsweredSample, answers: Sequence[Any]) -> Mapping[int, Rows | Failed]:
         """The rows of the steps that ask, from what was answered."""
         replies, plan = iter(document.verdicts), self._asking(document, answers)
         try:
@@ -107,7 +402,7 @@ class Scoring:
             rows: dict[int, Rows | Failed] = stop.value
             return rows
 
-    def _score_one(self, document: Document) -> list[FilterScores] | Failed:
+    def _score_one(self, document: AnsweredSample) -> list[FilterScores] | Failed:
         """For filter, of one document, under one clock."""
         responses, doc, filtered = document.responses, document.sample.doc, document.filtered
         answers = [
@@ -122,7 +417,7 @@ class Scoring:
             for number, step in enumerate(self.steps)
         ])  # fmt: skip
 
-    def _score_together(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
+    def _score_together(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         """For filter, for document: every call has a clock of its own, since there may be many documents."""
         by_step = [self._answers(step, documents) for step in self.steps]
         by_document = list(zip(*by_step, strict=True))
@@ -145,7 +440,7 @@ class Scoring:
         return [_document(each) for each in rows]
 
     def _step(  # what a step is given
-        self, step: ScoringStep, document: Document, own: Any, answers: Sequence[Any], asked: Rows | Failed | None, call: Call
+        self, step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], asked: Rows | Failed | None, call: Call
     ) -> FilterScores:  # fmt: skip
         """The rows of one step and document."""
         if step.sees_every_filter or type(own) is Failed:
@@ -156,7 +451,7 @@ class Scoring:
         return without_scores(step, made, own) if type(made) is Failed else made
 
     def _rows(
-        self, step: ScoringStep, document: Document, own: Any, answers: Sequence[Any], asked: Rows | Failed | None
+        self, step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], asked: Rows | Failed | None
     ) -> FilterScores:
         """The rows of one document: create the result, then for each metric compute."""
         result = step.result(document, own, answers)
@@ -168,7 +463,11 @@ class Scoring:
         return self._reduced(step, scores, own)
 
     def _together(
-        self, step: ScoringStep, documents: Sequence[Document], own: Sequence[Any], answers: Sequence[Sequence[Any]]
+        self,
+        step: ScoringStep,
+        documents: Sequence[AnsweredSample],
+        own: Sequence[Any],
+        answers: Sequence[Sequence[Any]],
     ) -> list[FilterScores]:
         """The rows of all documents by a step that scores them at once."""
         assert step.batch is not None
@@ -210,7 +509,7 @@ class Scoring:
         scored = {row: value for row, value in values.items() if row not in failed}
         return FilterScores(name, own, scored, {row: repeats[row] for row in repeats if row in scored}, failed)
 
-    def _answers(self, step: ScoringStep, documents: Sequence[Document]) -> list[Any]:
+    def _answers(self, step: ScoringStep, documents: Sequence[AnsweredSample]) -> list[Any]:
         """The answers that a filter leaves of every document; a filter that must see them all at once, does."""
         pipeline, place, name = step.filter, step.filter_place, step.filter.name
         if not pipeline.is_batch:
@@ -230,7 +529,7 @@ class Scoring:
         return [each if is_writable(each) else Failed(f"{place} returned {HALF}") for each in several]
 
 
-def _result(step: ScoringStep, document: Document, own: Any, answers: Sequence[Any], call: Call) -> Any:
+def _result(step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], call: Call) -> Any:
     """What a step looks at, or why it cannot be made."""
     return _lost(step, own, answers) or call(step.place, step.result, document, own, answers)
 

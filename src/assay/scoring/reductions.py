@@ -18,6 +18,7 @@ from typing import Any
 
 from assay.errors import Place
 from assay.registry import Table, accepted, must_be_callable
+from assay.statistics.pass_at_k import pass_all_k, pass_at_k
 
 Reduction = Callable[[Sequence[Any], Sequence[Any]], Any]
 """The scores of a document's repeats, and the answers they are of, to one."""
@@ -40,7 +41,7 @@ def pass_at(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float: 
     """
     n, right = len(scores), _right(scores, f"pass@{k}")
     _enough(n, k, "pass@")
-    return 1.0 - comb(n - right, k) / comb(n, k)
+    return pass_at_k(n, right, k)
 
 
 def pass_all(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:  # noqa: ARG001
@@ -51,7 +52,7 @@ def pass_all(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:
     """
     n, right = len(scores), _right(scores, f"pass^{k}")
     _enough(n, k, "pass^")
-    return comb(right, k) / comb(n, k)
+    return pass_all_k(n, right, k)
 
 
 def majority(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:
@@ -140,7 +141,7 @@ _COUNTED = re.compile(r"(.*\D)([1-9]\d*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Reductions:
+class MetricReductions:
     """How the scores of repeats become one: for the metric's own row, and for rows that are added beside it.
 
     `least` repeats are needed for all of them.
@@ -151,20 +152,20 @@ class Reductions:
     least: int = 1
 
 
-def read_reductions(written: object) -> Reductions:
+def read_reductions(written: object) -> MetricReductions:
     """The reductions that a metric names: one or several, or a mapping of rows to reductions. A ValueError names what is none."""
     if written is None:
-        return Reductions()
+        return MetricReductions()
     if isinstance(written, Mapping):
         several = [_read(each) for each in written.values()]
         named = dict(zip(map(str, written), (reduce for _, reduce, _ in several), strict=True))
-        return Reductions(added=named, least=max((least for _, _, least in several), default=1))
+        return MetricReductions(added=named, least=max((least for _, _, least in several), default=1))
     found = [_read(each) for each in (written if isinstance(written, list | tuple) else [written])]
     plain = [reduce for row, reduce, _ in found if not row]
     if len(plain) > 1:
         raise ValueError("names two reductions for the metric's own row: name the rows, {best: max, typical: median}")
     added = {row: reduce for row, reduce, _ in found if row}
-    return Reductions(plain[0] if plain else mean, added, max(least for _, _, least in found))
+    return MetricReductions(plain[0] if plain else mean, added, max(least for _, _, least in found))
 
 
 def _read(written: object) -> tuple[str, Reduction, int]:

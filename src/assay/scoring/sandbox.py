@@ -22,9 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay.scoring.clock import clock_stopped
-from assay.scoring.metrics.lm_eval import Declared
-from assay.scoring.results import GENERATE
+from assay.scoring.results import GENERATE, DeclaredMetric
+from assay.user_code import clock_stopped
 
 START_SECONDS = 30.0
 """What the sandbox itself may take to be ready on a busy machine."""
@@ -34,7 +33,7 @@ STARTED = b"started\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SandboxLimits:
     """What a program may use: seconds, and megabytes of memory and of every file."""
 
     seconds: float = 5.0
@@ -49,10 +48,10 @@ class SandboxError(RuntimeError):
 def code_exec(references: Sequence[Any], prediction: Any, *, timeout: float = 5.0, memory_mb: int = 1024) -> float:
     """Whether the answer runs to its end with the tests behind it. The references are the tests, all of them."""
     program = "\n\n".join([str(prediction), *map(str, references)]) + "\n"
-    return float(passes(program, Limits(timeout, memory_mb)))
+    return float(passes(program, SandboxLimits(timeout, memory_mb)))
 
 
-def passes(program: str, limits: Limits) -> bool:
+def passes(program: str, limits: SandboxLimits) -> bool:
     """Whether a Python program comes to its end, without an error and within its limits."""
     launcher = _launcher()
     if launcher is None:
@@ -73,7 +72,7 @@ def _launcher() -> "Launcher | None":
     """The first way to start a sandbox that works here: found out by trying."""
     for launcher in (with_bubblewrap, with_unshare):
         with contextlib.suppress(SandboxError, OSError, LookupError):
-            if _run(launcher, "", Limits()) and not _run(launcher, "raise ValueError", Limits()):
+            if _run(launcher, "", SandboxLimits()) and not _run(launcher, "raise ValueError", SandboxLimits()):
                 return launcher
     return None
 
@@ -105,11 +104,11 @@ def _python() -> list[str]:
 
 # --- ways to start it -------------------------------------------------------------------------------------------------
 
-Launcher = Callable[[Limits, str], list[str]]
+Launcher = Callable[[SandboxLimits, str], list[str]]
 """The command that runs our part in a sandbox; it may use an empty folder."""
 
 
-def with_bubblewrap(limits: Limits, folder: str) -> list[str]:  # noqa: ARG001  # the shape of a launcher
+def with_bubblewrap(limits: SandboxLimits, folder: str) -> list[str]:  # noqa: ARG001  # the shape of a launcher
     shown = [part for path in _shown() for part in ("--ro-bind", path, path)]
     size = str(limits.file_size << 20)
     return [
@@ -145,7 +144,7 @@ exec "$unshare" --user --map-user=NOBODY --map-group=NOBODY --root="$root" --wd=
 """In the second user namespace the program is nobody, and has no rights over what the first has mounted."""
 
 
-def with_unshare(limits: Limits, folder: str) -> list[str]:
+def with_unshare(limits: SandboxLimits, folder: str) -> list[str]:
     unshare = _found("unshare")
     return [
         _found("setpriv"), "--pdeathsig", "KILL", unshare, "--user", "--map-root-user", "--mount", "--net", "--ipc",
@@ -164,7 +163,7 @@ def _found(program: str) -> str:
 # --- one program ------------------------------------------------------------------------------------------------------
 
 
-def _run(launcher: Launcher, program: str, limits: Limits) -> bool:
+def _run(launcher: Launcher, program: str, limits: SandboxLimits) -> bool:
     word = secrets.token_hex(16)
     order = json.dumps({"program": program, "word": word, "packages": _packages(), **asdict(limits)}).encode()
     with clock_stopped(), tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as written:
@@ -209,6 +208,6 @@ def _heard(file: int, length: int, seconds: float) -> bytes:
     return heard
 
 
-CODE_METRICS: dict[str, Declared] = {
-    "code_exec": Declared({GENERATE: code_exec}, obstacle=obstacle, runs_code=True),
+CODE_METRICS: dict[str, DeclaredMetric] = {
+    "code_exec": DeclaredMetric({GENERATE: code_exec}, obstacle=obstacle, runs_code=True),
 }

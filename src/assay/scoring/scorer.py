@@ -4,29 +4,43 @@ A scorer of one's own extends one of three things: the defaults (`default_filter
 document (`score`), or those of all documents at once (`score_batch`). The loop around it is never written again.
 """
 
+import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from assay.config.task import FilterConfig, MetricConfig, TaskConfig
+from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, SelfExplanatory
 from assay.records import Failed, Request, Response, Sample, arguments
-from assay.scoring.instance import Instance
-from assay.scoring.metrics.lm_eval import Metric
-from assay.scoring.reductions import Reductions
-from assay.scoring.remembered import Memory, identity_of
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading, Result, Results, result_of
-from assay.scoring.values import Repeated, by_answer, by_name, reduced_rows, row_name
-from assay.scoring.workers import Workers
+from assay.registry import Accepted, Table, accepted
+from assay.scoring.reductions import MetricReductions
+from assay.scoring.results import (
+    CHOICE,
+    GENERATE,
+    LIKELIHOOD,
+    ROLLING,
+    Instance,
+    Metric,
+    Repeated,
+    Result,
+    ResultBuilder,
+    Results,
+    by_answer,
+    by_name,
+    reduced_rows,
+    result_of,
+    row_name,
+)
+from assay.scoring.workers import ScorerMemo, Workers, identity_of
 from assay.user_code import call_user_code
 
 Scores = Mapping[str, Any]
 """By name: one value for the document, or a list with one for each of its answers."""
 
 
-class Document(NamedTuple):
+class AnsweredSample(NamedTuple):
     """A sample with its responses: for each request, one per repeat, as filters see them; and what scorers asked about it."""
 
     sample: Sample
@@ -80,10 +94,10 @@ class Scorer:
         self.config = config
         self.parents: dict[str, str] = {}
         self._metrics: dict[str, Sequence[Metric]] = {}
-        self._ways: dict[str, Mapping[str, Reductions]] = {}
+        self._ways: dict[str, Mapping[str, MetricReductions]] = {}
         self._adds: dict[str, bool] = {}
         self._given: Mapping[str, Any] = {}
-        self._memory: Memory | None = None
+        self._memory: ScorerMemo | None = None
         self._workers: Workers | None = None
 
     def __class_getitem__(cls, result: object) -> type["Scorer"]:
@@ -99,7 +113,7 @@ class Scorer:
         """Be told which parameters the file gave: kept scores depend on them."""
         self._given = kwargs
 
-    def remember(self, memory: Memory) -> None:
+    def remember(self, memory: ScorerMemo) -> None:
         """Be given the scores that were computed before."""
         self._memory = memory
 
@@ -260,7 +274,7 @@ class Scorer:
             return dict(scores), {}
         values: dict[str, Any] = {}
         for name, value in scores.items():
-            own = ways.get(self.parents.get(name, name), Reductions())
+            own = ways.get(self.parents.get(name, name), MetricReductions())
             self._put(values, reduced_rows(name, value, own, answers), name)
         return values, {
             name: list(each) for name, each in scores.items() if isinstance(each, Repeated) and len(each) > 1
@@ -397,7 +411,9 @@ class ProcessResultsScorer(Scorer):
         return dict(self.process_results_fn(result.doc, answers if len(instances) > 1 else [answers]) or {})
 
 
-def shown(document: Document, answers: Mapping[str, Sequence[Any]], reading: Reading, task: str) -> list[Instance]:
+def shown(
+    document: AnsweredSample, answers: Mapping[str, Sequence[Any]], reading: ResultBuilder, task: str
+) -> list[Instance]:
     """The instances of a document: one for each of its requests, with what every filter left of its responses."""
     sample, responses = document.sample, document.responses
     target = reading.target(sample, next(iter(answers.values())))
@@ -419,3 +435,115 @@ def shown(document: Document, answers: Mapping[str, Sequence[Any]], reading: Rea
         )
         for number, request in enumerate(sample.requests[::step])
     ]
+
+
+S = TypeVar("S", bound=type[Scorer])
+
+
+def _adopted(name: str, scorer: Any) -> type[Scorer]:
+    if not (inspect.isclass(scorer) and issubclass(scorer, Scorer)):
+        raise TypeError(f"{scorer!r:.60} must be a class derived from assay.Scorer")
+    if "name" not in vars(scorer):
+        scorer.name = name
+    return scorer
+
+
+class _Scorers(Table[type[Scorer], Scorer]):
+    """Classes of scorers: the configuration of the task is supplied, whatever the parameter is called."""
+
+    def accepts(self, member: Any) -> Accepted:
+        if inspect.getattr_static(member, "create") is inspect.getattr_static(Scorer, "create"):
+            return accepted(member, 1)
+        takes = accepted(member)  # a class that makes itself may take anything first
+        return replace(takes, named={name: each for name, each in takes.named.items() if name != "config"})
+
+    def fix_for_missing(self, name: str, key: str) -> str:  # noqa: ARG002
+        return f"write `kwargs: {{{key}: …}}`"
+
+
+SCORER_REGISTRY = SCORERS = _Scorers(
+    "scorer",
+    {
+        "llm_judge": "assay.scoring.judges:LLMJudgeScorer",
+        "reward_model": "assay.scoring.judges:RewardModelScorer",
+        "ensemble": "assay.scoring.combined:EnsembleScorer",
+        "cross_filter": "assay.scoring.combined:CrossFilterScorer",
+        "first_token": "assay.scoring.scorer:FirstToken",
+        "regex": "assay.scoring.scorer:Regex",
+        "choice_match": "assay.scoring.scorer:ChoiceMatch",
+        "generation": GenerationScorer,
+        "loglikelihood": LoglikelihoodScorer,
+        "perplexity": PerplexityScorer,
+        "process_results": ProcessResultsScorer,
+    },
+    group="assay.scorers",
+    supplied=("config",),
+    adopt=_adopted,
+    build=lambda kind, config, **kwargs: kind.create(config, **kwargs),
+)
+"""Scorers by name; `SCORER_REGISTRY["mine"] = Mine` registers one, by the name that seed 001 gives the table."""
+
+
+def register_scorer(name: str) -> Callable[[S], S]:
+    """Make a class of scorers known by a name, which `scorer:` of a task may then say."""
+    return SCORERS.register(name)
+
+
+_PLAIN_MATCH = (MetricConfig(name="exact_match", kwargs={"ignore_case": True, "ignore_punctuation": True}),)
+
+
+class _Matching(GenerationScorer):
+    """Compares what a filter leaves of an answer, without case and punctuation."""
+
+    def steps(self) -> tuple[FilterStep, ...]:
+        return ()
+
+    def default_filters(self) -> tuple[FilterConfig, ...]:
+        return (FilterConfig(name="none", filter=(*self.steps(), FilterStep(function="take_first"))),)
+
+    def default_metrics(self) -> tuple[MetricConfig, ...]:
+        return _PLAIN_MATCH
+
+
+class FirstToken(_Matching):
+    """The answer without white space around it, compared without case and punctuation."""
+
+    def steps(self) -> tuple[FilterStep, ...]:
+        return (FilterStep(function="remove_whitespace"),)
+
+
+class Regex(_Matching):
+    """What a pattern finds in the answer, compared without case and punctuation. Parameters are those of the filter."""
+
+    def __init__(self, config: TaskConfig | None = None, **kwargs: Any) -> None:
+        super().__init__(config)
+        self._kwargs = kwargs
+
+    def steps(self) -> tuple[FilterStep, ...]:
+        return (FilterStep(function="regex", kwargs=self._kwargs),)
+
+
+class ChoiceMatch(_Matching):
+    """The answer as it is, compared without case and punctuation."""
+
+
+def make_scorer(written: str | ScorerConfig | object, config: TaskConfig | None, place: Place) -> Scorer:
+    """The scorer that a task names: an unknown name, a class that is none, or a wrong parameter is refused."""
+    kind: Any = written.type if isinstance(written, ScorerConfig) else written
+    kwargs: Mapping[str, Any] = written.kwargs if isinstance(written, ScorerConfig) else {}
+    if not isinstance(kind, str) and not (inspect.isclass(kind) and issubclass(kind, Scorer)):
+        raise _problem(place, f"{kind!r} is no scorer", "name one, or a class derived from assay.Scorer")
+    made = SCORERS.bind(kind, kwargs, place, config)
+    made.made_with(kwargs)
+    named = kind if isinstance(kind, str) else kind.__name__
+    if made.asks and made.is_batch:
+        what = f"scorer {named!r} asks other models and scores all documents at once"
+        raise _problem(place, what, "let it do one of the two")
+    if config is not None and config.output_type not in made.output_types:
+        what = f"scorer {named!r} does not score {config.output_type}"
+        raise _problem(place, what, f"it scores {', '.join(made.output_types)}")
+    return made
+
+
+def _problem(place: Place, what: str, fix: str) -> ConfigError:
+    return ConfigError([Problem(place, what, fix)])

@@ -6,13 +6,17 @@ one processor, scores are computed in this process.
 """
 
 import ctypes
+import inspect
+import json
 import os
 import signal
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Protocol
 
-from assay.scoring.clock import TIME_LIMIT, timed
+from assay.records import Failed
+from assay.user_code import TIME_LIMIT, timed
 
 TOGETHER = 8
 """Answers that go to a process at once."""
@@ -20,7 +24,7 @@ DIE_WITH_PARENT = 1
 """What the system is told, so that nothing is left behind when a run is killed: PR_SET_PDEATHSIG."""
 
 
-class Scoring(Protocol):
+class ParallelScorer(Protocol):
     """What a process needs of a scorer."""
 
     @property
@@ -29,14 +33,14 @@ class Scoring(Protocol):
     def score(self, reference: Any, predictions: list[Any]) -> Any: ...
 
 
-_SCORERS: list[Scoring] = []
+_SCORERS: list[ParallelScorer] = []
 """What a process has been made with."""
 
 
 class Workers:
     """Processes for some scorers."""
 
-    def __init__(self, scorers: Sequence[Scoring], count: int | None = None) -> None:
+    def __init__(self, scorers: Sequence[ParallelScorer], count: int | None = None) -> None:
         self._count = count if count is not None else len(os.sched_getaffinity(0)) if can_fork() else 1
         self._scorers = list(scorers)
         self._pool = self._started() if scorers and self._count > 1 and can_fork() else None
@@ -57,7 +61,7 @@ class Workers:
             _SCORERS.clear()
         return made
 
-    def score(self, scorer: Scoring, asked: Sequence[Sequence[Any]]) -> list[Any]:
+    def score(self, scorer: ParallelScorer, asked: Sequence[Sequence[Any]]) -> list[Any]:
         """The scores of answers, in their order; or of each the failure that it is."""
         if self._pool is None:
             return [_guarded(scorer, *each) for each in asked]
@@ -86,5 +90,64 @@ def _score(number: int, asked: Sequence[Any]) -> Any:
     return _guarded(_SCORERS[number], *asked)
 
 
-def _guarded(scorer: Scoring, reference: Any, predictions: list[Any]) -> Any:
+def _guarded(scorer: ParallelScorer, reference: Any, predictions: list[Any]) -> Any:
     return timed(TIME_LIMIT, f"scoring: scorer {scorer.name!r}", scorer.score, reference, predictions)
+
+
+class ScoreStore(Protocol):
+    """Where scores are kept by key."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+    def add(self, key: bytes, value: bytes) -> None: ...
+
+
+class ScorerMemo:
+    """The scores of one scorer. `identity` is its source, its version and its parameters: with another, all are computed anew."""
+
+    def __init__(self, identity: str, store: ScoreStore) -> None:
+        self._identity, self._store = identity, store
+
+    def filled(self, asked: Sequence[Any], compute: Callable[[list[int]], Sequence[Any]]) -> list[Any]:
+        """The scores of everything asked; `compute` is given the numbers of those that nobody knows yet."""
+        keys = [self._key(each) for each in asked]
+        found = [self._store.get(key) if key is not None else None for key in keys]
+        missing = [number for number, known in enumerate(found) if known is None]
+        made = dict(zip(missing, compute(missing), strict=True)) if missing else {}
+        for number, value in made.items():
+            key, written = keys[number], _written(value)
+            if key is not None and written is not None:
+                self._store.add(key, written)
+        return [made[number] if known is None else json.loads(known) for number, known in enumerate(found)]
+
+    def _key(self, asked: Any) -> bytes | None:
+        text = _written(asked)
+        return blake2b(text, key=blake2b(self._identity.encode()).digest(), digest_size=16).digest() if text else None
+
+
+def _written(value: Any) -> bytes | None:
+    """A value as JSON, if it can be read back as what it was."""
+    if isinstance(value, Failed):
+        return None
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError):
+        return None
+    return text.encode() if json.loads(text) == value else None
+
+
+def identity_of(kind: type, until: type, version: object, kwargs: Mapping[str, Any]) -> str | None:
+    """What the scores of a class depend on beside answers: its source and that of what it is derived from, up to `until`.
+
+    None where that cannot be told.
+    """
+    try:
+        sources = [inspect.getsource(each) for each in kind.__mro__[: kind.__mro__.index(until)]]
+        return json.dumps([sources, version, dict(kwargs)], default=_source)
+    except (OSError, TypeError):
+        return None
+
+
+def _source(value: object) -> str:
+    if not callable(value):
+        raise TypeError("only functions have a source")
+    return inspect.getsource(value)

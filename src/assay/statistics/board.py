@@ -13,7 +13,7 @@ from assay.statistics.estimates import estimate, with_draws
 
 
 @dataclass(slots=True)
-class Column:
+class ScoreColumn:
     """The values of one metric and filter, the documents they are of, and their repeats' scores where there are any."""
 
     values: list[Any] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Board:
     `clusters` has, by document, the number of its cluster, where documents are not draws of their own.
     """
 
-    columns: dict[ScoreKey, Column] = field(default_factory=dict)
+    columns: dict[ScoreKey, ScoreColumn] = field(default_factory=dict)
     failed: Counter[str] = field(default_factory=Counter)
     """Documents that failed, as a whole or in some rows, by reason."""
     lost: int = 0
@@ -44,7 +44,7 @@ class Board:
             column = self.columns.get((metric, scores.filter))  # type: ignore[call-overload]  # a key is such a pair
             if column is None:
                 row = ScoreKey(metric, scores.filter)
-                column = self.columns[row] = Column(repeats=[] if metric in scores.repeats else None)
+                column = self.columns[row] = ScoreColumn(repeats=[] if metric in scores.repeats else None)
             column.values.append(value)
             column.documents.append(doc_id)
             if column.repeats is not None:

@@ -15,11 +15,26 @@ SCORES = ("precision", "recall", "f1")
 AVERAGES = ("macro", "micro", "weighted")
 
 
-def _parts(score: str, found: Any, given: Any, right: Any) -> tuple[Any, Any]:
-    """What stands above and below the line."""
+def _fraction(score: str, found: Any, given: Any, right: Any) -> tuple[Any, Any]:
+    """Numerator and denominator of a score: from how often a class was found, was given and was right."""
     if score == "f1":
         return 2 * found, given + right
     return found, given if score == "precision" else right
+
+
+def score_of_counts(score: str, found: int, given: int, right: int) -> float:
+    """Precision, recall or F1 of one class; 0 where its denominator is 0.
+
+    >>> [round(score_of_counts(score, 1, 2, 4), 4) for score in SCORES]
+    [0.5, 0.25, 0.3333]
+    """
+    above, below = _fraction(score, found, given, right)
+    return above / below if below else 0.0
+
+
+def f1_of_rates(precision: float, recall: float) -> float:
+    """Return the harmonic mean of two rates; 0 where both are 0."""
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def _ratio(above: Any, below: Any) -> Any:
@@ -34,7 +49,7 @@ def _moves(above: Any, below: Any) -> Any:
 
 def _of_hits(score: str, values: Values) -> tuple[Any, Any]:
     found, given, right = np.asarray(values, dtype=np.float64).T
-    return _parts(score, found, given, right)
+    return _fraction(score, found, given, right)
 
 
 def class_score(score: str, values: Values) -> float:
@@ -65,7 +80,7 @@ def _table(values: Values, labels: Sequence[Any] | None) -> tuple[Any, Any, Any]
 def average_score(average: str, score: str, values: Values, *, labels: Sequence[Any] | None = None) -> float:
     """Over classes: values are (right, given) of each document. `labels` are the classes that count."""
     found, given, right = _table(values, labels)
-    above, below = _parts(score, found, given, right)
+    above, below = _fraction(score, found, given, right)
     if average == "micro":
         return float(_ratio(above.sum(), below.sum()))
     scores = _ratio(above.sum(axis=0), below.sum(axis=0))
@@ -77,7 +92,7 @@ def average_score(average: str, score: str, values: Values, *, labels: Sequence[
 def average_influence(average: str, score: str, values: Values, *, labels: Sequence[Any] | None = None) -> Any:
     """How far each document moves the number."""
     found, given, right = _table(values, labels)
-    above, below = _parts(score, found, given, right)
+    above, below = _fraction(score, found, given, right)
     if average == "micro":
         return _moves(above.sum(axis=1), below.sum(axis=1))
     moves = _moves(above, below)
@@ -86,6 +101,43 @@ def average_influence(average: str, score: str, values: Values, *, labels: Seque
     scores, totals = _ratio(above.sum(axis=0), below.sum(axis=0)), right.sum(axis=0)
     # the weights move, too: they are shares of the documents
     return moves @ _ratio(totals, np.full_like(totals, right.sum())) + _moves(right @ scores, right.sum(axis=1))
+
+
+# --- records by the numbers of their classes, where there may be very many classes ------------------------------------
+
+
+def _sums(values: Values, score: str, classes: int) -> tuple[Any, Any]:
+    """Numerator and denominator, by class."""
+    right, given, correct = np.asarray(values, dtype=np.int64).T
+    given_counts = np.bincount(given[given >= 0], minlength=classes)
+    right_counts = np.bincount(right[right >= 0], minlength=classes)
+    found = np.bincount(given[(given >= 0) & (correct > 0)], minlength=classes)
+    return _fraction(score, found.astype(np.float64), given_counts, right_counts)
+
+
+def macro_score(values: Values, *, score: str, classes: int) -> float:
+    """The mean over classes. Values are (golden class, given class, is correct) by number, -1 for no class.
+
+    >>> macro_score([(0, 0, 1), (1, 0, 0)], score="precision", classes=2)
+    0.25
+    """
+    return float(_ratio(*_sums(values, score, classes)).mean())
+
+
+def macro_influence(values: Values, *, score: str, classes: int) -> Any:
+    """Influence of each record on that mean: a record concerns two classes at most, so no table of all is built."""
+    right, given, correct = np.asarray(values, dtype=np.int64).T
+    above, below = _sums(values, score, classes)
+    share = _ratio(above, below)
+    rarity = _ratio(np.full(classes, float(len(values))), below)
+    moved = np.zeros(len(values))
+    if score != "recall":
+        hit = np.where(correct > 0, 2.0 if score == "f1" else 1.0, 0.0)
+        moved += np.where(given >= 0, (hit - share[given]) * rarity[given], 0.0)
+    if score != "precision":
+        hit = np.where(correct > 0, 0.0 if score == "f1" else 1.0, 0.0)
+        moved += np.where(right >= 0, (hit - share[right]) * rarity[right], 0.0)
+    return moved / classes
 
 
 CLASS_AGGREGATIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {

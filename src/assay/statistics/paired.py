@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.statistics.estimates import resamples, whole_clusters
-from assay.statistics.intervals import student
+from assay.records import Draws
+from assay.statistics.aggregations import Aggregation, Values
+from assay.statistics.estimates import estimate, resamples, whole_clusters
+from assay.statistics.intervals import LEVEL, student
 
 FLIPS = 10_000
 """Sign flips that are drawn where there are too many to take each: p is known to 0.002 near 0.05."""
@@ -209,7 +211,7 @@ def _quantiles(power: float, alpha: float) -> float:
     return normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
 
 
-class Values(NamedTuple):
+class PairedValues(NamedTuple):
     """What both runs scored on the same documents, and the cluster of each where there are any."""
 
     a: Sequence[Any]
@@ -218,7 +220,7 @@ class Values(NamedTuple):
 
 
 def recomputed(
-    function: Callable[[Sequence[Any]], float], values: Values, iterations: int
+    function: Callable[[Sequence[Any]], float], values: PairedValues, iterations: int
 ) -> tuple[Contrast, Significance] | None:
     """A difference of numbers that must be computed anew for other documents: its spread over resamples of the pairs, and
     its p over runs that take each document from either. None where the function takes some resample badly, or has no number
@@ -245,7 +247,7 @@ def recomputed(
     return Contrast(found, None, spread, n, count), Significance(p, "permutation")
 
 
-def _swapped(function: Callable[[Sequence[Any]], float], values: Values, draws: int) -> Iterator[float]:
+def _swapped(function: Callable[[Sequence[Any]], float], values: PairedValues, draws: int) -> Iterator[float]:
     """The difference with the runs exchanged on a random half of the documents, or of the clusters."""
     a, b, clusters = values
     place = np.arange(len(a)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
@@ -254,3 +256,49 @@ def _swapped(function: Callable[[Sequence[Any]], float], values: Values, draws: 
         swap = random.integers(0, 2, size=int(place.max()) + 1)[place].tolist()
         mixed = [(y, x) if other else (x, y) for x, y, other in zip(a, b, swap, strict=True)]
         yield function([y for _, y in mixed]) - function([x for x, _ in mixed])
+
+
+class Drift(NamedTuple):
+    """A number before and after, of the same n documents, and the interval of their difference; without one, `reason`."""
+
+    before: float
+    after: float
+    n: int
+    interval: tuple[float, float] | None = None
+    reason: str = ""
+
+    @property
+    def value(self) -> float:
+        return self.after - self.before
+
+
+def drift(
+    aggregation: Aggregation | Callable[[Values], float],
+    before: Values,
+    after: Values,
+    *,
+    level: float = LEVEL,
+    clusters: Sequence[int] | None = None,
+) -> Drift:
+    """What becomes of a number. The values are of the same documents in the same order: they are compared in pairs."""
+    was, now = (
+        estimate(aggregation, values, bootstrap_iters=0, like_lm_eval=False) if len(values) else None
+        for values in (before, after)
+    )
+    if was is None or now is None or math.isnan(was) or math.isnan(now):
+        return Drift(math.nan, math.nan, len(before), None, "it is no number")
+    plain = Drift(float(was), float(now), len(before))
+    known = aggregation if isinstance(aggregation, Aggregation) else None
+    if known is None or known.influence is None:
+        return plain._replace(reason=f"none is known for {known.name if known is not None else 'this aggregation'}")
+    moves = [np.asarray(known.influence(values), dtype=np.float64) for values in (before, after)]
+    usable = len(moves[0]) == len(moves[1]) and (clusters is None or len(moves[0]) == len(clusters))
+    if not usable or len(moves[0] if clusters is None else set(clusters)) < 2:
+        return plain._replace(reason="too few documents can be compared in pairs")
+    made = Draws.of_mean("", range(len(moves[0])), moves[1] - moves[0], clusters)
+    is_rate = known.name == "mean" and {*before, *after} <= {0, 1}
+    can, does = np.full(len(before), 1 / len(before)), (moves[1] - moves[0]) / len(before)
+    drawn = [Draws("", range(len(before)), each, clusters=clusters).summed() for each in (can, does)]
+    unit = reach(drawn[0], drawn[1], len(before)) if is_rate else 0.0
+    contrast = Contrast(plain.value, None, made.variance, len(before), made.count, unit=unit)
+    return plain._replace(interval=interval(contrast, level) or (plain.value, plain.value))

@@ -6,7 +6,7 @@ from typing import Any
 
 from assay.records import UNFINISHED, FilterScores, Sample
 from assay.runs.samples.records import SampleRecord
-from assay.scoring.filters.steps import INVALID
+from assay.scoring.filters import INVALID
 
 FAILED, TRUNCATED, EMPTY, UNEXTRACTED = "failed", "truncated", "empty", "unextracted"
 DISAGREEING, GOLD_IN_ANSWER = "disagreeing", "gold_in_answer"

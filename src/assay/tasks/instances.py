@@ -9,13 +9,10 @@ from typing import Any, ClassVar
 
 from assay.config.task import TaskConfig
 from assay.records import EVERY_ROW, Failed, FilterScores, Function, Sample
-from assay.scoring.instance import Instance, sort_instances
-from assay.scoring.loop import Scoring, without_scores
-from assay.scoring.metrics.lm_eval import Metric
+from assay.scoring.loop import ScoringLoop, ScoringStep, with_methods, without_scores
 from assay.scoring.reductions import mean
-from assay.scoring.results import CHOICE, GENERATE, Result
-from assay.scoring.scorer import Document, Scorer
-from assay.scoring.step import ScoringStep, with_methods
+from assay.scoring.results import CHOICE, GENERATE, Instance, Metric, Result, sort_instances
+from assay.scoring.scorer import AnsweredSample, Scorer
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
@@ -66,11 +63,11 @@ class InstanceTask(Task):
         self._sample_scores = scores
         return scores
 
-    def _document(self, instances: Sequence[Instance]) -> Document:
+    def _document(self, instances: Sequence[Instance]) -> AnsweredSample:
         """The instances of one document, with the answers that filters which were applied have left."""
         first = instances[0]
         applied = [name for name in first.filtered_resps if all(name in each.filtered_resps for each in instances)]
-        return Document(
+        return AnsweredSample(
             Sample(first.doc_id, first.doc, (), first.target, first.target, first.choices or None),
             [list(each.resps) for each in instances],
             filtered={name: [each.filtered_resps[name] for each in instances] for name in applied},
@@ -86,7 +83,7 @@ class InstanceTask(Task):
             for row, values in (self._sample_scores if sample_scores is None else sample_scores).items()
         }
 
-    def _with_own_methods(self, scoring: Scoring) -> Scoring:
+    def _with_own_methods(self, scoring: ScoringLoop) -> ScoringLoop:
         """The loop with `_create_result` and `_compute_metric` of a class that is derived from this one."""
         own = type(self)
         if (own._create_result, own._compute_metric) == (InstanceTask._create_result, InstanceTask._compute_metric):
@@ -95,7 +92,7 @@ class InstanceTask(Task):
             with_methods(step, scorer, self._create_result, self._compute_metric)
             for step, (_, scorer) in zip(scoring.steps, scoring.pipelines, strict=True)
         ]
-        return Scoring((), scoring.reading, scoring.task, scoring.rules, steps)
+        return ScoringLoop((), scoring.reading, scoring.task, scoring.rules, steps)
 
     def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
         return self._scorer._create_result(instances, filter_name)

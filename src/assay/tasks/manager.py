@@ -24,7 +24,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group, StandardGroup
 from assay.groups.group import group_type
 from assay.samples.formats import FORMATS, choose, formatted, from_mapping
-from assay.scoring.filters.steps import FILTERS
+from assay.scoring.filters import FILTERS
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.task import Task
 from assay.user_code import UserCodeError, user_code

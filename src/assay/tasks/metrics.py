@@ -9,12 +9,10 @@ from typing import Any, Literal
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.registry import Accepted, accepted, library_problem, names_only, read_signature
-from assay.scoring.metrics.lm_eval import DEFAULTS, LM_EVAL_METRICS, Declared, Metric, Repeated, pair
-from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.text import ALONE
-from assay.scoring.reductions import REDUCTIONS, Reductions, read_reductions
-from assay.scoring.results import GENERATE, GenResult
-from assay.scoring.values import best
+from assay.scoring.reductions import REDUCTIONS, MetricReductions, read_reductions
+from assay.scoring.results import GENERATE, DeclaredMetric, GenResult, Metric, Repeated, best
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.tasks.settings import Helpers
 
@@ -55,7 +53,7 @@ class MetricBinder:
     def _default(self, name: str) -> Metric:
         declared = METRICS[name]
         compute = self._compute(name, declared, {}, 0)
-        return Metric(name, compute, declared.aggregation, declared.higher_is_better, Reductions())
+        return Metric(name, compute, declared.aggregation, declared.higher_is_better, MetricReductions())
 
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
         named = config.name if isinstance(config.name, str) else function_name(config.name)
@@ -79,14 +77,14 @@ class MetricBinder:
         by_name = aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation
         return Metric(named, compute, by_name, better, self._reductions(config, number), gives)
 
-    def _better(self, config: MetricConfig, named: str, declared: Declared | None) -> bool | None:
+    def _better(self, config: MetricConfig, named: str, declared: DeclaredMetric | None) -> bool | None:
         """Whether more is better: as the file says, else as the metric was declared or registered."""
         if config.higher_is_better is not None:
             return config.higher_is_better
         known = declared or self.helpers.metrics.get(named)
         return known.higher_is_better if known is not None else None
 
-    def _declared(self, config: MetricConfig, *, processed: bool) -> Declared | None:
+    def _declared(self, config: MetricConfig, *, processed: bool) -> DeclaredMetric | None:
         """The metric that a name means. A name that lm-eval does not have belongs to the task's own code first."""
         name = config.name
         if not isinstance(name, str) or name in LM_EVAL_METRICS or processed or name in self.helpers.metrics:
@@ -98,7 +96,7 @@ class MetricBinder:
             return ALONE[str(name)]
         return declared
 
-    def _names(self, declared: Declared | None, kwargs: Mapping[str, Any], number: int) -> Sequence[str] | None:
+    def _names(self, declared: DeclaredMetric | None, kwargs: Mapping[str, Any], number: int) -> Sequence[str] | None:
         if declared is None or declared.gives is None:
             return ()
         try:
@@ -110,7 +108,7 @@ class MetricBinder:
         return config.hf_evaluate and self.output_type == GENERATE
 
     def _function(
-        self, config: MetricConfig, named: str, declared: Declared | None, number: int
+        self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
     ) -> Callable[..., Any] | None:
         """The user's function that a metric is; None where it is one of the table, or hands on what it gets."""
         if callable(config.name):
@@ -131,11 +129,13 @@ class MetricBinder:
         raise self._problem(number, "metric", f"no metric is called {named!r}", did_you_mean(named, fitting))
 
     @staticmethod
-    def _is_handed_on(config: MetricConfig, declared: Declared) -> bool:
+    def _is_handed_on(config: MetricConfig, declared: DeclaredMetric) -> bool:
         aggregation = config.aggregation or declared.aggregation
         return not config.hf_evaluate and (callable(aggregation) or aggregation in OF_PAIRS)
 
-    def _compute(self, name: str, declared: Declared, kwargs: Mapping[str, Any], number: int) -> Callable[[Any], Any]:
+    def _compute(
+        self, name: str, declared: DeclaredMetric, kwargs: Mapping[str, Any], number: int
+    ) -> Callable[[Any], Any]:
         function = declared.functions[self.output_type]
         _need(declared.needs, self.place(number, "metric"), f"metric {name!r}")
         obstacle = declared.obstacle() if declared.obstacle is not None else None
@@ -200,7 +200,7 @@ class MetricBinder:
         return _best_of_references(score, named, better)
 
     def _aggregation(
-        self, config: MetricConfig, named: str, declared: Declared | None, number: int
+        self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
     ) -> Aggregation | Callable[..., Any]:
         wanted: object = config.aggregation
         if wanted is None and declared is None and named in self.helpers.metrics:
@@ -221,7 +221,7 @@ class MetricBinder:
         _need(found.needs, self.place(number, "aggregation"), f"aggregation {found.name!r}")
         return found
 
-    def _reductions(self, config: MetricConfig, number: int) -> Reductions:
+    def _reductions(self, config: MetricConfig, number: int) -> MetricReductions:
         try:
             found = read_reductions(config.reduction)
         except LookupError as error:

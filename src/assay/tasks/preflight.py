@@ -8,12 +8,11 @@ from assay.config.group import AggMetricConfig
 from assay.config.row_names import row_name_problem
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
-from assay.groups.factory import AggregatorFactory
+from assay.groups.aggregators import AggregatorFactory
 from assay.groups.group import Group
 from assay.groups.results import is_lenient
-from assay.groups.rows import NONE, filter_name, member_names
-from assay.groups.selection import Selection
-from assay.groups.selection import check as check_filter
+from assay.groups.rows import NONE, MemberSelection, filter_name, member_names
+from assay.groups.rows import check as check_filter
 from assay.models.protocol import AnyModel
 from assay.records import Function, ScoreKey
 from assay.scoring.metrics.table import METRICS
@@ -158,7 +157,7 @@ def lacking(group: Group[Any], known: Known) -> Iterator[Problem]:
     for number, entry in enumerate(entries):
         place = place_in(group, "aggregate_metric_list", number)
         every = member_names(group, entry)
-        names = Selection.of(group.config).names(every)
+        names = MemberSelection.of(group.config).names(every)
         if every and not names:
             what = f"{dict.fromkeys(['group_filter'], group.config.group_filter)} leaves no member"
             yield Problem(place_in(group, "group_filter"), what, f"there are: {', '.join(every[:8])}")

@@ -33,11 +33,9 @@ from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question
 from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
-from assay.scoring.loop import Document, Scoring, grouped
-from assay.scoring.metrics.lm_eval import Metric
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING
+from assay.scoring.loop import AnsweredSample, ScoringLoop, grouped
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ScoreRules
 from assay.scoring.scorer import Scorer, models_of
-from assay.scoring.values import Rules
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
 from assay.tasks.plans import (
@@ -80,7 +78,7 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     return made
 
 
-def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, scored: Scoring) -> "PreparedTask":
+def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, scored: ScoringLoop) -> "PreparedTask":
     shots = examples(config, config.num_fewshot or 0, splits, settings)
     process = config.process_docs if callable(config.process_docs) else None
     docs = splits.split(evaluated_split(config), process)
@@ -139,7 +137,7 @@ def check_clusters(task: Task, docs: Split) -> None:
         raise ConfigError([Problem(placer(task, "cluster_by")(), what, did_you_mean(wanted, columns_of(docs)))])
 
 
-def check_columns(task: Task, docs: Split, scored: Scoring) -> None:
+def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
     """Refuse scorers that read a column which the documents do not have."""
     known = columns_of(docs)
     for _, scorer in scored.pipelines:
@@ -188,7 +186,7 @@ class PreparedTask:
     settings: Settings
     docs: Split
     prompter: Prompter
-    scoring: Scoring
+    scoring: ScoringLoop
     fingerprint: str = ""
     source: str = ""
 
@@ -317,9 +315,9 @@ class PreparedTask:
     def scorers(self) -> Sequence[Scorer]:
         return [each for _, scorer in self.scoring.pipelines for each in (scorer, *scorer.members)]
 
-    def document(self, sample: Sample, responses: Sequence[Response]) -> Document:
+    def document(self, sample: Sample, responses: Sequence[Response]) -> AnsweredSample:
         own, verdicts = responses[: len(sample.requests)], responses[len(sample.requests) :]
-        return Document(
+        return AnsweredSample(
             sample, grouped(sample.requests, own, self.config.repeats), verdicts, self._question(sample.doc)
         )
 
@@ -330,7 +328,7 @@ class PreparedTask:
         with preserved_random():
             return str(self.prompter.text(doc))
 
-    def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]:
+    def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         return self.scoring.score(documents)
 
     @property
@@ -365,7 +363,7 @@ class PreparedTask:
             return self.settings.like_lm_eval or (isinstance(found, Aggregation) and found.name == "nanmean")
 
         lenient = any(scorer.overwrites for _, scorer in self.scoring.pipelines)
-        self.scoring = replace(self.scoring, rules=Rules(is_averaged, lenient, takes_nan))
+        self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, lenient, takes_nan))
 
     def rows(self) -> frozenset[ScoreKey] | None:
         found = set()

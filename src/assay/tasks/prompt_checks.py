@@ -15,7 +15,7 @@ from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, nearest
 from assay.records import Sample
 from assay.samples.templates import RenderError, TemplateSlip, is_template, template
-from assay.scoring.results import Reading
+from assay.scoring.results import ResultBuilder
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 
@@ -70,7 +70,7 @@ def check_targets(
         raise ConfigError(wrong)
 
 
-def check_right_choices(reading: Reading, first: Sequence[Sample]) -> None:
+def check_right_choices(reading: ResultBuilder, first: Sequence[Sample]) -> None:
     """Refuse a task of which none of the first right answers is a choice: every document would be asked, and fail."""
     problems = []
     for sample in first:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from assay.records import UNFINISHED, Failed, FilterScores, Outcome, Response, Sample, Text
 from assay.runs.samples.records import SampleRecord, response_metadata
-from assay.scoring.filters.step import INVALID, contains
-from assay.scoring.filters.step import UNFINISHED as UNFINISHED_MARK
-from assay.scoring.loop import Document
+from assay.scoring.filters import INVALID, contains
+from assay.scoring.filters import UNFINISHED as UNFINISHED_MARK
+from assay.scoring.scorer import AnsweredSample
 from assay.statistics.board import Board
 from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.runnable import Runnable
@@ -37,7 +37,7 @@ class TaskRun:
     _started: int = 0
     _next: int = 0
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
-    _together: list[tuple[Document, Replies, str]] = field(default_factory=list)
+    _together: list[tuple[AnsweredSample, Replies, str]] = field(default_factory=list)
 
     def samples(self) -> Iterator[tuple[int, Sample]]:
         """The samples to ask about, each with its number."""
@@ -81,7 +81,7 @@ class TaskRun:
         if failure is not None or sample.problem:
             reason = failure.reason if failure is not None else sample.problem
             if self.runnable.is_batch:
-                self._together.append((Document(sample, ()), replied, reason))
+                self._together.append((AnsweredSample(sample, ()), replied, reason))
             else:
                 self._fail(sample, reason, (), replied)
             return
@@ -93,7 +93,7 @@ class TaskRun:
             [scores] = self.runnable.score([document])
             self._note(document, scores, replied)
 
-    def _note(self, document: Document, scores: list[FilterScores] | Failed, replied: Replies) -> None:
+    def _note(self, document: AnsweredSample, scores: list[FilterScores] | Failed, replied: Replies) -> None:
         if isinstance(scores, Failed):
             self._fail(document.sample, scores.reason, document.responses, replied)
             return

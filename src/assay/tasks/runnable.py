@@ -6,8 +6,7 @@ from typing import Any, Protocol
 
 from assay.records import Asking, Estimate, Failed, FilterScores, Response, Sample, ScoreKey
 from assay.runs.folder import SampleSink
-from assay.scoring.loop import Document
-from assay.scoring.scorer import Scorer
+from assay.scoring.scorer import AnsweredSample, Scorer
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.task import Task
 
@@ -81,9 +80,9 @@ class Runnable(Protocol):
         """Return the scorers of its answers."""
         ...
 
-    def document(self, sample: Sample, responses: Sequence[Response]) -> Document: ...
+    def document(self, sample: Sample, responses: Sequence[Response]) -> AnsweredSample: ...
 
-    def score(self, documents: Sequence[Document]) -> list[list[FilterScores] | Failed]: ...
+    def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]: ...
 
     def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
         """How the values of a metric and filter become one number; None where the task does not say."""

@@ -7,13 +7,17 @@ from typing import Any, NamedTuple, TypeVar
 from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.scoring.filters import build_pipeline
-from assay.scoring.filters.pipeline import DEFAULT, Pipeline
-from assay.scoring.loop import Scoring
-from assay.scoring.metrics.lm_eval import Metric
-from assay.scoring.named import make_scorer
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Reading
-from assay.scoring.scorer import GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, Scorer
+from assay.scoring.filters import DEFAULT, Pipeline, build_pipeline
+from assay.scoring.loop import ScoringLoop
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ResultBuilder
+from assay.scoring.scorer import (
+    GenerationScorer,
+    LoglikelihoodScorer,
+    PerplexityScorer,
+    ProcessResultsScorer,
+    Scorer,
+    make_scorer,
+)
 from assay.tasks.metrics import MetricBinder
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
@@ -35,7 +39,7 @@ class BoundFilter(NamedTuple):
     scorer_at: Place
 
 
-def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> Scoring:
+def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> ScoringLoop:
     """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together."""
     process = config.process_results if callable(config.process_results) and not settings.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
@@ -51,8 +55,8 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     if not lenient:
         check_rows([bound for _, bound in filter(None, made)])
     _check_filters(task, pipelines)
-    reading = Reading(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
-    return Scoring(pipelines, reading, task.name)
+    reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
+    return ScoringLoop(pipelines, reading, task.name)
 
 
 @dataclass(slots=True)

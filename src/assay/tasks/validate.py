@@ -15,7 +15,7 @@ from assay.config.fields import Fields
 from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group
-from assay.groups.factory import AggregatorFactory
+from assay.groups.aggregators import AggregatorFactory
 from assay.groups.results import is_lenient
 from assay.records import Function
 from assay.registry import Accepted, accepted
@@ -25,8 +25,7 @@ from assay.samples.formats import from_table, table_of
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics.table import METRICS
-from assay.scoring.named import SCORERS
-from assay.scoring.scorer import Scorer
+from assay.scoring.scorer import SCORERS, Scorer
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.preflight import doubled, place_in

@@ -6,6 +6,7 @@ from typing import Any
 
 from assay.report.plots import Bin, Calibrated, Interval
 from assay.report.slices import part
+from assay.statistics.softmax import softmax
 from assay.viewer.sample_page import loads
 from assay.viewer.samples import SOURCE, Samples, quoted
 
@@ -85,4 +86,4 @@ def confidence(likelihoods: Sequence[float | None], choices: int, gold: Any) -> 
     if len(values) != choices or not values or not isinstance(gold, int):
         return None
     best = max(values)
-    return 1 / sum(math.exp(value - best) for value in values), values.index(best) == gold
+    return max(softmax(values)), values.index(best) == gold

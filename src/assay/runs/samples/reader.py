@@ -41,7 +41,7 @@ REQUEST_COLUMNS = (*(name for name in RequestColumns._fields if name != "replies
 """The columns that hold what was asked and answered."""
 
 
-class AnsweredSample(NamedTuple):
+class ReplayedSample(NamedTuple):
     """A sample with its responses, and what an earlier scoring made of it."""
 
     sample: Sample
@@ -76,11 +76,11 @@ class SampleFile:
         self._file: Any = None
         self._latest: tuple[int, Any] = (-1, None)
 
-    def samples(self) -> Iterator[AnsweredSample]:
+    def samples(self) -> Iterator[ReplayedSample]:
         """The samples in their order."""
         yield from self._converted(lambda row: _stored(row, self._repeats))
 
-    def outcomes(self) -> Iterator[AnsweredSample]:
+    def outcomes(self) -> Iterator[ReplayedSample]:
         """Yield the samples of a graph: after the responses of each its outcome, or why it failed."""
         yield from self._converted(_ended)
 
@@ -285,12 +285,12 @@ def filter_scores(
     return [FilterScores(name, each, values[name], repeats[name], failed[name]) for name, each in answers.items()]
 
 
-def _stored(row: StoredSample, repeats: int) -> AnsweredSample:
+def _stored(row: StoredSample, repeats: int) -> ReplayedSample:
     sample = _sample(row, repeats)
     raw = [value for values in row.responses for value in values]
     if len(raw) != len(sample.requests) and not row.failed:
         raise ValueError(f"{len(sample.requests)} requests and {len(raw)} responses")
-    return AnsweredSample(sample, _responses(sample.requests, raw, row.replies), row.scores, row.failed or "")
+    return ReplayedSample(sample, _responses(sample.requests, raw, row.replies), row.scores, row.failed or "")
 
 
 def _sample(row: StoredSample, repeats: int) -> Sample:
@@ -315,7 +315,7 @@ def _requests(context: str, stored: Sequence[StoredRequest], repeats: int) -> li
     return [_request(context, each, repeat) for each in stored for repeat in range(repeats)]
 
 
-def _ended(row: StoredSample) -> AnsweredSample:
+def _ended(row: StoredSample) -> ReplayedSample:
     """A record of a graph as its plan left it: it asked on its own, so its requests are those of its outcome."""
     loads = orjson.loads
     requests = [_request(row.prefix + row.prompt, each, 0) for each in row.requests]
@@ -332,7 +332,7 @@ def _ended(row: StoredSample) -> AnsweredSample:
         failed = any(isinstance(response, Failed) for response in own)
         responses = own if failed else [*own, Failed(row.failed or "the graph returned no record")]
     sample = Sample(row.doc_id, loads(row.doc), (), target, loads(row.gold) if row.gold is not None else target)
-    return AnsweredSample(sample, responses, row.scores, row.failed or "")
+    return ReplayedSample(sample, responses, row.scores, row.failed or "")
 
 
 def _record(row: StoredSample) -> JSONObject | None:

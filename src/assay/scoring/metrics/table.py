@@ -1,26 +1,379 @@
-"""The table of metrics: lm-eval's, those it does not have, and those of users."""
+"""The table of metrics, with those of choices, likelihoods and classes. Names of lm-eval have the meaning of its 0.4.13.
 
-from collections.abc import Callable
-from typing import Any
+A metric gives one value per document. Where the number of a task is not the mean of those values (perplexity, BLEU,
+F1), the value is what its aggregation needs.
+"""
 
+import math
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, NamedTuple
+
+from assay.records import Failed
 from assay.registry import Table, must_be_callable
-from assay.scoring.metrics.classes import CLASS_METRICS
-from assay.scoring.metrics.lm_eval import LM_EVAL_METRICS, Declared
 from assay.scoring.metrics.math_equal import MATH_METRICS
 from assay.scoring.metrics.text import TEXT_METRICS
-from assay.scoring.results import GENERATE
+from assay.scoring.results import (
+    CHOICE,
+    GENERATE,
+    LIKELIHOOD,
+    OUT_OF_RANGE,
+    ROLLING,
+    DeclaredMetric,
+    LLResult,
+    MCResult,
+)
 from assay.scoring.sandbox import CODE_METRICS
+from assay.statistics.classes import AVERAGES, SCORES
+from assay.statistics.softmax import softmax
 
 
-def _adopted(name: str, thing: Any) -> Declared:
+def _best(values: Sequence[float]) -> int:
+    """The index of the largest; of several, the first."""
+    return max(range(len(values)), key=values.__getitem__)
+
+
+def acc(result: MCResult) -> float:
+    return float(result.is_right(_best(result.lls)))
+
+
+def acc_norm(result: MCResult) -> float:
+    lengths = [float(len(choice)) for choice in result.choices]
+    return float(result.is_right(_best(_divided(result.lls, lengths))))
+
+
+def acc_bytes(result: MCResult) -> float:
+    return float(result.is_right(_best(_per_byte(result))))
+
+
+def _divided(values: Sequence[float], lengths: Sequence[float]) -> list[float]:
+    """Each value by its length; an empty choice, which lm-eval divides by zero, can only win with certainty."""
+    return [
+        value / length if length else (-math.inf if value < 0 else 0.0)
+        for value, length in zip(values, lengths, strict=True)
+    ]
+
+
+def acc_mutual_info(result: MCResult) -> float:
+    gains = [here - alone for here, alone in zip(result.lls, result.lls_unconditional, strict=True)]
+    return float(_best(gains) == result.target)
+
+
+def choice_exact_match(result: MCResult) -> float:
+    targets = result.target if result.has_several else [result.target]
+    return float(any(result.is_greedy[target] for target in targets if target != OUT_OF_RANGE))
+
+
+def gold_and_best(result: MCResult) -> tuple[Any, int]:
+    return result.target, _best(result.lls)
+
+
+def brier_score(result: MCResult) -> tuple[Any, list[float]]:
+    return result.target, softmax(result.lls)
+
+
+def gold_and_likelihoods(result: MCResult) -> tuple[Any, Sequence[float]]:
+    return result.target, result.lls
+
+
+def _of_one_choice(compute: Callable[[MCResult], float]) -> Callable[[MCResult], Any]:
+    """A metric of the right choice, which fails its row where there are several of them."""
+
+    @wraps(compute)
+    def computed(result: MCResult) -> Any:
+        if result.has_several:
+            return Failed("scoring: the document has several right choices, and this metric is of one")
+        return compute(result)
+
+    return computed
+
+
+@_of_one_choice
+def logprob(result: MCResult) -> float:
+    return float(result.lls[result.target])
+
+
+@_of_one_choice
+def bits_per_byte_of_gold(result: MCResult) -> float:
+    return float(-_per_byte(result)[result.target]) / math.log(2)
+
+
+@_of_one_choice
+def choice_logprob(result: MCResult) -> float:
+    return log_share(result.lls, result.target)
+
+
+@_of_one_choice
+def choice_prob_norm(result: MCResult) -> float:
+    return math.exp(log_share(_per_byte(result), result.target))
+
+
+@_of_one_choice
+def choice_logprob_norm(result: MCResult) -> float:
+    return log_share(_per_byte(result), result.target)
+
+
+def _per_byte(result: MCResult) -> list[float]:
+    return _divided(result.lls, [float(len(choice.encode())) for choice in result.choices])
+
+
+def log_share(lls: Sequence[float], target: int) -> float:
+    """The logarithm of the share that one likelihood has of all; -inf only where the likelihood is 0.
+
+    It is not taken of the share itself, which underflows to 0 where the model is surest of another choice.
+
+    >>> log_share([-1.0, -1000.0], 1)
+    -999.0
+    """
+    if lls[target] == -math.inf:
+        return -math.inf  # also where all are: no share of nothing
+    best = _best(lls)
+    others = math.fsum(math.exp(value - lls[best]) for place, value in enumerate(lls) if place != best)
+    return float(lls[target] - lls[best] - math.log1p(others))
+
+
+def greedy(result: LLResult) -> int:
+    return int(result.is_greedy)
+
+
+def value(result: LLResult) -> float:
+    return result.value
+
+
+def greedy_and_doc(result: LLResult) -> tuple[int, Mapping[str, Any]]:
+    return int(result.is_greedy), result.doc
+
+
+def best_and_doc(result: MCResult) -> tuple[int, Mapping[str, Any]]:
+    return _best(result.lls), result.doc
+
+
+def per_word(result: LLResult) -> tuple[float, int]:
+    return result.value, len(re.split(r"\s+", result.target))
+
+
+def per_byte(result: LLResult) -> tuple[float, int]:
+    return result.value, len(result.target.encode())
+
+
+def exact_match(
+    references: Sequence[Any],
+    prediction: Any,
+    *,
+    regexes_to_ignore: Sequence[str] | None = None,
+    ignore_case: bool = False,
+    ignore_punctuation: bool = False,
+    ignore_numbers: bool = False,
+) -> float:
+    """Whether the answer is one of the references, after both are made plainer in the ways asked for."""
+    return _matching(regexes_to_ignore, ignore_case, ignore_punctuation, ignore_numbers)(references, prediction)
+
+
+def _compiled(pattern: Any) -> "re.Pattern[str]":
+    try:
+        return re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise ValueError(f"regexes_to_ignore: {pattern!r:.60} is not a regular expression: {error}") from None
+
+
+def _matching(
+    regexes_to_ignore: Sequence[str] | None = None,
+    ignore_case: bool = False,
+    ignore_punctuation: bool = False,
+    ignore_numbers: bool = False,
+) -> Callable[[Sequence[Any], Any], float]:
+    """`exact_match` with its parameters looked at once: it is called millions of times."""
+    patterns = [_compiled(pattern) for pattern in regexes_to_ignore or ()]
+    removed = (string.punctuation if ignore_punctuation else "") + (string.digits if ignore_numbers else "")
+    table = str.maketrans("", "", removed)
+
+    def plain(text: Any) -> Any:
+        for pattern in patterns:
+            text = pattern.sub("", text)
+        if ignore_case:
+            text = text.lower()
+        return text.translate(table) if removed else text
+
+    def matches(references: Sequence[Any], prediction: Any) -> float:
+        answer = plain(prediction)
+        return 1.0 if any(plain(reference) == answer for reference in references) else 0.0
+
+    def is_one_of(references: Sequence[Any], prediction: Any) -> float:
+        return 1.0 if prediction in references else 0.0
+
+    return matches if patterns or ignore_case or removed else is_one_of
+
+
+exact_match.prepared = _matching  # type: ignore[attr-defined]
+
+
+def pair(references: Sequence[Any], prediction: Any) -> tuple[Any, Any]:
+    """Reference and answer, for what is computed over all documents at once."""
+    return (references[0] if len(references) == 1 else list(references)), prediction
+
+
+def nothing(*_: Any) -> None:
+    """No value: for runs that only ask."""
+
+
+LM_EVAL_METRICS: dict[str, DeclaredMetric] = {
+    "acc": DeclaredMetric({CHOICE: acc, LIKELIHOOD: greedy}),
+    "acc_norm": DeclaredMetric({CHOICE: acc_norm}),
+    "acc_bytes": DeclaredMetric({CHOICE: acc_bytes}),
+    "acc_all": DeclaredMetric({LIKELIHOOD: greedy_and_doc, CHOICE: best_and_doc}, "acc_all"),
+    "acc_mutual_info": DeclaredMetric({CHOICE: acc_mutual_info}),
+    "exact_match": DeclaredMetric({GENERATE: exact_match, CHOICE: choice_exact_match}),
+    "brier_score": DeclaredMetric({CHOICE: brier_score}, "brier_score", False),
+    "likelihood": DeclaredMetric({CHOICE: gold_and_likelihoods}, aggregation=None),
+    "f1": DeclaredMetric({CHOICE: gold_and_best}, "f1", needs="sklearn"),
+    "mcc": DeclaredMetric({CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn"),
+    "perplexity": DeclaredMetric({LIKELIHOOD: value}, "perplexity", False),
+    "word_perplexity": DeclaredMetric({ROLLING: per_word}, "weighted_perplexity", False),
+    "byte_perplexity": DeclaredMetric({ROLLING: per_byte}, "weighted_perplexity", False),
+    "bits_per_byte": DeclaredMetric({ROLLING: per_byte}, "bits_per_byte", False),
+    "bleu": DeclaredMetric({GENERATE: pair}, "bleu", needs="sacrebleu"),
+    "chrf": DeclaredMetric({GENERATE: pair}, "chrf", needs="sacrebleu"),
+    "chrf++": DeclaredMetric({GENERATE: pair}, "chrf++", needs="sacrebleu"),
+    "ter": DeclaredMetric({GENERATE: pair}, "ter", False, needs="sacrebleu"),
+    "bypass": DeclaredMetric({CHOICE: nothing, LIKELIHOOD: nothing, ROLLING: nothing, GENERATE: nothing}, "bypass"),
+    # since lm-eval 0.5
+    "exact_match_mc": DeclaredMetric({CHOICE: choice_exact_match}),
+    "logprob": DeclaredMetric({CHOICE: logprob, LIKELIHOOD: value}),
+    "bpb": DeclaredMetric({CHOICE: bits_per_byte_of_gold}, higher_is_better=False),
+    "choice_logprob": DeclaredMetric({CHOICE: choice_logprob}),
+    "choice_prob_norm": DeclaredMetric({CHOICE: choice_prob_norm}),
+    "choice_logprob_norm": DeclaredMetric({CHOICE: choice_logprob_norm}),
+}
+
+DEFAULTS = {
+    LIKELIHOOD: ("perplexity", "acc"),
+    ROLLING: ("word_perplexity", "byte_perplexity", "bits_per_byte"),
+    CHOICE: ("acc", "acc_norm"),
+    GENERATE: ("exact_match",),
+}
+"""The metrics of a task that names none, by output type."""
+
+
+class Hit(NamedTuple):
+    """Of one document and one class: whether it was found, whether it was given, whether it was right."""
+
+    found: int
+    given: int
+    right: int
+
+
+def _hit(right: Any, given: Any, label: Any) -> Hit:
+    return Hit(int(given == label == right), int(given == label), int(right == label))
+
+
+def chosen_class(result: MCResult) -> tuple[str, str]:
+    """The words of the right choice and of the likeliest."""
+    if result.has_several:
+        raise ValueError("a document of several right choices has no class")
+    best = max(range(len(result.lls)), key=result.lls.__getitem__)
+    return result.choices[result.target], result.choices[best]
+
+
+def answered_class(references: Sequence[Any], prediction: Any) -> tuple[Any, Any]:
+    """The reference and the answer."""
+    if len(references) != 1:
+        raise ValueError("a document of several references has no class")
+    return references[0], prediction
+
+
+def hit_of_choice(result: MCResult, *, label: str | int = 1) -> Hit:
+    """Of one choice, by its number or its words; as in lm-eval's f1, the second where none is named."""
+    right, given = chosen_class(result)
+    wanted = result.choices[label] if isinstance(label, int) else label
+    if wanted not in result.choices:
+        raise ValueError(f"{wanted!r} is none of the choices")
+    return _hit(right, given, wanted)
+
+
+def hit_of_answer(references: Sequence[Any], prediction: Any, *, label: str) -> Hit:
+    right, given = answered_class(references, prediction)
+    return _hit(right, given, type(right)(label))
+
+
+def _hits_of_choices(score: str) -> Callable[..., Mapping[str, Hit]]:
+    def hits(result: MCResult, *, labels: Sequence[str] | None = None) -> Mapping[str, Hit]:
+        right, given = chosen_class(result)
+        return {class_name(score, label): _hit(right, given, label) for label in labels or result.choices}
+
+    return hits
+
+
+def _hits_of_answers(score: str) -> Callable[..., Mapping[str, Hit]]:
+    def hits(references: Sequence[Any], prediction: Any, *, labels: Sequence[str]) -> Mapping[str, Hit]:
+        right, given = answered_class(references, prediction)
+        return {class_name(score, label): _hit(right, given, type(right)(label)) for label in labels}
+
+    return hits
+
+
+def class_name(score: str, label: object) -> str:
+    """What the score of one class is called. A comma would be taken for the one before the name of the filter."""
+    return f"{score}[{str(label).replace(',', ';')}]"
+
+
+def _names(score: str) -> Callable[..., Sequence[str] | None]:
+    def names(*, labels: Sequence[str] | None = None) -> Sequence[str] | None:
+        _check(labels)
+        return [class_name(score, label) for label in labels] if labels else None
+
+    return names
+
+
+def _one_name(*, label: object = None, labels: object = None) -> Sequence[str]:
+    """No names but the metric's own; the labels are checked."""
+    _check(None if label is None else [label])
+    _check(labels)
+    return ()
+
+
+def _check(labels: object) -> None:
+    """Labels are a list of words or numbers. An unquoted yes or no is none of them: YAML takes it for a truth."""
+    if labels is None:
+        return
+    if not isinstance(labels, list | tuple) or not labels:
+        raise ValueError(f"labels must be a list of classes, and are {labels!r}")
+    for label in labels:
+        if isinstance(label, bool) or not isinstance(label, str | int):
+            raise ValueError(f"{label!r} is no label: put it in quotes if it is a word")
+
+
+CLASS_METRICS: dict[str, DeclaredMetric] = {
+    **{
+        score: DeclaredMetric({CHOICE: hit_of_choice, GENERATE: hit_of_answer}, f"class_{score}", gives=_one_name)
+        for score in ("precision", "recall")
+    },
+    **{
+        f"{score}_by_class": DeclaredMetric(
+            {CHOICE: _hits_of_choices(score), GENERATE: _hits_of_answers(score)}, f"class_{score}", gives=_names(score)
+        )
+        for score in SCORES
+    },
+    **{
+        f"{average}_{score}": DeclaredMetric(
+            {CHOICE: chosen_class, GENERATE: answered_class}, f"{average}_{score}", gives=_one_name
+        )
+        for average in AVERAGES
+        for score in SCORES
+    },
+}
+
+
+def _adopted(name: str, thing: Any) -> DeclaredMetric:
     """A metric, or a function of references and a prediction as one."""
-    declared = thing if isinstance(thing, Declared) else Declared({GENERATE: must_be_callable(name, thing)})
+    declared = thing if isinstance(thing, DeclaredMetric) else DeclaredMetric({GENERATE: must_be_callable(name, thing)})
     for output_type, function in declared.functions.items():
         METRICS.refuse_shape(function, 2 if output_type == GENERATE else 1)
     return declared
 
 
-METRICS: Table[Declared, Callable[[Any], Any]] = Table(
+METRICS: Table[DeclaredMetric, Callable[[Any], Any]] = Table(
     "metric",
     {**LM_EVAL_METRICS, **TEXT_METRICS, **MATH_METRICS, **CLASS_METRICS, **CODE_METRICS},
     group="assay.metrics",

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from assay.scoring.metrics.lm_eval import Declared
-from assay.scoring.results import GENERATE
+from assay.scoring.results import GENERATE, DeclaredMetric
+from assay.statistics.classes import score_of_counts
 
 References = Sequence[Any]
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
@@ -29,7 +29,7 @@ def _words_in_common(right: Sequence[str], given: Sequence[str]) -> float:
     if not right or not given:
         return float(list(right) == list(given))
     same = (Counter(right) & Counter(given)).total()
-    return 2 * same / (len(right) + len(given))
+    return score_of_counts("f1", same, len(given), len(right))
 
 
 # --- ROUGE ----------------------------------------------------------------------------------------------------------
@@ -138,19 +138,19 @@ def _similarity(one: str, other: str) -> float:
     return 1 - edits(one, other) / longer if longer else 1.0
 
 
-TEXT_METRICS: dict[str, Declared] = {
-    "token_f1": Declared({GENERATE: token_f1}),
-    "f1_score": Declared({GENERATE: token_f1}),
-    "rouge": Declared({GENERATE: rouge}, needs="rouge_score", gives=rouge_names),
-    **{kind: Declared({GENERATE: _one_rouge(kind)}, needs="rouge_score") for kind in ROUGE_TYPES},
-    "edit_distance": Declared({GENERATE: edit_distance}, higher_is_better=False),
-    "edit_similarity": Declared({GENERATE: edit_similarity}),
+TEXT_METRICS: dict[str, DeclaredMetric] = {
+    "token_f1": DeclaredMetric({GENERATE: token_f1}),
+    "f1_score": DeclaredMetric({GENERATE: token_f1}),
+    "rouge": DeclaredMetric({GENERATE: rouge}, needs="rouge_score", gives=rouge_names),
+    **{kind: DeclaredMetric({GENERATE: _one_rouge(kind)}, needs="rouge_score") for kind in ROUGE_TYPES},
+    "edit_distance": DeclaredMetric({GENERATE: edit_distance}, higher_is_better=False),
+    "edit_similarity": DeclaredMetric({GENERATE: edit_similarity}),
 }
 
-ALONE: dict[str, Declared] = {
-    "bleu": Declared({GENERATE: sentence_bleu}, needs="sacrebleu"),
-    "chrf": Declared({GENERATE: sentence_chrf}, needs="sacrebleu"),
-    "chrf++": Declared({GENERATE: sentence_chrf_with_words}, needs="sacrebleu"),
-    "ter": Declared({GENERATE: sentence_ter}, higher_is_better=False, needs="sacrebleu"),
+ALONE: dict[str, DeclaredMetric] = {
+    "bleu": DeclaredMetric({GENERATE: sentence_bleu}, needs="sacrebleu"),
+    "chrf": DeclaredMetric({GENERATE: sentence_chrf}, needs="sacrebleu"),
+    "chrf++": DeclaredMetric({GENERATE: sentence_chrf_with_words}, needs="sacrebleu"),
+    "ter": DeclaredMetric({GENERATE: sentence_ter}, higher_is_better=False, needs="sacrebleu"),
 }
 """What a metric of all documents at once means for one document: where its aggregation is one of numbers, as mean."""

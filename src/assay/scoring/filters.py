@@ -1,0 +1,531 @@
+"""The steps a filter is made of. Each is a function of its parameters, which are its YAML keys, and returns the step.
+
+A step takes the responses to one request (one per repeat) and the document, and returns cleaner ones. The meaning of
+each is lm-eval 0.4.13's; those it does not have are in `extract`.
+"""
+
+import inspect
+import json
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+from assay.config.task import FilterConfig, FilterStep
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.records import plain
+from assay.registry import Table, accepted, must_be_callable, refused
+
+Step = Callable[[list[Any], Mapping[str, Any]], list[Any]]
+"""The responses to one request (one per repeat) and the document, to cleaner responses."""
+
+INVALID = "[invalid]"
+"""A response in which nothing was found. lm-eval's word."""
+UNFINISHED = "[unfinished thinking]"
+"""A response that was still thinking when it ended. Later steps leave it as it is, so that it can be counted."""
+
+
+def each(function: Callable[[Any], Any]) -> Step:
+    """A step that does the same to every response."""
+
+    def step(responses: list[Any], doc: Mapping[str, Any]) -> list[Any]:  # noqa: ARG001  # the shape of a step
+        return [response if is_unfinished(response) else function(response) for response in responses]
+
+    return step
+
+
+def is_unfinished(response: object) -> bool:
+    return isinstance(response, str) and response == UNFINISHED
+
+
+def contains(answers: Any, mark: str) -> bool:
+    """Whether one of a document's answers is a mark like `[invalid]`; answers may stand in lists of lists."""
+    if isinstance(answers, str):
+        return answers == mark
+    if not isinstance(answers, list | tuple):
+        return False
+    for answer in answers:  # a loop without calls: it looks at every answer of every document
+        if type(answer) is float or (type(answer) is tuple and answer and type(answer[0]) is float):
+            continue  # a log-likelihood
+        if contains(answer, mark):
+            return True
+    return False
+
+
+NUMBER_AFTER_HASHES = r"#### (\-?[0-9\.\,]+)"
+
+
+def noop() -> Step:
+    """The responses as they are."""
+    return lambda responses, doc: responses  # noqa: ARG005
+
+
+def take_first() -> Step:
+    """The first response alone."""
+    return lambda responses, doc: responses[:1]  # noqa: ARG005
+
+
+def take_first_k(*, k: int) -> Step:
+    """The first k responses."""
+
+    def step(responses: list[Any], doc: Mapping[str, Any]) -> list[Any]:  # noqa: ARG001
+        if len(responses) < k:
+            raise ValueError(f"take_first_k needs {k} responses, and there are {len(responses)}: raise `repeats`")
+        return responses[:k]
+
+    return step
+
+
+def majority_vote() -> Step:
+    """The response given most often; of several, the one that came first. Who has not finished thinking has no vote."""
+
+    def step(responses: list[Any], doc: Mapping[str, Any]) -> list[Any]:  # noqa: ARG001
+        voters = [response for response in responses if not is_unfinished(response)]
+        return [Counter(voters or responses).most_common(1)[0][0]]
+
+    return step
+
+
+def remove_whitespace() -> Step:
+    """Without white space around it."""
+    return each(lambda response: response.strip())
+
+
+def lowercase() -> Step:
+    return each(lambda response: response.lower())
+
+
+def uppercase() -> Step:
+    return each(lambda response: response.upper())
+
+
+def map_values(*, mapping_dict: Mapping[Any, Any] | None = None, default_value: Any = None) -> Step:
+    """What a table has for it."""
+    table = dict(mapping_dict or {})
+    return each(lambda response: table.get(response, default_value))
+
+
+def regex(*, regex_pattern: str = NUMBER_AFTER_HASHES, group_select: int = 0, fallback: str = INVALID) -> Step:
+    """The match of a pattern: of all matches the `group_select`-th, of its groups the first that is not empty."""
+    pattern = re.compile(regex_pattern)
+
+    def extract(response: Any) -> str:
+        matches = pattern.findall(response if isinstance(response, str) else "")
+        return _selected(matches[group_select], fallback) if matches else fallback
+
+    return each(extract)
+
+
+def _selected(match: Any, fallback: str) -> str:
+    if isinstance(match, tuple):
+        match = next((group for group in match if group), fallback)
+    return str(match).strip()
+
+
+def regex_pos(*, regex_pattern: str = r"\['(.*?)'\]", group_select: int = 0, fallback: Any = None) -> Step:  # noqa: ARG001
+    """The tags of pairs written as ('token', 'TAG'). The pattern is accepted and, as in lm-eval, not used."""
+    instead = ["invalid"] if fallback is None else fallback
+
+    def tags(response: Any) -> list[str]:
+        pairs = re.findall(r"\('([^']*)', '([^']*)'\)", response) if isinstance(response, str) else response
+        return [tag for _, tag in pairs] or instead
+
+    return each(tags)
+
+
+def multi_choice_regex(
+    *,
+    regex_pattern: str = NUMBER_AFTER_HASHES,
+    group_select: int = 0,
+    fallback: str = INVALID,
+    ignore_case: bool = False,
+    ignore_punctuation: bool = False,
+    regexes_to_ignore: Sequence[str] | None = None,
+) -> Step:
+    """The letter of a choice, as (A): by a pattern, else by the words of a choice of the document, else after a colon."""
+    pattern = re.compile(regex_pattern)
+    plain = _plainer(ignore_case, ignore_punctuation, regexes_to_ignore)
+
+    def step(responses: list[Any], doc: Mapping[str, Any]) -> list[Any]:
+        words, letters = _choice_patterns(doc["choices"], plain)
+        by_words = {plain(choice.strip()): f"({chr(65 + n)})" for n, choice in enumerate(doc["choices"])}
+        letter_of = {chr(65 + number): f"({chr(65 + number)})" for number in range(len(by_words))}
+
+        def letter(response: Any) -> str:
+            return (
+                _match(pattern, response, group_select)
+                or _match(words, plain(response) if isinstance(response, str) else "", group_select, by_words)
+                or _match(letters, response, group_select, letter_of)
+                or fallback
+            )
+
+        return each(letter)(responses, doc)
+
+    return step
+
+
+def _choice_patterns(choices: Sequence[str], plain: Callable[[str], str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    # Longest first: a choice that begins another choice must not be found inside it.
+    escaped = sorted((re.escape(plain(choice.strip())) for choice in choices), key=len, reverse=True)
+    letters = "|".join(chr(65 + number) for number in range(len(choices)))
+    return re.compile("|".join(escaped)), re.compile(rf":[\s]*({letters})")
+
+
+def _match(pattern: re.Pattern[str], response: Any, group_select: int, table: Mapping[str, str] | None = None) -> str:
+    matches = pattern.findall(response if isinstance(response, str) else "")
+    if not matches:
+        return ""
+    found = _selected(matches[group_select], "")
+    return (table or {}).get(found, found)
+
+
+def _plainer(ignore_case: bool, ignore_punctuation: bool, patterns: Sequence[str] | None) -> Callable[[str], str]:
+    def plain(text: str) -> str:
+        for pattern in patterns or ():
+            text = re.sub(pattern, "", text)
+        if ignore_case:
+            text = text.lower()
+        return text.translate(_punctuation()) if ignore_punctuation else text
+
+    return plain
+
+
+@cache
+def _punctuation() -> dict[int, None]:
+    """Every sign of punctuation that Unicode knows."""
+    return dict.fromkeys(code for code in range(sys.maxunicode) if unicodedata.category(chr(code)).startswith("P"))
+
+
+_LABELS = {
+    "person": "PER", "location": "LOC", "organization": "ORG", "counties": "LOC", "places": "LOC", "people": "PER",
+    "persons": "PER", "company": "ORG", "country": "LOC", "continent": "LOC", "time": "DATE", "date": "DATE",
+    "per": "PER", "loc": "LOC", "org": "ORG",
+}  # fmt: skip
+
+
+def format_span() -> Step:
+    """Named entities as `label: entity $ label: entity`, with one word for each kind of label."""
+
+    def spans(response: str) -> str:
+        text = response.lower()
+        for word, label in _LABELS.items():
+            text = re.sub(rf"\b{re.escape(word)}\s*:", f"{label}:", text)
+        text = "$".join(text.split("$$")).rstrip("$").replace("\n", "$").strip()
+        found = re.findall(r"\b(PER|LOC|ORG|DATE):\s*([^$]+)", text)
+        entities = [(label, entity.strip()) for label, several in found for entity in several.split(",")]
+        return " $ ".join(f"{label.lower()}: {entity}" for label, entity in entities if entity.lower() != "none")
+
+    return each(spans)
+
+
+# --- behind the thinking --------------------------------------------------------------------------------------------
+
+
+def think(*, start: str = "<think>", end: str = "</think>", begun: bool = False) -> Step:
+    """What comes after the thinking. Thinking that has no end leaves `[unfinished thinking]`, which is counted.
+
+    `begun`: the prompt has opened the tag already, so that an answer without the closing one is unfinished, too.
+    """
+    if not start or not end:
+        raise ValueError("start and end must not be empty")
+
+    def answer(response: Any) -> Any:
+        if not isinstance(response, str):
+            return response
+        _, found, rest = response.rpartition(end)
+        if start in rest or (begun and not found):
+            return UNFINISHED
+        return rest.lstrip() if found else response
+
+    return each(answer)
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+_PART = re.compile(r"""\.?([^.\[\]"'\s][^.\[\]"']*)|\[(-?\d+)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
+_FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
+_BEGINNING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*[\[{"\]\d\-tfn])""")
+_TRIES = 1000
+"""Brackets of one response that are tried as the beginning of JSON: a text can be nothing but brackets."""
+_MISSING = object()
+
+
+def json_path(*, path: str, fallback: str = INVALID) -> Step:
+    """What stands at a path (`answer.steps[0].value`) of the JSON in the response, also within a fence or a sentence.
+
+    Of several JSON values the first that has the path counts. A text is given as it is, everything else as JSON.
+    """
+    keys = _keys(path)
+
+    def value(response: Any) -> str:
+        for found in _values(response if isinstance(response, str) else ""):
+            there = _follow(found, keys)
+            if there is not _MISSING:
+                return there if isinstance(there, str) else json.dumps(there, ensure_ascii=False)
+        return fallback
+
+    return each(value)
+
+
+def _keys(path: str) -> list[str | int]:
+    """The steps of a path: names, and numbers in brackets. The `$` that JSONPath begins with may be there."""
+    rest, keys = path.removeprefix("$"), list[str | int]()
+    while rest:
+        match = _PART.match(rest)
+        if match is None:
+            raise ValueError(f"{path!r} is no path: write it like a.b[0].c")
+        name, number, *quoted = match.groups()
+        keys.append(int(number) if number is not None else next(text for text in (name, *quoted) if text is not None))
+        rest = rest[match.end() :]
+    return keys
+
+
+def _values(text: str) -> Iterator[Any]:
+    """Every JSON value in a text: the whole of it, what stands in fences, and what begins at a bracket."""
+    decoder = json.JSONDecoder(strict=False)
+    for whole in (text, *_FENCED.findall(text)):
+        try:
+            yield decoder.decode(whole)
+        except (ValueError, RecursionError):
+            continue
+    at = 0
+    for _ in range(_TRIES):
+        bracket = _BEGINNING.search(text, at)
+        if bracket is None:
+            return
+        try:
+            value, at = decoder.raw_decode(text, bracket.start())
+            yield value
+        except (ValueError, RecursionError):
+            at = bracket.end()
+
+
+def _follow(value: Any, keys: list[str | int]) -> Any:
+    for key in keys:
+        by_name = isinstance(key, str) and isinstance(value, dict) and key in value
+        by_number = isinstance(key, int) and isinstance(value, list) and -len(value) <= key < len(value)
+        if not by_name and not by_number:
+            return _MISSING
+        value = value[key]
+    return value
+
+
+# --- mathematics ----------------------------------------------------------------------------------------------------
+
+_NUMBER = r"(?:(?<![\w)])[-+])?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(?:/\d+|[eE][-+]?\d+)?"
+_SAID = re.compile(r"(?:\banswer(?:\s+is\b)?\s*(?:[:=]|(?<=is))|####)[ \t]*(?=\S)", re.IGNORECASE)
+_TERM = r"\s*[-+−±(\[√]*\s*(?:[\d\\]|(?![aAI]\s+[A-Za-z]{2})[A-Za-z]\b)"
+_MORE = rf"%?\s*(?:(?:[A-Za-z]?\s*(?:[-+*/^=<>≤≥≠×·÷:]|[<>]=|\\[a-z]+)|,|;|\b(?:and|or)\b){_TERM}|\d)"
+"""What makes a number the beginning of a formula or list: 1 of `1 < x`, `1, 2`, `1 or 2`, `1 3/4` is not the answer."""
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)")
+_AROUND = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"))
+
+
+def math(*, fallback: str = INVALID) -> Step:
+    r"""The final answer of a calculation: what stands in the last `\boxed{}`, else after "the answer is" or `####`,
+    else the last number. A number loses its currency sign and the commas between thousands."""
+
+    def answer(response: Any) -> str:
+        text = response if isinstance(response, str) else ""
+        for found in (_boxed(text), _said(text), _last_number(text)):
+            if found:
+                return found
+        return fallback
+
+    return each(answer)
+
+
+def _boxed(text: str) -> str:
+    r"""What is in the last `\boxed{}` that is closed."""
+    boxes = {match.end() for match in _BOX.finditer(text)}
+    opened: list[int] = []
+    last = (-1, -1)
+    for brace in re.finditer(r"[{}]", text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened and (start := opened.pop()) in boxes:
+            last = max(last, (start, brace.start()))
+    return _bare(text[last[0] + 1 : last[1]]) if last[0] >= 0 else ""
+
+
+def _said(text: str) -> str:
+    """What the last sentence of the kind "the answer is" names: its number where it begins with one and not with a formula."""
+    last = next(reversed(list(_SAID.finditer(text))), None)
+    if last is None:
+        return ""
+    bare = _bare(re.split(r"[.!?](?:\s|$)|\n", text[last.end() :])[0])
+    number = re.match(rf"[$€£]?({_NUMBER})(?=\s|[,;%)]|$)(?!{_MORE})", bare)
+    return _bare(number[1]) if number else bare
+
+
+def _last_number(text: str) -> str:
+    return _bare(next(reversed(re.findall(_NUMBER, text)), ""))
+
+
+def _bare(text: str) -> str:
+    """Without signs around it; a number without those within it, too."""
+    text = text.strip().rstrip(".").strip()
+    for left, right in _AROUND:
+        if text.startswith(left) and text.endswith(right) and len(text) >= len(left) + len(right):
+            text = text[len(left) : len(text) - len(right)].strip()
+    plain = text.lstrip("$€£").replace(r"\$", "").replace(r"\,", "").replace(",", "")
+    return plain if re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)", plain) and _grouped(text) else text
+
+
+def _grouped(text: str) -> bool:
+    """Whether commas, if there are any, stand before groups of three digits: 1,2 are two numbers."""
+    return "," not in text or re.search(r"^\D*\d{1,3}(?:(?:\\?,)\d{3})+(?!\d)", text) is not None
+
+
+FILTERS: Table[Callable[..., Step], Step] = Table(
+    "filter",
+    {
+        "noop": noop,
+        "take_first": take_first,
+        "take_first_k": take_first_k,
+        "majority_vote": majority_vote,
+        "remove_whitespace": remove_whitespace,
+        "lowercase": lowercase,
+        "uppercase": uppercase,
+        "map": map_values,
+        "regex": regex,
+        "regex_pos": regex_pos,
+        "multi_choice_regex": multi_choice_regex,
+        "format_span": format_span,
+        "think": think,
+        "json_path": json_path,
+        "math": math,
+    },
+    group="assay.filters",
+    adopt=must_be_callable,
+)
+"""Functions of their parameters that return a step; a class of a user has lm-eval's `apply(resps, docs)`."""
+
+
+# --- pipelines ------------------------------------------------------------------------------------------------------
+
+
+Doc = Mapping[str, Any]
+Batch = Callable[[list[Any], list[Doc]], Iterable[Any]]
+"""A step that sees every document of a task at once: lm-eval's interface for filters of one's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The steps of one filter. `single` says that one response is left at the end, and stands without a list around it."""
+
+    name: str
+    steps: tuple[tuple[Step | None, Batch | None], ...]
+    single: bool
+
+    @property
+    def is_batch(self) -> bool:
+        return any(batch is not None for _, batch in self.steps)
+
+    def apply(self, responses: Sequence[list[Any]], doc: Doc) -> list[Any]:
+        """The answers to a document's requests."""
+        return [self._ended(answers) for answers in self.apply_to_all(responses, [doc] * len(responses))]
+
+    def apply_to_all(self, responses: Sequence[list[Any]], docs: Sequence[Doc]) -> list[Any]:
+        """The answers to many requests; `docs` has the document of each."""
+        answers: list[Any] = list(responses)
+        for step, batch in self.steps:
+            if step is not None:
+                answers = [step(each, doc) for each, doc in zip(answers, docs, strict=True)]
+            elif batch is not None:
+                answers = _answers_of(batch(answers, list(docs)), len(docs), self.name)
+        return answers
+
+    def _ended(self, answers: Any) -> Any:
+        return answers[0] if self.single and isinstance(answers, list) else answers
+
+    def apply_batch(self, responses: Sequence[list[Any]], docs: Sequence[Doc]) -> list[Any]:
+        """As `apply_to_all`, with single answers standing by themselves."""
+        return [self._ended(answers) for answers in self.apply_to_all(responses, docs)]
+
+
+def _answers_of(made: Any, count: int, name: str) -> list[Any]:
+    """What a filter of the user's returned: as many answers as there are requests, or it fails."""
+    if isinstance(made, str | bytes | Mapping | Set) or not isinstance(made, Iterable):
+        raise TypeError(
+            f"filter {name!r} returned {type(made).__name__!r}, and must return a list with what is left of each"
+        )
+    answers = [plain(each) for each in made]
+    if len(answers) != count:
+        raise ValueError(f"filter {name!r} returned {len(answers)} answers for {count} requests")
+    return answers
+
+
+DEFAULT = FilterConfig(name="none", filter=(FilterStep(function="take_first"),))
+
+
+def build_pipeline(
+    config: FilterConfig, place: Callable[..., Place], more: Mapping[str, Callable[..., Any]] | None = None
+) -> Pipeline:
+    """The pipeline a task describes. `more` are filters that helper code has registered; `place(step, key)` is for errors."""
+    steps: list[tuple[Step | None, Batch | None]] = []
+    problems: list[Problem] = []
+    for number, step in enumerate(config.filter):
+        try:
+            steps.append(_step(step, number, place, more or {}))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    single = bool(config.filter) and config.filter[-1].function == "take_first"
+    return Pipeline(config.name, tuple(steps), single)
+
+
+def _step(
+    config: FilterStep, number: int, place: Callable[..., Place], more: Mapping[str, Callable[..., Any]]
+) -> tuple[Step | None, Batch | None]:
+    function, kwargs = config.function, dict(config.kwargs)
+
+    def at(key: str) -> Place:
+        return place(number, key or "function")
+
+    if function == "custom":
+        wanted = kwargs.pop("filter_fn", None)
+        if not callable(wanted):
+            raise _problem(place(number), "filter 'custom' needs filter_fn", "write `filter_fn: !function module.name`")
+        return None, _from_user("custom", wanted, kwargs, at)
+    if not isinstance(function, str):
+        return None, _from_user(_named(function), function, kwargs, at)
+    if function in more and function not in FILTERS:
+        return None, _from_user(function, more[function], kwargs, at)
+    if function not in FILTERS:
+        fix = did_you_mean(function, [*FILTERS.names(), "custom", *more])
+        raise _problem(at(""), f"no filter is called {function!r}", fix)
+    if inspect.isclass(FILTERS[function]):
+        return None, _from_user(function, FILTERS[function], kwargs, at)
+    return FILTERS.bind(function, kwargs, at), None
+
+
+def _named(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _from_user(name: str, function: Any, kwargs: Mapping[str, Any], at: Callable[[str], Place]) -> Batch:
+    """A class with `apply(responses, docs)`, made with the parameters; a function of the two; or one that returns either."""
+    takes = accepted(function, 0 if inspect.isclass(function) else 2)
+    is_factory = bool(kwargs) and not inspect.isclass(function) and takes.lacking > 0
+    problems = FILTERS.problems(name, accepted(function) if is_factory else takes, kwargs, at)
+    if problems and (kwargs or inspect.isclass(function)):
+        raise ConfigError(problems)
+    with refused(at(""), f"filter {name!r} cannot be made", "correct its parameters"):
+        makes = is_factory or inspect.isclass(function)
+        made = function(**kwargs) if makes else partial(function, **kwargs) if kwargs else function
+    apply = getattr(made, "apply", made)
+    if not callable(apply):
+        raise _problem(
+            at(""), f"{function!r} is no filter", "name a class with `apply(resps, docs)`, or a function of both"
+        )
+    return apply
+
+
+def _problem(place: Place, what: str, fix: str) -> ConfigError:
+    return ConfigError([Problem(place, what, fix)])

@@ -1,1 +1,0 @@
-"""Judges and reward models: scorers that ask other models."""
