@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from assay import TaskManager
 from budget import SuiteTime
-from kinds import MARKS, QUICK, Guard, imports_torch, mark_by_needs
+from kinds import MARKS, QUICK, Guard, files_with_torch, mark_by_needs
 from run_world import FILES
 
 settings.register_profile("assay", deadline=None)  # a busy machine is slow, not wrong
@@ -31,16 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
     if config.option.quick:
         config.option.markexpr = config.option.markexpr or QUICK
+        config.option.ignore = [*(config.option.ignore or []), *files_with_torch(config.rootpath)]
         config.pluginmanager.register(Guard())
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
     if is_whole and not hasattr(config, "workerinput"):
         quick, whole = SuiteTime("quick_seconds", 1), SuiteTime("suite_minutes", 60)
         config.pluginmanager.register(quick if config.option.quick else whole)
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Importing torch takes longer than a thousand tests: files that do are not even read for a quick run."""
-    return (config.option.quick and imports_torch(collection_path)) or None
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks

@@ -50,11 +50,17 @@ def test_what_a_test_needs_is_read_from_its_code(function: kinds.Function, marks
     assert kinds.needs_of(function) == marks
 
 
-def test_files_that_import_torch_at_their_head_are_not_collected_for_a_quick_run(tmp_path: Path) -> None:
-    heavy, light = tmp_path / "test_heavy.py", tmp_path / "test_light.py"
-    heavy.write_text("import pytest\nfrom transformers import AutoModel\n")
-    light.write_text("def test_one():\n    import torch\n")
-    assert (kinds.imports_torch(heavy), kinds.imports_torch(light)) == (True, False)
+def test_files_that_import_torch_at_their_head_are_not_read_for_a_quick_run(tmp_path: Path) -> None:
+    texts = {
+        "tests/test_heavy.py": "import pytest\nfrom transformers import AutoModel\n",
+        "tests/test_light.py": "def test_one():\n    import torch\n",
+        "src/assay/models/one.py": "import torch\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    heavy = [tmp_path / "tests/test_heavy.py", tmp_path / "src/assay/models/one.py"]
+    assert kinds.files_with_torch(tmp_path) == sorted(map(str, heavy))
 
 
 def test_the_guard_fails_a_quick_test_that_starts_a_process_unmarked() -> None:
