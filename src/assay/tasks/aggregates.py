@@ -111,7 +111,7 @@ def _filter_fault(
     if isinstance(entry.filter_list, Mapping):
         unknown = [str(name) for name in entry.filter_list if name != "*" and name not in names]
         if unknown:
-            return f"no member is called {unknown[0]!r}", did_you_mean(unknown[0], names)
+            return f"no member named {unknown[0]!r}", did_you_mean(unknown[0], names)
         by_task = {str(task): filter_name(str(name)) for task, name in entry.filter_list.items()}
         wanted = {name: [by_task.get(name, by_task.get("*", NONE))] for name in filters}
     else:
