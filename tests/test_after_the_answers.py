@@ -105,7 +105,7 @@ def test_an_aggregation_that_returns_no_number_costs_its_own_row(made: str, tmp_
     found = run(tmp_path, code, MEAN.replace("mean", "!function h.f"))
     assert found["results"]["good"]["exact_match,none"] == 1.0
     reason = found["assay"]["tasks"]["bad"]["rows"]["exact_match,none"]["reason"]
-    assert "which is no number" in reason
+    assert "which is not a number" in reason
 
 
 @pytest.mark.parametrize("order", [0, 1])

@@ -308,7 +308,7 @@ SCORING_TYPOS = [
     ("metric_list: [{metric: exact_match, ignore_cas: true}]", "1:49", "no parameter 'ignore_cas'", "ignore_case"),
     ("metric_list: [{metric: exact_match, aggregation: maen}]", "1:50", "no aggregation is called 'maen'", "mean"),
     ("metric_list: [{metric: acc}]", "1:24", "'acc' does not score generate_until", "multiple_choice"),
-    ("filter_list: [{name: f, filter: [{function: rgex}]}]", "1:45", "no filter is called 'rgex'", "regex"),
+    ("filter_list: [{name: f, filter: [{function: rgex}]}]", "1:45", "no filter named 'rgex'", "regex"),
     (
         "filter_list: [{name: f, filter: [{function: regex, regex_patern: x}]}]",
         "1:66",

@@ -123,7 +123,7 @@ def test_a_malformed_path_is_refused_before_any_request(path: str, tmp_path: Pat
     step = json.dumps({"function": "json_path", "path": path})
     yaml = f"doc_to_text: q\ndoc_to_target: gold\nfilter_list: [{{name: f, filter: [{step}]}}]\n"
     write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml)
-    with pytest.raises(ConfigError, match="is no path"):
+    with pytest.raises(ConfigError, match="invalid path"):
         run(tmp_path, noting(asked))
     assert asked == []
 

@@ -235,8 +235,8 @@ def test_likelihoods_pass_through_a_filter_as_pairs(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "no filter is called 'regx'": "{function: regx}",
-    "no filter is called 'decontaminate'": "{function: decontaminate, path: x}",
+    "no filter named 'regx'": "{function: regx}",
+    "no filter named 'decontaminate'": "{function: decontaminate, path: x}",
     "has no parameter 'regex_patern'": "{function: regex, regex_patern: x}",
     "needs the parameter 'k'": "{function: take_first_k}",
     "filter 'regex' cannot be made": "{function: regex, regex_pattern: '('}",

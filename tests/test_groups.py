@@ -162,7 +162,7 @@ def test_the_whole_hierarchy_is_traversed_each_node_once() -> None:
 
 
 def test_a_member_nobody_knows_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(ConfigError, match=r"no task or group is called 'gsm8'.*did you mean 'gsm8k'"):
+    with pytest.raises(ConfigError, match=r"no task or group named 'gsm8'.*did you mean 'gsm8k'"):
         manager_of(math=["gsm8"])
 
 

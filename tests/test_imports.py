@@ -403,7 +403,7 @@ def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("group: g\ntask: [sumz]\n", "no task or group is called 'sumz' — did you mean 'sums'"),
+        ("group: g\ntask: [sumz]\n", "no task or group named 'sumz' — did you mean 'sums'"),
         ("group: g\ntask: [sums]\naggregate_metric_list: [{metric: accurcy}]\n", "accurcy"),
         ("task: sums\n", "defines no group"),
         (

@@ -226,7 +226,7 @@ def test_one_model_in_two_roles_that_draws_its_verdicts_draws_twice(tmp_path: Pa
 BAD = {
     "there is no JSON object": "Very good, 9 of 10.",
     "it does not name the answer": '{"score": 9}',
-    "its score is no number": '{"id": "MARK", "score": "9"}',
+    "its score is not a number": '{"id": "MARK", "score": "9"}',
     "its score is not on the scale from 1 to 10": '{"id": "MARK", "score": 11}',
     "there are several that differ": '{"id": "MARK", "score": 2} no: {"id": "MARK", "score": 9}',
 }
@@ -421,10 +421,10 @@ WRONG = {
     "reads the column 'othr'": "{pairwise: true, baseline: othr}",
     "names 'anser', which is not there": '{prompt: "{{anser}}"}',
     "does not show what is to be judged": '{prompt: "Is it good?"}',
-    "is no template": '{prompt: "{{answer"}',
+    "invalid template": '{prompt: "{{answer"}',
     "has no key 'temprature'": "{gen_kwargs: {temprature: 1}}",
     "two judges or more": "{roles: [a]}",
-    "is no name for a role": "{role: a-b}",
+    "invalid role": "{role: a-b}",
     "a key does not belong into a task file": "{judge_model: 'openai-chat,model=x,api_key=sk-1'}",
     "without role and judge_model": "{roles: [a, b], judge_model: dummy}",
 }

@@ -251,7 +251,7 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (ScoreOptions(filters=["x=regx:a"]), "no filter is called 'regx'.*'regex'"),
+        (ScoreOptions(filters=["x=regx:a"]), "no filter named 'regx'.*'regex'"),
         (ScoreOptions(filters=["x=regex:("]), "filter 'regex' cannot be made"),
         (ScoreOptions(filters=["x"]), "invalid filter 'x'.*NAME=STEP"),
         (ScoreOptions(filters=["x=lowercase:a"]), "filter 'lowercase' has no parameter"),

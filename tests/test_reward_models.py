@@ -197,7 +197,7 @@ def test_a_path_in_the_task_file_is_enough(folder: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("kwargs", "what"),
-    [("{reward_model_path: nowhere}", "there is no model in 'nowhere'"), ("{role: model}", "is no name for a role"),
+    [("{reward_model_path: nowhere}", "there is no model in 'nowhere'"), ("{role: model}", "invalid role"),
      ("{reward_model_path: a, reward_model: b}", "give one of them"), ("{path: a}", "has no parameter 'path'")],
 )  # fmt: skip
 def test_what_is_wrong_with_a_reward_model_is_refused(kwargs: str, what: str, tmp_path: Path) -> None:

@@ -318,7 +318,7 @@ def test_a_kind_of_group_of_your_own_is_chosen_by_name(tmp_path: Path) -> None:
     assert isinstance(group, DomainGroup)
     assert group.compute_domain_score({"gsm8k": {"acc,none": 0.5}}) == 0.5
     group_file(tmp_path, "group: math\ntype: DomianGroup\ntask: [gsm8k]\n")
-    with pytest.raises(ConfigError, match=r"group_file.yaml:2:7.*no kind of group is called 'DomianGroup'"):
+    with pytest.raises(ConfigError, match=r"group_file.yaml:2:7.*no kind of group named 'DomianGroup'"):
         TaskManager(include_path=tmp_path, include_defaults=False).load("math")
 
 

@@ -194,9 +194,12 @@ def number(name: str, found: list[str]) -> int:
 
 def pass_at_k(every: list[Module]) -> Iterator[str]:
     """Functions that compute pass@k: one minus a quotient of two binomial coefficients."""
-    yield from _functions_with(
-        every, lambda node: re.search(r"1(\.0)? - (\w+\.)?comb\(.* / (\w+\.)?comb\(", ast.unparse(node))
-    )
+    yield from _functions_with(every, _is_pass_at_k)
+
+
+def _is_pass_at_k(node: ast.AST) -> bool:
+    is_difference = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and isinstance(node.left, ast.Constant)
+    return is_difference and re.match(r"1(\.0)? - (\w+\.)?comb\(.* / (\w+\.)?comb\(", ast.unparse(node)) is not None
 
 
 def class_scores(every: list[Module]) -> Iterator[str]:
@@ -224,6 +227,9 @@ def softmaxes(every: list[Module]) -> Iterator[str]:
 
 
 def _is_softmax(node: ast.AST) -> bool:
+    calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+    if not any("exp" in (getattr(each, "attr", ""), getattr(each, "id", "")) for each in calls):
+        return False
     text = ast.unparse(node)
     shifted = re.search(r"exp\((np\.asarray\()?(\w+)\)? - (np\.)?(max\(|\w*(best|most|max|highest|largest)\w*\b)", text)
     return shifted is not None and re.search(r"\bsum\(", text) is not None and "fsum(" not in text

@@ -38,7 +38,7 @@ class Aggregator(ABC):
         """The rows of the group by `metric,filter`."""
 
     def check(self, names: Sequence[str]) -> str | None:  # noqa: ARG002  # a kind that can tell overrides it
-        """What is wrong with these members, where that can be known before a run."""
+        """The problem with these members, where it is known before a run."""
         return None
 
     def of_entry(self, number: int) -> "Aggregator":  # noqa: ARG002  # several override it
@@ -47,14 +47,14 @@ class Aggregator(ABC):
 
 
 class NoOpAggregator(Aggregator):
-    """For a group without numbers of its own."""
+    """For a group without numbers."""
 
     def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:  # noqa: ARG002
         return {}
 
 
 class CustomAggregator(Aggregator):
-    """A function of yours: it takes the group and the results, and gives rows, or one number."""
+    """A user's function: it takes the group and the results, and returns rows or one number."""
 
     def __init__(self, config: GroupConfig, agg_fn: Callable[..., Any], **kwargs: Any) -> None:
         super().__init__(config)
@@ -65,7 +65,7 @@ class CustomAggregator(Aggregator):
         if isinstance(made, Mapping):
             return {str(key): float(value) if not isinstance(value, Estimate) else value for key, value in made.items()}
         [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
-        found = made if isinstance(made, Estimate) else Estimate(float(made), None, 0, "a function of yours gave it")
+        found = made if isinstance(made, Estimate) else Estimate(float(made), None, 0, "returned by a user function")
         return written_rows({ScoreKey(entry.row_name, NONE): found})
 
 
@@ -99,7 +99,7 @@ def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> di
 
 
 class RowAggregator(Aggregator):
-    """Computes row by row. A kind of its own overrides `combine`, which has the members that have a number."""
+    """Computes row by row. A subclass overrides `combine`, which is given the members that have a number."""
 
     by_size = False
     """Whether members count by size where an entry says nothing."""
@@ -157,7 +157,7 @@ class FunctionOfScores(RowAggregator, CustomAggregator):
         [entry] = self.agg_metric_configs
         values, sizes = [float(each.estimate) for each in members], [each.size for each in members]
         value = self.agg_fn(values, sizes, entry.weight_by_size is not False, **self.kwargs)
-        return Estimate(float(value), None, int(sum(sizes)), "a function of yours gave it")
+        return Estimate(float(value), None, int(sum(sizes)), "returned by a user function")
 
 
 class MeanAggregator(RowAggregator):
@@ -250,7 +250,7 @@ class MaxAggregator(RowAggregator):
 
 
 class DifferenceAggregator(RowAggregator):
-    """One member less another: the two of the group, or those that `of` names."""
+    """One member minus another: the two of the group, or those that `of` names."""
 
     def __init__(self, config: GroupConfig, of: Sequence[str] | None = None) -> None:
         super().__init__(config)
@@ -268,7 +268,7 @@ class DifferenceAggregator(RowAggregator):
     def check(self, names: Sequence[str]) -> str | None:
         unknown_names = [name for name in self.of or () if name not in names]
         if unknown_names:
-            return f"no member is called {unknown_names[0]!r}: {did_you_mean(unknown_names[0], names)}"
+            return f"no member named {unknown_names[0]!r}: {did_you_mean(unknown_names[0], names)}"
         return None if self.of is not None or len(names) == 2 else f"a difference takes two members, not {len(names)}"
 
 
@@ -305,7 +305,7 @@ class PassAtKAggregator(MeanAggregator):
     def __init__(self, config: GroupConfig, k: int = 1, of: str = "exact_match") -> None:
         super().__init__(config)
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ValueError(f"k must be a number from 1 on, not {k!r}")
+            raise ValueError(f"k must be an integer of at least 1, got {k!r}")
         self.k, self.of = k, of
 
     def derived(self, entry: AggMetricConfig, name: str, own: Mapping[ScoreKey, float]) -> Mapping[ScoreKey, float]:
@@ -371,7 +371,7 @@ class AggregatorFactory:
 
     @staticmethod
     def create_aggregator(config: GroupConfig, place: Places | None = None) -> Aggregator:
-        """One for the whole list where all its entries are alike; else one for each. Every problem is told at once."""
+        """One for the whole list where all its entries are alike; else one for each. Every problem is reported at once."""
         entries = tuple(config.aggregate_metric_list or ())
         if not entries:
             return NoOpAggregator(config)

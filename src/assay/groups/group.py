@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TaskLike(Protocol):
-    """What a group needs of a task: a name, and to be told where it belongs. Telling it twice changes nothing."""
+    """The part of a task that a group needs: a name, and methods to add it to groups and tags. Adding twice changes nothing."""
 
     @property
     def name(self) -> str: ...
@@ -48,7 +48,7 @@ class Group(ABC, Generic[TaskT]):
 
     @property
     def aggregator(self) -> "Aggregator":
-        """What computes its numbers, as its configuration says; or what was put in its place."""
+        """Computes its numbers: the aggregator of its configuration, or one that was set."""
         if self._aggregator is None:
             from assay.groups.aggregators import AggregatorFactory  # aggregators know groups
 
@@ -64,7 +64,7 @@ class Group(ABC, Generic[TaskT]):
         return {**self.aggregator.aggregate(self, task_results), **self.own_metrics(task_results)}
 
     def own_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-        """What its `group_scorer`, a function of the user's, makes of them."""
+        """The numbers that its `group_scorer`, a user's function, returns."""
         scorer = self.config.group_scorer
         return {str(row): value for row, value in scorer(self, task_results).items()} if callable(scorer) else {}
 
@@ -173,7 +173,7 @@ def _way(start: Group[TaskT], end: Group[TaskT]) -> list[str] | None:
 
 
 class TagGroup(StandardGroup[TaskT]):
-    """The tasks that carry a tag: flat, without numbers of its own."""
+    """The tasks that carry a tag: flat, without numbers."""
 
     def __init__(self, tag_name: str, description: str | None = None) -> None:
         super().__init__(GroupConfig(group=tag_name, group_alias=description or tag_name, metadata={"type": "tag"}))

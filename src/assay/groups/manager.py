@@ -35,7 +35,7 @@ class GroupManager(Generic[TaskT]):
         for config in configs:
             kind = group_type(config.type) if isinstance(config.type, str) else StandardGroup
             if kind is None:
-                what, fix = f"no kind of group is called {config.type!r}", "import the class, or leave `type` out"
+                what, fix = f"no kind of group named {config.type!r}", "import the class, or leave `type` out"
                 raise ConfigError([Problem(Place(f"group {config.group!r}"), what, fix)])
             self.register_group(kind(config))
         problems: list[Problem] = []
@@ -51,7 +51,7 @@ class GroupManager(Generic[TaskT]):
             child = self.groups.get(str(name)) or self.tasks.get(str(name))
             if child is None:
                 fix = did_you_mean(str(name), [*self.groups, *self.tasks])
-                problems.append(Problem(Place(f"group {group.name!r}"), f"no task or group is called {name!r}", fix))
+                problems.append(Problem(Place(f"group {group.name!r}"), f"no task or group named {name!r}", fix))
             else:
                 group.add_child(child, alias=alias if isinstance(alias, str) else None)
 
@@ -86,7 +86,7 @@ class GroupManager(Generic[TaskT]):
 
 
 def _member_name(group: str, member: Mapping[str, object]) -> object:
-    """What a member is called: one written in place by its group, too."""
+    """The name of a member; of one written in place, with that of its group."""
     if "group" in member and "task" in member:
         return f"{group}::{member['group']}"
     return member.get("task", member.get("group"))

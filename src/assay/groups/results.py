@@ -100,8 +100,8 @@ def _as_estimate(value: Any) -> Estimate:
         return value
     found = number(value)
     if found is None:
-        return unknown(math.nan, (), f"a function of yours gave a value of type {type(value).__name__!r}, not a number")
-    return Estimate(found, None, 0, "a function of yours gave it")
+        return unknown(math.nan, (), f"a user function returned a value of type {type(value).__name__!r}, not a number")
+    return Estimate(found, None, 0, "returned by a user function")
 
 
 # --- as lm-eval 0.4.13 computes them ---------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def weighted_mean(scores: Sequence[TaskScore], *, by_size: bool) -> float:
 
 
 def pooled_stderr(scores: Sequence[TaskScore], *, by_size: bool) -> float | None:
-    """What lm-eval 0.4.13 writes: for means by size the pooled error, which also counts the spread between sizes."""
+    """The error as lm-eval 0.4.13 writes it: for means by size the pooled error, which also counts the spread between sizes."""
     errors = [score.stderr for score in scores if score.stderr is not None]
     if len(errors) < len(scores):
         return None
@@ -181,7 +181,7 @@ def like_lm_evals(group: Group[Any], tasks: Mapping[str, MemberResult]) -> dict[
 
 
 def _parts(rows: Mapping[str, Estimate], found: Mapping[str, TaskScore], *, by_size: bool) -> dict[Draws, float]:
-    """What a mean of tasks depends on; nothing where that is not known of all."""
+    """The draws that a mean of tasks depends on; none where that is not known of all."""
     weights = {name: score.size if by_size else 1 for name, score in found.items()}
     whole = sum(weights.values())
     if not whole or not all(row.parts for row in rows.values()):

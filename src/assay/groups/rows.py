@@ -1,4 +1,4 @@
-"""Which numbers of which members make a row of a group."""
+"""The rows of a group: which numbers of which members make one, and which members count (`group_filter`)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def rows(
 
 
 def member_names(group: Group[Any], entry: AggMetricConfig) -> list[str]:
-    """The members whose numbers count: the tasks below, or what stands directly in the group."""
+    """The members whose numbers count: the tasks below, or the direct members of the group."""
     return group.child_names if entry.levels == "children" else [task.name for task in group.get_all_tasks()]
 
 
@@ -137,7 +137,7 @@ class MemberSelection:
 
     @classmethod
     def of(cls, config: GroupConfig) -> "MemberSelection":
-        """What `group_filter` says: a mapping, or a list of `{function: top_k, k: 5}`."""
+        """Read `group_filter`: a mapping, or a list of `{function: top_k, k: 5}`."""
         written = config.group_filter
         if not written:
             return cls()
@@ -165,15 +165,15 @@ class MemberSelection:
 def _one(written: object) -> dict[str, object]:
     """One filter, in either form."""
     if not isinstance(written, Mapping):
-        raise ValueError(f"a group filter is a mapping, not {written!r:.60}")
+        raise ValueError(f"a group filter must be a mapping, got {written!r:.60}")
     if "function" not in written:
         wrong = [key for key in written if key not in KNOWN]
         if wrong:
-            raise ValueError(f"no group filter is called {wrong[0]!r}; use one of: {', '.join(KNOWN)}")
+            raise ValueError(f"no group filter named {wrong[0]!r}; use one of: {', '.join(KNOWN)}")
         return dict(written)
     name = written["function"]
     if name not in KNOWN:
-        raise ValueError(f"no group filter is called {name!r}; use one of: {', '.join(KNOWN)}")
+        raise ValueError(f"no group filter named {name!r}; use one of: {', '.join(KNOWN)}")
     value = written.get("k") if name == "top_k" else written.get("tasks", written.get("names"))
     if value is None:
         raise ValueError(f"{name} needs {'`k`' if name == 'top_k' else '`tasks`'}")
@@ -181,12 +181,12 @@ def _one(written: object) -> dict[str, object]:
 
 
 def check(written: object) -> str | None:
-    """What is wrong with a group filter, if anything."""
+    """The problem with a group filter, if there is one."""
     try:
         found = MemberSelection.of(GroupConfig(group="?", group_filter=written))  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
         return str(error)
-    return "top_k takes a number from 1 on" if found.top_k is not None and found.top_k < 1 else None
+    return "top_k must be at least 1" if found.top_k is not None and found.top_k < 1 else None
 
 
 def _names(written: object) -> tuple[str, ...]:

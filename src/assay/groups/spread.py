@@ -125,7 +125,7 @@ def resampled(
 ) -> tuple[float, str] | tuple[None, str]:
     """The spread of a number over resampled documents. `compute` takes a row of members' numbers per draw.
 
-    Members without moves of their documents have no resamples: then there is no spread, and the reason is told.
+    Members without moves of their documents have no resamples: then there is no spread but a reason.
     """
     import numpy as np
 
@@ -158,7 +158,7 @@ def _centres(members: Sequence[MemberEstimate], deviations: Any) -> Any:
     """The members' numbers, as far apart as the true ones may be.
 
     Chance has spread the numbers already, and would do so again in every draw: the spread of a middle one came out up to
-    15 % too large. So they are drawn together by what chance adds to their variance, less what James and Stein leave to
+    15 % too large. So they are drawn together by what chance adds to their variance, minus what James and Stein leave to
     the uncertainty of that variance. A number that is linear in the members does not notice.
     """
     import numpy as np

@@ -1,4 +1,4 @@
-"""Several scorers as one: the weighted mean of what each of them says."""
+"""Scorers over several scorers (`ensemble`: their weighted mean) or several filters (`cross_filter`: their agreement)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
@@ -15,7 +15,7 @@ from assay.scoring.scorer import AnsweredSample, Scorer, Scores, make_scorer, mo
 class EnsembleScorer(CombinedScorer):
     """The weighted mean of several scorers' own scores, which are rows, too.
 
-    A member that has no score of its own counts with the task's metric, of which there must be one then.
+    A member without its own score counts with the task's metric, of which there must be one then.
     """
 
     name = "ensemble"
@@ -111,7 +111,7 @@ class EnsembleScorer(CombinedScorer):
         return scores
 
     def _row(self, number: int, row: str) -> str:
-        """What a row of a member is called: as there, with a number behind it where the name of the member is taken."""
+        """The name of a member's row: as there, with a number behind it where the name of the member is taken."""
         names = [self.name, *(member.name for member in self.scorers)]
         before = names[: number + 1].count(names[number + 1])
         return f"{row}#{before + 1}" if before else row
@@ -141,7 +141,7 @@ def _weights(given: Sequence[float] | None, count: int) -> list[float]:
 
 
 def _scores_itself(member: Scorer) -> bool:
-    """Whether a scorer has a score of its own, beside those of metrics."""
+    """Whether a scorer has its own score, beside those of metrics."""
     return member.has_score or member.asks or member.wants_instances or member.computes
 
 
@@ -219,7 +219,7 @@ def diversity(answers: Sequence[Any]) -> float:
 
 
 def _answers(instances: Sequence[Instance], filters: Sequence[str]) -> list[list[Any]]:
-    """What the filters leave, side by side: of every request; of every answer where all leave equally many."""
+    """The answers of the filters, side by side: of every request; of every answer where all leave equally many."""
     found: list[list[Any]] = []
     for instance in instances:
         missing = [name for name in filters if name not in instance.filtered_resps]

@@ -1,7 +1,7 @@
-"""The steps a filter is made of. Each is a function of its parameters, which are its YAML keys, and returns the step.
+"""Filters: the steps they are made of, and pipelines of them. A step is made by a function whose parameters are its YAML keys.
 
 A step takes the responses to one request (one per repeat) and the document, and returns cleaner ones. The meaning of
-each is lm-eval 0.4.13's; those it does not have are in `extract`.
+each is lm-eval 0.4.13's; `think`, `json_path` and `math` are ours.
 """
 
 import inspect
@@ -104,7 +104,7 @@ def uppercase() -> Step:
 
 
 def map_values(*, mapping_dict: Mapping[Any, Any] | None = None, default_value: Any = None) -> Step:
-    """What a table has for it."""
+    """Replace a response by its value in a table."""
     table = dict(mapping_dict or {})
     return each(lambda response: table.get(response, default_value))
 
@@ -226,7 +226,7 @@ def format_span() -> Step:
 
 
 def think(*, start: str = "<think>", end: str = "</think>", begun: bool = False) -> Step:
-    """What comes after the thinking. Thinking that has no end leaves `[unfinished thinking]`, which is counted.
+    """Keep the text after the thinking. Thinking that has no end leaves `[unfinished thinking]`, which is counted.
 
     `begun`: the prompt has opened the tag already, so that an answer without the closing one is unfinished, too.
     """
@@ -255,7 +255,7 @@ _MISSING = object()
 
 
 def json_path(*, path: str, fallback: str = INVALID) -> Step:
-    """What stands at a path (`answer.steps[0].value`) of the JSON in the response, also within a fence or a sentence.
+    """Extract the value at a path (`answer.steps[0].value`) of the JSON in the response, also within a fence or a sentence.
 
     Of several JSON values the first that has the path counts. A text is given as it is, everything else as JSON.
     """
@@ -277,7 +277,7 @@ def _keys(path: str) -> list[str | int]:
     while rest:
         match = _PART.match(rest)
         if match is None:
-            raise ValueError(f"{path!r} is no path: write it like a.b[0].c")
+            raise ValueError(f"invalid path {path!r}: write it like a.b[0].c")
         name, number, *quoted = match.groups()
         keys.append(int(number) if number is not None else next(text for text in (name, *quoted) if text is not None))
         rest = rest[match.end() :]
@@ -285,7 +285,7 @@ def _keys(path: str) -> list[str | int]:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """Every JSON value in a text: the whole of it, what stands in fences, and what begins at a bracket."""
+    """Every JSON value in a text: all of it, the content of fences, and what begins at a bracket."""
     decoder = json.JSONDecoder(strict=False)
     for whole in (text, *_FENCED.findall(text)):
         try:
@@ -320,13 +320,13 @@ _NUMBER = r"(?:(?<![\w)])[-+])?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\
 _SAID = re.compile(r"(?:\banswer(?:\s+is\b)?\s*(?:[:=]|(?<=is))|####)[ \t]*(?=\S)", re.IGNORECASE)
 _TERM = r"\s*[-+−±(\[√]*\s*(?:[\d\\]|(?![aAI]\s+[A-Za-z]{2})[A-Za-z]\b)"
 _MORE = rf"%?\s*(?:(?:[A-Za-z]?\s*(?:[-+*/^=<>≤≥≠×·÷:]|[<>]=|\\[a-z]+)|,|;|\b(?:and|or)\b){_TERM}|\d)"
-"""What makes a number the beginning of a formula or list: 1 of `1 < x`, `1, 2`, `1 or 2`, `1 3/4` is not the answer."""
+"""Marks a number as the beginning of a formula or list: 1 of `1 < x`, `1, 2`, `1 or 2`, `1 3/4` is not the answer."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)")
 _AROUND = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"))
 
 
 def math(*, fallback: str = INVALID) -> Step:
-    r"""The final answer of a calculation: what stands in the last `\boxed{}`, else after "the answer is" or `####`,
+    r"""The final answer of a calculation: the content of the last `\boxed{}`, else after "the answer is" or `####`,
     else the last number. A number loses its currency sign and the commas between thousands."""
 
     def answer(response: Any) -> str:
@@ -340,7 +340,7 @@ def math(*, fallback: str = INVALID) -> Step:
 
 
 def _boxed(text: str) -> str:
-    r"""What is in the last `\boxed{}` that is closed."""
+    r"""The content of the last `\boxed{}` that is closed."""
     boxes = {match.end() for match in _BOX.finditer(text)}
     opened: list[int] = []
     last = (-1, -1)
@@ -353,7 +353,7 @@ def _boxed(text: str) -> str:
 
 
 def _said(text: str) -> str:
-    """What the last sentence of the kind "the answer is" names: its number where it begins with one and not with a formula."""
+    """The answer after the last "the answer is": its number where it begins with one and not with a formula."""
     last = next(reversed(list(_SAID.finditer(text))), None)
     if last is None:
         return ""
@@ -416,7 +416,7 @@ Batch = Callable[[list[Any], list[Doc]], Iterable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The steps of one filter. `single` says that one response is left at the end, and stands without a list around it."""
+    """The steps of one filter. `single`: one response is left at the end, and is returned without a list around it."""
 
     name: str
     steps: tuple[tuple[Step | None, Batch | None], ...]
@@ -449,10 +449,10 @@ class Pipeline:
 
 
 def _answers_of(made: Any, count: int, name: str) -> list[Any]:
-    """What a filter of the user's returned: as many answers as there are requests, or it fails."""
+    """Check the answers that a user's filter returned: as many as there are requests, else an error."""
     if isinstance(made, str | bytes | Mapping | Set) or not isinstance(made, Iterable):
         raise TypeError(
-            f"filter {name!r} returned {type(made).__name__!r}, and must return a list with what is left of each"
+            f"filter {name!r} returned {type(made).__name__!r}: it must return a list with one answer for each request"
         )
     answers = [plain(each) for each in made]
     if len(answers) != count:
@@ -499,7 +499,7 @@ def _step(
         return None, _from_user(function, more[function], kwargs, at)
     if function not in FILTERS:
         fix = did_you_mean(function, [*FILTERS.names(), "custom", *more])
-        raise _problem(at(""), f"no filter is called {function!r}", fix)
+        raise _problem(at(""), f"no filter named {function!r}", fix)
     if inspect.isclass(FILTERS[function]):
         return None, _from_user(function, FILTERS[function], kwargs, at)
     return FILTERS.bind(function, kwargs, at), None
@@ -522,7 +522,7 @@ def _from_user(name: str, function: Any, kwargs: Mapping[str, Any], at: Callable
     apply = getattr(made, "apply", made)
     if not callable(apply):
         raise _problem(
-            at(""), f"{function!r} is no filter", "name a class with `apply(resps, docs)`, or a function of both"
+            at(""), f"unsupported filter {function!r}", "name a class with `apply(resps, docs)`, or a function of both"
         )
     return apply
 

@@ -1,4 +1,9 @@
-"""A judge: a model that is asked what an answer is worth, or which of two is better."""
+"""Judges and reward models: scorers that ask another model what an answer is worth, or which of two is better.
+
+What keeps a verdict the judge's: answers stand between marks that they cannot hold, and verdicts must name the mark. A mark is
+a hash of the document and of everything between the two lines with it. An answer that held its own mark would have to be found
+by trying 2**128 of them; so no answer ends its fence early, and no text that an answer suggests is taken for a verdict on it.
+"""
 
 import json
 import re
@@ -79,7 +84,7 @@ class LLMJudgeScorer(GenerationScorer):
         return scores
 
     def _judged(self, result: Result, answer: str, replies: Iterator[Response]) -> dict[str, float]:
-        """What the judges say of one answer: their mean, and where there are several, what each says."""
+        """The verdicts on one answer: their mean, and where there are several, what each says."""
         posed = self._posed(result, answer)
         said = {role: [self._said(next(replies), each.mark) for each in posed] for role in self._models}
         worth = {role: several[0] if _agrees(several) else 0.5 for role, several in said.items()}
@@ -105,7 +110,7 @@ class LLMJudgeScorer(GenerationScorer):
         return (score - self.low) / (self.high - self.low) if self.normalize else score
 
     def _posed(self, result: Result, answer: str) -> list[JudgeQuestion]:
-        """What a judge is asked about an answer: one thing; or whether it is better than another, in both orders."""
+        """The prompts about an answer: one; or whether it is better than another, in both orders."""
         values = self._values(result)
         if self.baseline is None:
             mark = mark_of(result.doc, [answer])
@@ -159,7 +164,7 @@ def _judges(judge_model: Any, role: str | None, roles: Any) -> dict[str, Any]:
 def _ends(scale: Sequence[float]) -> tuple[float, float]:
     numbers = list(scale) if isinstance(scale, Sequence) and not isinstance(scale, str) else []
     if len(numbers) != 2 or not all(isinstance(each, int | float) for each in numbers) or not numbers[0] < numbers[1]:
-        raise ValueError(f"scale must be two numbers, the lower one first, and is {scale!r}")
+        raise ValueError(f"scale must be two numbers, the lower one first, got {scale!r}")
     return float(numbers[0]), float(numbers[1])
 
 
@@ -253,7 +258,7 @@ def _variables(text: str) -> set[str]:
     try:
         return set(meta.find_undeclared_variables(_ENVIRONMENT.parse(text)))
     except TemplateSyntaxError as error:
-        raise ValueError(f"its prompt is no template: {error.message} (line {error.lineno})") from None
+        raise ValueError(f"its prompt is an invalid template: {error.message} (line {error.lineno})") from None
 
 
 SALT = b"assay judge"
@@ -268,7 +273,7 @@ def plain(text: object) -> str:
 
 
 def mark_of(doc: Mapping[str, Any], texts: Sequence[str]) -> str:
-    """The mark of texts that answer a document: the same for the same, so that a run that goes on asks nothing again."""
+    """The mark of texts that answer a document: the same for the same, so that a resumed run asks nothing again."""
     made = blake2b(digest_size=16, salt=SALT)
     row = json.dumps(dict(doc), default=lambda value: type(value).__name__, skipkeys=True)
     for part in (row, *texts):
@@ -286,7 +291,7 @@ def fenced(text: str, mark: str, label: str = "answer") -> str:
 
 
 def read_verdict(reply: str, mark: str) -> Mapping[str, Any]:
-    """The JSON object in a reply that names the mark; anything else is no verdict."""
+    """The JSON object in a reply that names the mark; anything else is refused."""
     found = list(_objects(reply))
     own = [each for each in found if each.get("id") == mark]
     if not own:
@@ -314,7 +319,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 def _without_doubles(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("duplicate key")
     return made
 
 
@@ -322,7 +327,7 @@ def read_score(reply: str, mark: str, low: float, high: float) -> float:
     """The score that a verdict gives, between the ends of its scale."""
     score = read_verdict(reply, mark).get("score")
     if isinstance(score, bool) or not isinstance(score, int | float):
-        raise Unscored(f"{UNPARSABLE}its score is no number")
+        raise Unscored(f"{UNPARSABLE}its score is not a number")
     if not low <= score <= high:
         raise Unscored(f"{UNPARSABLE}its score is not on the scale from {low:g} to {high:g}")
     return float(score)
@@ -342,7 +347,7 @@ _KEY = re.compile(r"(?i)api_?key|authorization|://[^/\s]*@")
 def checked_role(role: object, model: Any = None) -> None:
     """Refuse what cannot be the name of a role, and a model that is named with its key."""
     if not str(role).isidentifier() or role == "model":
-        raise ValueError(f"{role!r} is no name for a role: take one such as judge")
+        raise ValueError(f"invalid role {role!r}: use a name such as judge")
     if model is not None and _KEY.search(str(model)):
         raise ValueError("a key does not belong into a task file: put it into the environment, or give --model_role")
 

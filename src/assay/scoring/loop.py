@@ -1,4 +1,8 @@
-"""The one scoring loop: for filter, for document, create the result, for metric, compute."""
+"""The one scoring loop: for filter, for document, create the result, for metric, compute.
+
+A scoring step is one filter of a task with what scores its answers, made once per task from a scorer's class. `step_of` is
+the only place that looks at what a class defines; the loop walks over steps and asks nothing.
+"""
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +22,7 @@ from assay.writable import HALF, is_writable, written
 Rows = Mapping[str, Any]
 """By row its value, the values of several answers (`Repeated`), or the failure it is."""
 Asks = Generator[Sequence[Request], Sequence[Response], Rows]
-"""What is asked of other models about an answer: yields requests, is sent their responses, and returns rows."""
+"""A plan that asks other models about an answer: yields requests, is sent their responses, and returns rows."""
 
 
 class Filter(Protocol):
@@ -65,9 +69,9 @@ class ScoringStep:
     own_rows: tuple[str, ...] = ()
     """The rows that fail where score, batch or ask fails."""
     place: str = "scoring"
-    """What `score`, `batch` or `ask` is called in reasons."""
+    """The name of `score`, `batch` or `ask` in reasons."""
     filter_place: str = "scoring"
-    """What the filter is called there."""
+    """The name of the filter in reasons."""
     sees_every_filter: bool = False
     by_answer: Collection[str] = ()
     """Rows in which a list has a value for each answer, whatever their aggregation takes."""
@@ -127,7 +131,7 @@ class _Adapter:
         return ScoringStep(**{**common, **more})
 
     def _computed(self, **own: Any) -> ScoringStep:
-        """Rows of metrics, with those of its own."""
+        """Rows of metrics, with those of the scorer itself."""
         scorer, metrics = self.scorer, self.scorer.get_metrics(self.filter.name)
         full = scorer.computes or scorer.wants_instances
         bound = bound_metrics(scorer, metrics, self.filter.name)
@@ -220,7 +224,7 @@ class CombinedScorer(Scorer):
     def weigh(
         self, rows: Sequence[Rows], metrics: Sequence[Sequence[Metric]], own: Callable[[], Rows]
     ) -> dict[str, Any]:
-        """The rows of the whole from those of every member, each with the metrics of its own; `own` gives those of all."""
+        """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
         raise NotImplementedError
 
 
@@ -315,7 +319,7 @@ def _scores(made: Result | Rows) -> dict[str, Any]:
 
 _NO_REPEATS: Mapping[str, Sequence[Any]] = MappingProxyType({})
 Asking = Generator[Sequence[Request], Sequence[Response], dict[int, Rows | Failed]]
-"""What the steps of a task ask; returns their rows by the number of the step."""
+"""A plan of all steps that ask other models; returns their rows by the number of the step."""
 Call = Callable[..., Any]
 """`call_user_code`, or the same with a clock."""
 _timed: Call = partial(timed, TIME_LIMIT)
@@ -324,13 +328,13 @@ _NOTHING_ASKED: Mapping[int, Rows | Failed] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class ScoringLoop:
-    """How a task is scored: its filters, each with the scorer that looks at what it leaves, as steps."""
+    """The scoring loop of a task: a step for each filter with its scorer."""
 
     pipelines: Sequence[tuple[Filter, Scorer]]
     reading: ResultBuilder
     task: str = ""
     rules: ScoreRules | None = None
-    """What is asked of scores; None where somebody else asks."""
+    """Checks of scores; None where the caller checks them."""
     steps: Sequence[ScoringStep] = ()
     """One for each filter; given by tasks that have no scorers."""
     is_batch: bool = field(init=False, default=False)
@@ -360,7 +364,7 @@ class ScoringLoop:
         return [timed(TIME_LIMIT, "scoring", self._score_one, document) for document in documents]
 
     def asking(self, document: AnsweredSample) -> Asking:
-        """What scorers ask other models about a document's answers, round by round; returns the rows of those steps."""
+        """The plan of what scorers ask other models about a document's answers; returns the rows of those steps."""
         return self._asking(document, [self._answers(step, [document])[0] for step in self.steps])
 
     def _asking(self, document: AnsweredSample, answers: Sequence[Any]) -> Asking:
@@ -418,7 +422,7 @@ class ScoringLoop:
         ])  # fmt: skip
 
     def _score_together(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
-        """For filter, for document: every call has a clock of its own, since there may be many documents."""
+        """For filter, for document: every call has its own time limit, since there may be many documents."""
         by_step = [self._answers(step, documents) for step in self.steps]
         by_document = list(zip(*by_step, strict=True))
         asked = [
@@ -530,7 +534,7 @@ class ScoringLoop:
 
 
 def _result(step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], call: Call) -> Any:
-    """What a step looks at, or why it cannot be made."""
+    """The result that a step scores, or why it cannot be made."""
     return _lost(step, own, answers) or call(step.place, step.result, document, own, answers)
 
 

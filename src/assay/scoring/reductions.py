@@ -153,7 +153,7 @@ class MetricReductions:
 
 
 def read_reductions(written: object) -> MetricReductions:
-    """The reductions that a metric names: one or several, or a mapping of rows to reductions. A ValueError names what is none."""
+    """The reductions that a metric names: one, a list, or a mapping of rows to reductions. Invalid ones raise a ValueError."""
     if written is None:
         return MetricReductions()
     if isinstance(written, Mapping):

@@ -1,4 +1,4 @@
-"""What metrics look at: a document's answers next to what is right."""
+"""Results and values: a document's answers next to what is right, the metrics that take them, and the values they return."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -118,7 +118,7 @@ class LLResult(Result):
 
 @dataclass(slots=True)
 class GenResult(Result):
-    """What was generated: one answer, or a list of several where a filter leaves several. `target` are the references."""
+    """Generated text: one answer, or a list of several where a filter leaves several. `target` are the references."""
 
     answer: Any
     repeats: int = 1
@@ -175,7 +175,7 @@ def _answer(instance: Instance, filter_name: str | None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ResultBuilder:
-    """How the right answers of a task are read: by its output type, and by what its documents have."""
+    """Builds results: reads the right answers of a task by its output type and the fields of its documents."""
 
     output_type: str
     has_choices: bool = False
@@ -183,7 +183,7 @@ class ResultBuilder:
     like_lm_eval: bool = False
 
     def result(self, sample: Sample, answers: Sequence[Any]) -> Result:
-        """What the metrics of this output type look at."""
+        """The result that metrics of this output type take."""
         if self.output_type == GENERATE:
             any_counts = self.like_lm_eval and self.multiple_targets
             return GenResult(sample.doc, self._references(sample, answers[0]), answers[0], any_counts=any_counts)
@@ -198,7 +198,7 @@ class ResultBuilder:
         return LLResult(sample.doc, sample.target, answers[0], False)
 
     def target(self, sample: Sample, answers: Sequence[Any]) -> Any:
-        """What the answers to a sample are compared with."""
+        """The reference that answers to a sample are compared with."""
         if self.output_type == GENERATE:
             return self._references(sample, answers[0])
         return self.gold(sample) if self.output_type == CHOICE else sample.target
@@ -251,7 +251,7 @@ def is_none_of(gold: Any, choices: Sequence[str]) -> bool:
 
 
 class Repeated(list[Any]):
-    """The scores of a document's answers, where a filter leaves several: told apart from a score that is a list."""
+    """The scores of a document's answers, where a filter leaves several: distinguished from a score that is a list."""
 
 
 def listed(value: Any) -> list[Any] | None:
@@ -310,7 +310,7 @@ def best(values: Sequence[Any], *, higher_is_better: bool | None, metric: str) -
 
 
 def _by_answer(value: Any) -> list[Any] | None:
-    """What may be a value for each answer: a list, or numbers in a tuple or an array; other tuples are one value."""
+    """The items that may be a value for each answer: a list, or numbers in a tuple or an array; other tuples are one value."""
     items = listed(value)
     is_list = isinstance(value, list) or (items is not None and all(number(each) is not None for each in items))
     return items if is_list else None
@@ -359,7 +359,7 @@ def _are_plain(scores: Mapping[str, Any], rules: "ScoreRules") -> bool:
 
 
 class ScoreRules(NamedTuple):
-    """What is asked of scores: `is_averaged` says of a row and a filter whether they must be numbers.
+    """Checks of scores: `is_averaged` says of a row and a filter whether they must be numbers.
 
     `lenient` rules take every name. NaN is a failure, but for rows of which `takes_nan` says that their aggregation takes it.
     """
@@ -370,7 +370,7 @@ class ScoreRules(NamedTuple):
 
 
 class _Unusable(str):
-    """Why a value is no score."""
+    """The reason that a value cannot be a score."""
 
     __slots__ = ()
 
@@ -406,7 +406,7 @@ def as_repeated(values: list[Any]) -> Any:
 
 
 def by_answer(value: Any, answers: Sequence[Any], name: str) -> Any:
-    """What a scorer's own function returned: a list has a score for every answer, and is marked as what it is."""
+    """Mark the value of a scorer's own function: a list has a score for every answer, and is marked as what it is."""
     if not isinstance(value, list) or isinstance(value, Repeated):
         return value
     if len(value) != len(answers):
@@ -460,7 +460,7 @@ class Metric:
     gives: Sequence[str] | None = ()
     """The names of its values, where it gives several; None where they are only known from the data."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """What `fn` is to be given beside references and predictions: nothing, since parameters are in it already."""
+    """Further arguments of `fn`: none, since parameters are bound already."""
 
     def fn(
         self, result: Any = None, *, references: Any = None, predictions: Sequence[Any] | None = None, **_: Any
@@ -474,7 +474,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredMetric:
-    """A metric as it stands in the table: a function per output type, whose keyword parameters are its YAML keys.
+    """A metric as the table has it: a function per output type, whose keyword parameters are its YAML keys.
 
     `needs` is a library, `gives` takes the parameters and says the names of the values where there are several,
     `obstacle` is what keeps it from working on this machine and what would help, `runs_code` that it executes what the model wrote.

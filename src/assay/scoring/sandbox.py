@@ -26,7 +26,7 @@ from assay.scoring.results import GENERATE, DeclaredMetric
 from assay.user_code import clock_stopped
 
 START_SECONDS = 30.0
-"""What the sandbox itself may take to be ready on a busy machine."""
+"""Time limit for the sandbox itself to be ready on a busy machine."""
 NOBODY = "65534"
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
 STARTED = b"started\n"
@@ -34,7 +34,7 @@ STARTED = b"started\n"
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """What a program may use: seconds, and megabytes of memory and of every file."""
+    """Resources a program may use: seconds, and megabytes of memory and of every file."""
 
     seconds: float = 5.0
     memory: int = 1024
@@ -52,7 +52,7 @@ def code_exec(references: Sequence[Any], prediction: Any, *, timeout: float = 5.
 
 
 def passes(program: str, limits: SandboxLimits) -> bool:
-    """Whether a Python program comes to its end, without an error and within its limits."""
+    """Whether a Python program ends without an error and within its limits."""
     launcher = _launcher()
     if launcher is None:
         raise SandboxError("this machine has no isolation")
@@ -91,7 +91,7 @@ def _packages() -> list[str]:
 
 
 def _shown() -> list[str]:
-    """What a Python needs, and nothing else of this machine; what lies within another of these is left out."""
+    """The paths a Python needs, and nothing else of this machine; paths within another of these are left out."""
     wanted = [*SYSTEM, _interpreter(), os.path.realpath(f"{sys.base_prefix}/lib"), *_packages()]
     there = sorted({path for path in wanted if os.path.exists(path)})  # noqa: PTH110  # paths are arguments here
     return [path for path in there if not any(path.startswith(f"{other}/") for other in there)]

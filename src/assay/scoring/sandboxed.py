@@ -1,7 +1,7 @@
 """Runs inside the sandbox: `sandbox` passes the text of this file to a bare Python there.
 
 It takes an order from its input, gives up what a program must not have (memory, time, files, processes, signals to others),
-says that it has started, runs the program, and says the word of the order only when the program came to its end.
+says that it has started, runs the program, and says the word of the order only when the program has ended.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ MEGABYTE = 1 << 20
 
 
 def limit(seconds: float, memory: int, file_size: int) -> None:
-    """What the program may use of the machine."""
+    """Limit what the program may use of the machine."""
     for what, most in (
         (resource.RLIMIT_AS, memory * MEGABYTE),
         (resource.RLIMIT_CPU, math.ceil(seconds) + 1),
@@ -50,7 +50,7 @@ def limit(seconds: float, memory: int, file_size: int) -> None:
 def stay_behind() -> None:
     """Leave the program to a child where this is the first process of the sandbox, which dies of no signal from within.
 
-    The child has a session of its own: its group is not that of the processes that started the sandbox.
+    The child has its own session: its group is not that of the processes that started the sandbox.
     """
     ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)  # so that the child cannot write to the memory of this process
     child = os.fork()

@@ -1,6 +1,6 @@
-"""Scorers: what makes scores of a document's answers. Filtering comes before them, aggregation after.
+"""Scorers: from a document's answers to its scores, and scorers by name. Filtering comes before, aggregation after.
 
-A scorer of one's own extends one of three things: the defaults (`default_filters`, `default_metrics`), the score of a
+A user's scorer extends one of three things: the defaults (`default_filters`, `default_metrics`), the score of a
 document (`score`), or those of all documents at once (`score_batch`). The loop around it is never written again.
 """
 
@@ -48,7 +48,7 @@ class AnsweredSample(NamedTuple):
     verdicts: Sequence[Response] = ()
     """The responses to what scorers asked, in the order they asked."""
     question: str = ""
-    """What was asked, without examples and instructions around it; known where scorers ask about it."""
+    """The question, without examples and instructions around it; known where scorers ask about it."""
     filtered: Mapping[str, Sequence[Any]] = MappingProxyType({})
     """By filter, answers that are filtered already."""
     instances: Sequence[Instance] = ()
@@ -72,11 +72,11 @@ class Scorer:
     asks: bool = False
     """Whether it asks other models."""
     asks_for: ClassVar[str] = "generate"
-    """What those models must be able to do: generate, loglikelihood or rolling."""
+    """The capability those models need: generate, loglikelihood or rolling."""
     cached: ClassVar[bool] = False
-    """Whether its scores are kept beside the run by what they depend on, and not computed again: for what takes long."""
+    """Whether its scores are cached beside the run by everything they depend on: for scorers that take long."""
     version: ClassVar[object] = 1
-    """Another one where kept scores are no longer right, although the source of the class is the same."""
+    """Change it when cached scores are outdated although the source of the class is the same."""
     parallel: ClassVar[bool] = False
     """Whether `score` keeps a processor busy: then it is computed in several processes, for all documents at the end."""
     needs_filters: tuple[str, ...] = ()
@@ -110,18 +110,18 @@ class Scorer:
         return cls(config, **kwargs)
 
     def made_with(self, kwargs: Mapping[str, Any]) -> None:
-        """Be told which parameters the file gave: kept scores depend on them."""
+        """Set the parameters of the task file: cached scores depend on them."""
         self._given = kwargs
 
     def remember(self, memory: ScorerMemo) -> None:
-        """Be given the scores that were computed before."""
+        """Set the cache of scores that were computed before."""
         self._memory = memory
 
     def work_in(self, workers: Workers) -> None:
-        """Be given processes to compute in."""
+        """Set the processes to compute in."""
         self._workers = workers
 
-    # what may be said otherwise
+    # methods that subclasses override
 
     def default_filters(self) -> tuple[FilterConfig, ...] | None:
         """The filters of a task that names none."""
@@ -144,11 +144,11 @@ class Scorer:
         return {}
 
     def aggregation(self, row: str) -> str | None:  # noqa: ARG002  # asked of every scorer
-        """How the values of a row of its own become one number, by name; the mean where nothing is said."""
+        """The name of the aggregation of a row that this scorer adds; None for the mean."""
         return None
 
     def questions(self, result: Result) -> Sequence[Request]:
-        """What it asks those models about a document's answers, where `asks` is true."""
+        """The requests to other models about a document's answers, where `asks` is true."""
         raise NotImplementedError
 
     def verdict(self, result: Result, responses: Sequence[Response]) -> Any:
@@ -184,7 +184,7 @@ class Scorer:
         responses = yield self.questions(result)
         return self.verdict(result, responses)
 
-    # what steps are made of (see step.py)
+    # what loop.py builds steps from
 
     def rows(self) -> tuple[str, ...] | None:
         """The rows beside those of the metrics; None where only the documents will tell."""
@@ -213,7 +213,7 @@ class Scorer:
         return own.score_instances is not Scorer.score_instances or own._create_result is not Scorer._create_result
 
     def bind(self, filter_name: str, metrics: Sequence[Metric]) -> None:
-        """Say which metrics belong to a filter."""
+        """Set the metrics of a filter."""
         self._metrics[filter_name] = metrics
         self.config = _with_bound(self.config, filter_name, metrics)
         self._ways[filter_name] = {metric.name: metric.reductions for metric in metrics}
@@ -226,7 +226,7 @@ class Scorer:
         return self.rows_of(given, result)
 
     def rows_of(self, value: Any, result: Result) -> dict[str, Any]:
-        """A score of its own as rows: one of its name, or those that a mapping names."""
+        """The scorer's own score as rows: one of its name, or those that a mapping names."""
         rows: dict[str, Any] = {}
         self._note(rows, self.name, by_answer(value, result.results, self.name))
         return rows
@@ -257,7 +257,7 @@ class Scorer:
         return compute(list(range(len(asked)))) if self._memory is None else self._memory.filled(asked, compute)
 
     def identity(self) -> str | None:
-        """What its scores depend on beside the answers, where that can be told."""
+        """Everything its scores depend on beside the answers; None where that is unknown."""
         return identity_of(type(self), Scorer, self.version, self._given)
 
     @property
@@ -291,7 +291,7 @@ class Scorer:
             self._put(scores, {name: value}, name)
 
     def _put(self, scores: dict[str, Any], more: Mapping[str, Any], source: str) -> None:
-        """Add scores; one that is there already under this name is no score, unless later ones win as in lm-eval."""
+        """Add scores; a second score of the same name fails the row, unless later ones win as in lm-eval."""
         for key, value in more.items():
             name = row_name(key)
             taken = name in scores and not self.overwrites
@@ -310,20 +310,20 @@ def _with_bound(config: TaskConfig | None, filter_name: str, metrics: Sequence[M
     return replace(config, filter_list=tuple(entries))
 
 
-def models_of(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def models_of(roles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The models that several scorers ask, by role: two that mean different models by one role are refused."""
-    found: dict[str, Any] = {}
-    for asked in several:
-        for role, told in asked.items():
-            if found.get(role) not in (None, told) and told is not None:
+    models: dict[str, Any] = {}
+    for asked in roles:
+        for role, model in asked.items():
+            if models.get(role) not in (None, model) and model is not None:
                 what = f"two scorers name different models for the role {role!r}"
                 raise ConfigError([Problem(Place("scorer"), what, "give one of them another `role`")])
-            found[role] = found.get(role) if told is None else told
-    return found
+            models[role] = models.get(role) if model is None else model
+    return models
 
 
 def _reference(result: Result) -> Any:
-    """What a score is compared with: the one right answer; several where there are several; of choices, its words."""
+    """The reference of a score: the right answer, or a list of them; of choices, their text."""
     target = result.target
     choices = getattr(result, "choices", None)
     if choices is not None:
@@ -513,7 +513,7 @@ class FirstToken(_Matching):
 
 
 class Regex(_Matching):
-    """What a pattern finds in the answer, compared without case and punctuation. Parameters are those of the filter."""
+    """The match of a pattern in the answer, compared without case and punctuation. Parameters are those of the filter."""
 
     def __init__(self, config: TaskConfig | None = None, **kwargs: Any) -> None:
         super().__init__(config)
@@ -532,7 +532,7 @@ def make_scorer(written: str | ScorerConfig | object, config: TaskConfig | None,
     kind: Any = written.type if isinstance(written, ScorerConfig) else written
     kwargs: Mapping[str, Any] = written.kwargs if isinstance(written, ScorerConfig) else {}
     if not isinstance(kind, str) and not (inspect.isclass(kind) and issubclass(kind, Scorer)):
-        raise _problem(place, f"{kind!r} is no scorer", "name one, or a class derived from assay.Scorer")
+        raise _problem(place, f"unsupported scorer {kind!r}", "name one, or a class derived from assay.Scorer")
     made = SCORERS.bind(kind, kwargs, place, config)
     made.made_with(kwargs)
     named = kind if isinstance(kind, str) else kind.__name__

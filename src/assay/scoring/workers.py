@@ -1,6 +1,6 @@
-"""Processes that score, for scorers that keep a processor busy.
+"""For scorers that take long: processes that score, and a cache of scores that were computed before.
 
-They are made by forking, when the tasks are prepared and before there is a model, a connection or a thread of ours: each
+Processes are made by forking, when the tasks are prepared and before there is a model, a connection or a thread of ours: each
 has the scorers as they are, helper code included, and only answers and scores travel. Where a system cannot fork, or has
 one processor, scores are computed in this process.
 """
@@ -21,11 +21,11 @@ from assay.user_code import TIME_LIMIT, timed
 TOGETHER = 8
 """Answers that go to a process at once."""
 DIE_WITH_PARENT = 1
-"""What the system is told, so that nothing is left behind when a run is killed: PR_SET_PDEATHSIG."""
+"""PR_SET_PDEATHSIG: no process outlives a run that is killed."""
 
 
 class ParallelScorer(Protocol):
-    """What a process needs of a scorer."""
+    """The part of a scorer that a process needs."""
 
     @property
     def name(self) -> str: ...
@@ -34,7 +34,7 @@ class ParallelScorer(Protocol):
 
 
 _SCORERS: list[ParallelScorer] = []
-"""What a process has been made with."""
+"""The scorers that a process was forked with."""
 
 
 class Workers:
@@ -79,7 +79,7 @@ def can_fork() -> bool:
 
 
 def _begin(parent: int) -> None:
-    """A process at its beginning: Ctrl-C is for the run, which ends it, and so does the end of the run."""
+    """Prepare a process: Ctrl-C is left to the run, and the process ends with the run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
@@ -136,9 +136,9 @@ def _written(value: Any) -> bytes | None:
 
 
 def identity_of(kind: type, until: type, version: object, kwargs: Mapping[str, Any]) -> str | None:
-    """What the scores of a class depend on beside answers: its source and that of what it is derived from, up to `until`.
+    """Everything the scores of a class depend on beside answers: its source and that of its bases, up to `until`.
 
-    None where that cannot be told.
+    None where that is unknown.
     """
     try:
         sources = [inspect.getsource(each) for each in kind.__mro__[: kind.__mro__.index(until)]]

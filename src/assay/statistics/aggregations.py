@@ -139,7 +139,7 @@ def krippendorff_alpha(values: Sequence[Any]) -> float:
     observed = sum(_differences(unit) / (len(unit) - 1) for unit in paired) / count
     expected = _differences(np.concatenate(paired)) / (count * (count - 1))
     if expected == 0:
-        raise ValueError("all verdicts are the same, so that agreement cannot be told from chance")
+        raise ValueError("all verdicts are the same, so that agreement and chance cannot be distinguished")
     return 1 - observed / expected
 
 
@@ -191,7 +191,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "acc_all": (0.0, 1.0),
     **dict.fromkeys(CLASS_AGGREGATIONS, (0.0, 1.0)),
 }
-"""What no number of an aggregation can pass: likelihoods are no more than 1, shares lie between 0 and 1."""
+"""Bounds of the numbers of an aggregation: likelihoods are at most 1, shares are between 0 and 1."""
 
 
 def _present(values: Values) -> Any:
@@ -261,7 +261,7 @@ AGGREGATIONS = _Aggregations(
 
 
 def known_aggregation(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation | Callable[..., Any]:
-    """The aggregation, the mean where none is said; one of our own functions that somebody hands back is recognised."""
+    """The aggregation, the mean where none is given; a function of ours that helper code hands back is recognized."""
     if aggregation is None:
         return AGGREGATIONS["mean"]
     return next((each for each in AGGREGATIONS.values() if each.function is aggregation), aggregation)

@@ -43,7 +43,7 @@ def estimate(
         value = float(value)
     except (TypeError, ValueError, OverflowError):
         gave = f"a value of type {type(value).__name__!r}" if not isinstance(value, str | int) else f"{value!s:.60}"
-        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gave {gave}, which is no number")
+        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} returned {gave}, which is not a number")
     if math.isnan(value):
         lost = sum(isinstance(each, float) and math.isnan(each) for each in values)
         return Estimate(value, None, n, f"{lost} of {n} values are not numbers")

@@ -26,7 +26,7 @@ MANY = 1000
 FEW = 64
 """Up to so many different contributions, the signs of equal ones are drawn together."""
 HALF = 0.5
-"""What is added to the wins and to the losses of a rate, so that its interval is never a point."""
+"""Added to the wins and to the losses of a rate, so that its interval is never a point."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Significance(NamedTuple):
 
 
 def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
-    """What the difference may well be; None where no document says anything about it.
+    """The confidence interval of the difference; None where no document says anything about it.
 
     Rates: half a draw is added to either side (Bonett and Price add a whole one, which covers too often), so that the interval
     is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws.
@@ -99,7 +99,7 @@ def reach(can: Any, does: Any, documents: int) -> float:
 
 
 def detectable(contrast: Contrast, power: float, level: float = 0.95) -> float | None:
-    """The least true difference that would be told from 0 with this power, at the level of the interval."""
+    """The least true difference that would be distinguished from 0 with this power, at the level of the interval."""
     error = smoothed(contrast)[1]
     return error * _quantiles(power, 1 - level) if error else None
 
@@ -212,7 +212,7 @@ def _quantiles(power: float, alpha: float) -> float:
 
 
 class PairedValues(NamedTuple):
-    """What both runs scored on the same documents, and the cluster of each where there are any."""
+    """The scores of both runs on the same documents, and the cluster of each where there are any."""
 
     a: Sequence[Any]
     b: Sequence[Any]
@@ -280,13 +280,13 @@ def drift(
     level: float = LEVEL,
     clusters: Sequence[int] | None = None,
 ) -> Drift:
-    """What becomes of a number. The values are of the same documents in the same order: they are compared in pairs."""
+    """The change of a number. The values are of the same documents in the same order: they are compared in pairs."""
     was, now = (
         estimate(aggregation, values, bootstrap_iters=0, like_lm_eval=False) if len(values) else None
         for values in (before, after)
     )
     if was is None or now is None or math.isnan(was) or math.isnan(now):
-        return Drift(math.nan, math.nan, len(before), None, "it is no number")
+        return Drift(math.nan, math.nan, len(before), None, "it is not a number")
     plain = Drift(float(was), float(now), len(before))
     known = aggregation if isinstance(aggregation, Aggregation) else None
     if known is None or known.influence is None:

@@ -244,7 +244,7 @@ class _Builder:
         found = group_type(config.type)
         if found is None:
             fix = "give the name of a subclass of StandardGroup that is imported, or !function module.Class"
-            raise ConfigError([Problem(node.fields.place("type"), f"no kind of group is called {config.type!r}", fix)])
+            raise ConfigError([Problem(node.fields.place("type"), f"no kind of group named {config.type!r}", fix)])
         return found
 
 

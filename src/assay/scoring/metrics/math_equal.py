@@ -72,7 +72,7 @@ _REWRITTEN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (re.compile(r"(\\[A-Za-z]+ ?\d+ (?=\d))|(?<![\d._^{])(\d+(?:\.\d+)?) (?=\d)"), lambda found: found[1] or f"{found[2]}, "),
     (re.compile(r"(?<!\\)\{\{([^{},]*)\}\}"), r"{\1}"),
 )  # fmt: skip
-"""What math-verify misreads, in the order in which it is rewritten: percent and currency behind a backslash, tuples marked as text,
+"""Rewrites of what math-verify misreads, in order: percent and currency behind a backslash, tuples marked as text,
 signs, functions without a backslash, 1.5 x 10^3, equations side by side (A=1 B=2 is not A=B=2), bold and powers by stars, 6th,
 decimals that repeat, 1e3, spaces between thousands, mixed numbers (2 3/4 is not 5/4), numbers side by side (2 3 is not 5), and
 braces within braces, which are no set."""
@@ -169,7 +169,7 @@ def is_in_braces(text: str) -> bool:
 
 
 def _boxed(text: str) -> str:
-    r"""What stands in the one `\boxed{}` of a text, also where it is not closed; the text itself where there are more or none."""
+    r"""The content of the one `\boxed{}` of a text, also where it is not closed; the text itself where there are more or none."""
     _, box, content = text.partition(r"\boxed")
     if not box or r"\boxed" in content or not content.lstrip().startswith("{"):
         return text
@@ -202,7 +202,7 @@ def _of_sentence(text: str) -> str:
 
 
 def _between_words(text: str) -> list[str]:
-    """What stands between the words of a text."""
+    """The parts between the words of a text."""
     parts = re.split(rf"{_END.pattern}|{_ARTICLE.pattern}|\x00", _WORD.sub(_cut, _TEXT.sub(r" \1 ", text)))
     stripped = (re.sub(r"^\W*\b(?:and|or)\b|\b(?:and|or)\b\W*$", "", part.strip(" ,;:*`\"'")) for part in parts)
     return [part.strip(" ,;:=") for part in stripped if re.search(r"[\w\\∞∅]", part)]
@@ -287,7 +287,7 @@ def parts_of_target(text: str) -> FormulaParts | None:
 
 
 def parts_of_answers(text: str) -> list[FormulaParts]:
-    """What an answer may mean, in parts: all of it, its box, and what follows "the answer is"."""
+    """The readings of an answer, in parts: all of it, its box, and what follows "the answer is"."""
     return [_parts(each) for each in dict.fromkeys(answers_in(text)) if len(each) <= LONGEST]
 
 
@@ -343,7 +343,7 @@ def _folded(words: str) -> str:
 
 
 SECONDS = 5
-"""What one comparison may take: some expressions never end."""
+"""Time limit of one comparison: some expressions never end."""
 _UNREADABLE = (
     ArithmeticError,
     AssertionError,
@@ -354,7 +354,7 @@ _UNREADABLE = (
     TypeError,
     ValueError,
 )
-"""What math-verify and sympy raise for texts that they cannot make sense of."""
+"""Errors that math-verify and sympy raise for texts that they cannot read."""
 
 
 def math_equal(references: Sequence[Any], prediction: Any, *, digits: int = 6, strict: bool = True) -> float:

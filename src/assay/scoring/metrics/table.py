@@ -288,7 +288,7 @@ def hit_of_choice(result: MCResult, *, label: str | int = 1) -> Hit:
     right, given = chosen_class(result)
     wanted = result.choices[label] if isinstance(label, int) else label
     if wanted not in result.choices:
-        raise ValueError(f"{wanted!r} is none of the choices")
+        raise ValueError(f"{wanted!r} must be one of the choices")
     return _hit(right, given, wanted)
 
 
@@ -314,7 +314,7 @@ def _hits_of_answers(score: str) -> Callable[..., Mapping[str, Hit]]:
 
 
 def class_name(score: str, label: object) -> str:
-    """What the score of one class is called. A comma would be taken for the one before the name of the filter."""
+    """The name of the score of one class. A comma would be taken for the one before the name of the filter."""
     return f"{score}[{str(label).replace(',', ';')}]"
 
 
@@ -338,10 +338,10 @@ def _check(labels: object) -> None:
     if labels is None:
         return
     if not isinstance(labels, list | tuple) or not labels:
-        raise ValueError(f"labels must be a list of classes, and are {labels!r}")
+        raise ValueError(f"labels must be a list of classes, got {labels!r}")
     for label in labels:
         if isinstance(label, bool) or not isinstance(label, str | int):
-            raise ValueError(f"{label!r} is no label: put it in quotes if it is a word")
+            raise ValueError(f"{label!r} must be a word or an integer: put it in quotes if it is a word")
 
 
 CLASS_METRICS: dict[str, DeclaredMetric] = {

@@ -65,7 +65,7 @@ def rouge_names(*, rouge_types: Sequence[str] = ROUGE_TYPES, use_stemmer: bool =
     """The names of the values that `rouge` gives; an unknown kind is refused."""
     for kind in rouge_types:
         if not re.fullmatch(r"rouge([1-9]|L|Lsum)", str(kind)):
-            raise ValueError(f"there is no {kind!r}: rouge1 to rouge9, rougeL, rougeLsum")
+            raise ValueError(f"unknown kind of ROUGE {kind!r}: use rouge1 to rouge9, rougeL or rougeLsum")
     return tuple(rouge_types)
 
 
@@ -129,7 +129,7 @@ def edit_distance(references: References, prediction: Any) -> int:
 
 
 def edit_similarity(references: References, prediction: Any) -> float:
-    """One less the edits as a share of the longer text: 1 for equal texts, 0 where no letter can stay."""
+    """One minus the edits as a share of the longer text: 1 for equal texts, 0 where no letter can stay."""
     return max(_similarity(str(each), str(prediction)) for each in references)
 
 
@@ -153,4 +153,4 @@ ALONE: dict[str, DeclaredMetric] = {
     "chrf++": DeclaredMetric({GENERATE: sentence_chrf_with_words}, needs="sacrebleu"),
     "ter": DeclaredMetric({GENERATE: sentence_ter}, higher_is_better=False, needs="sacrebleu"),
 }
-"""What a metric of all documents at once means for one document: where its aggregation is one of numbers, as mean."""
+"""Corpus metrics computed for one document, used where the aggregation takes numbers, such as mean."""
