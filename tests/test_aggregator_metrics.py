@@ -251,7 +251,7 @@ def test_a_class_and_a_function_of_the_user_are_aggregator_metrics() -> None:
 @pytest.mark.parametrize(
     ("name", "params", "told"),
     [
-        ("acuracy", {}, "no aggregator metric is called 'acuracy' — did you mean 'accuracy'?"),
+        ("acuracy", {}, "no aggregator metric named 'acuracy' — did you mean 'accuracy'?"),
         ("precision", {}, "needs the parameter 'predicted_key'"),
         ("precision", {"predicted_key": ""}, "predicted_key is empty"),
         ("f1_score", {**BOTH, "label": ["a"]}, "did you mean 'labels'?"),

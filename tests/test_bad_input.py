@@ -81,7 +81,7 @@ def test_a_broken_format_troubles_only_who_asks_for_it(manage: Manage) -> None:
     assert manager.load("ok@cloze")["tasks"]
     said = [str(problem) for problem in validate(manager) if problem.serious]
     assert [Path(line.split(":")[0]).name for line in said] == ["a.yaml", "b.yaml", "c.yaml", "d.yaml"]
-    with pytest.raises(ConfigError, match="no format is called 'mqca'"):
+    with pytest.raises(ConfigError, match="no format named 'mqca'"):
         manager.load("ok@one")
 
 
@@ -104,7 +104,7 @@ def test_every_entry_of_a_table_of_formats_is_checked(manage: Manage) -> None:
     table = '{a: mcqa, b: nosuch, c: {type: mcqa, instruction: "{{ bad"}, d: {type: mcqa, choice_labels: roman}}'
     said = [problem.what for problem in validate(manage({"t.yaml": a_task("t", formats=table)})) if problem.serious]
     assert len(said) == 3
-    assert "no format is called 'nosuch'" in said[0]
+    assert "no format named 'nosuch'" in said[0]
     assert "not a valid template" in said[1]
     assert "no labels are called 'roman'" in said[2]
 
@@ -304,9 +304,9 @@ def test_a_task_without_data_and_a_missing_data_file_are_told(manage: Manage) ->
 
 
 SCORING_TYPOS = [
-    ("metric_list: [{metric: exact_mach}]", "1:24", "no metric is called 'exact_mach'", "exact_match"),
+    ("metric_list: [{metric: exact_mach}]", "1:24", "no metric named 'exact_mach'", "exact_match"),
     ("metric_list: [{metric: exact_match, ignore_cas: true}]", "1:49", "no parameter 'ignore_cas'", "ignore_case"),
-    ("metric_list: [{metric: exact_match, aggregation: maen}]", "1:50", "no aggregation is called 'maen'", "mean"),
+    ("metric_list: [{metric: exact_match, aggregation: maen}]", "1:50", "no aggregation named 'maen'", "mean"),
     ("metric_list: [{metric: acc}]", "1:24", "'acc' does not score generate_until", "multiple_choice"),
     ("filter_list: [{name: f, filter: [{function: rgex}]}]", "1:45", "no filter named 'rgex'", "regex"),
     (
@@ -317,7 +317,7 @@ SCORING_TYPOS = [
     ),
     ('filter_list: [{name: f, filter: [{function: regex, regex_pattern: "("}]}]', "1:45", "cannot be made", "correct"),
     ("filter_list: [{name: f, filter: [{function: take_first_k}]}]", "1:45", "needs the parameter 'k'", "k"),
-    ("fewshot_config: {sampler: firstn}", "1:27", "no sampler is called 'firstn'", "first_n"),
+    ("fewshot_config: {sampler: firstn}", "1:27", "no sampler named 'firstn'", "first_n"),
     ('doc_to_text: "{{ x | nofilter }}"', "1:14", "not a valid template", "correct"),
 ]
 

@@ -156,7 +156,7 @@ WRONG = {
     "not all 0": "{scorers: [generation], weights: [0]}",
     "needs a scorer": "{scorers: []}",
     "needs the parameter 'scorers'": "{}",
-    "no scorer is called 'generaton'": "{scorers: [generaton]}",
+    "no scorer named 'generaton'": "{scorers: [generaton]}",
     "has no parameter 'weight'": "{scorers: [generation], weight: [1]}",
     "must be a name or": "{scorers: [{kind: generation}]}",
     "scores all documents at once": "{scorers: [!function own.Everything]}",

@@ -182,7 +182,7 @@ LIST = "group: g\ntask: [a, b]\naggregate_metric_list:\n  - "
         ("{metric: exact_match, filter_list: {z: none}}", "'z'"),
         ("{metric: exact_mach, levels: children}", "exact_mach"),
         ("{metric: pass@1, aggregation: pass@k, kwargs: {of: exact_mach}}", "exact_mach"),
-        ("{metric: exact_match, aggregation: maen}", "no aggregator is called 'maen'.*did you mean 'mean'"),
+        ("{metric: exact_match, aggregation: maen}", "no aggregator named 'maen'.*did you mean 'mean'"),
         ("{metric: exact_match, kwargs: {k: 1}}", "aggregator 'mean' has no parameter 'k'"),
         ("{metric: exact_match, aggregation: median, kwargs: {drawz: 1}}", "no parameter 'drawz'.*did you mean 'draws'"),
         ("{metric: p, aggregation: pass@k, kwargs: {k: 0}}", "k must be an integer of at least 1"),

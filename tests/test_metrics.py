@@ -462,9 +462,9 @@ def test_each_metric_says_which_way_is_better(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "no metric is called 'exact_mach'": "{metric: exact_mach}",
+    "no metric named 'exact_mach'": "{metric: exact_mach}",
     "has no parameter 'ignore_cas'": "{metric: exact_match, ignore_cas: true}",
-    "no aggregation is called 'maen'": "{metric: exact_match, aggregation: maen}",
+    "no aggregation named 'maen'": "{metric: exact_match, aggregation: maen}",
     "does not score generate_until": "{metric: acc_mutual_info}",
 }
 

@@ -173,9 +173,9 @@ def test_every_metric_and_filter_is_on_its_page(name: str) -> None:
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 WRONG = {
-    "no metric is called 'token_f2'.*token_f1": "{metric: token_f2}",
-    "no metric is called 'rouge_l'.*rougeL": "{metric: rouge_l}",
-    "no metric is called 'macrof1'.*macro_f1": "{metric: macrof1}",
+    "no metric named 'token_f2'.*token_f1": "{metric: token_f2}",
+    "no metric named 'rouge_l'.*rougeL": "{metric: rouge_l}",
+    "no metric named 'macrof1'.*macro_f1": "{metric: macrof1}",
     "metric 'rouge1' has no parameter 'use_stemer'.*use_stemmer": "{metric: rouge1, use_stemer: true}",
     "unknown kind of ROUGE 'rougeX'": "{metric: rouge, rouge_types: [rougeX]}",
     "metric 'precision' needs the parameter 'label'": "{metric: precision}",

@@ -136,7 +136,7 @@ def test_ls_lists_the_plug_ins_of_every_kind(kind: str, installed: str, with_plu
 @pytest.mark.parametrize(
     ("yaml", "said"),
     [
-        ("metric_list: [{metric: starts_alik}]", "no metric is called 'starts_alik' — did you mean 'starts_alike'?"),
+        ("metric_list: [{metric: starts_alik}]", "no metric named 'starts_alik' — did you mean 'starts_alike'?"),
         ("metric_list: [{metric: starts_alike, leters: 2}]", "has no parameter 'leters' — did you mean 'letters'?"),
         ("metric_list: [{metric: starts_alike, letters: two}]", "'letters' cannot be 'two' — it must be of type int"),
         ("filter_list: [{name: f, filter: [{function: nth_wrod}]}]", "did you mean 'nth_word'?"),
@@ -478,7 +478,7 @@ def test_a_reduction_of_a_plug_in_may_have_a_number_behind_its_name(tmp_path: Pa
         found = run(tmp_path, says([["x", "a"]]))["results"]["t"]
         assert (found["best_of_1,none"], found["best_of_2,none"], found["exact_match,none"]) == (0.0, 1.0, 0.5)
         write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml.replace("[best_of_1, best_of_2]", "best_of_") + SEVERAL)
-        with pytest.raises(ConfigError, match="no reduction is called 'best_of_'"):
+        with pytest.raises(ConfigError, match="no reduction named 'best_of_'"):
             run(tmp_path, says(["a"]))
     finally:
         del table("reductions")["best_of_"]
@@ -496,7 +496,7 @@ def test_the_page_about_plug_ins_shows_each_kind_in_at_most_fifteen_lines() -> N
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("aggregation: meen", "no aggregator is called 'meen' — did you mean 'mean'?"),
+        ("aggregation: meen", "no aggregator named 'meen' — did you mean 'mean'?"),
         ("aggregation: pass@k, kwargs: {kk: 2}", "aggregator 'pass@k' has no parameter 'kk' — did you mean 'k'?"),
         ("aggregation: !function own.gap, kwargs: {scal: 2}", "aggregator 'gap' has no parameter 'scal' — did you mean 'scale'?"),
         ("aggregation: !function own.gap, kwargs: {scale: two}", "aggregator 'gap': 'scale' cannot be 'two'"),

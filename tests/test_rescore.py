@@ -257,7 +257,7 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
         (ScoreOptions(filters=["x=lowercase:a"]), "filter 'lowercase' has no parameter"),
         (ScoreOptions(filters=["{name: x, filtr: []}"]), "filtr.*filter"),
         (ScoreOptions(filters=["{name: x, filter: [{function: regex, pattern: a}]}"]), "no parameter 'pattern'"),
-        (ScoreOptions(metrics=["exact_mach"]), "no metric is called 'exact_mach'.*'exact_match'"),
+        (ScoreOptions(metrics=["exact_mach"]), "no metric named 'exact_mach'.*'exact_match'"),
         (ScoreOptions(metrics=["exact_match:ignore_cas=true"]), "no parameter 'ignore_cas'.*'ignore_case'"),
         (ScoreOptions(metrics=[""]), "invalid metric ''"),
         (ScoreOptions(metrics=["acc"]), "metric 'acc' does not score generate_until"),

@@ -97,5 +97,5 @@ def test_roles_are_given_by_name_and_noted(talking: str, tmp_path: Path) -> None
     assert "canary" not in manifest
     with pytest.raises(ConfigError, match="no name for a role"):
         assay.simple_evaluate(model, tasks=["t"], model_role={"model": "dummy"}, **known)
-    with pytest.raises(ConfigError, match="no model is called"):
+    with pytest.raises(ConfigError, match="no model named"):
         assay.simple_evaluate(model, tasks=["t"], model_role={"judge": "opnai"}, **known)

@@ -396,8 +396,8 @@ def test_two_metrics_with_one_reduction_have_two_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("reduction", "said"),
-    [("pass@8", "needs 8 repeats, but the task has 4"), ("pas@2", "no reduction is called"), ("[max, min]", "two reductions"),
-     ("pass@0", "no reduction is called")],
+    [("pass@8", "needs 8 repeats, but the task has 4"), ("pas@2", "no reduction named"), ("[max, min]", "two reductions"),
+     ("pass@0", "no reduction named")],
 )  # fmt: skip
 def test_reductions_that_cannot_be_are_refused(reduction: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=said):

@@ -277,7 +277,7 @@ def test_the_factory_makes_what_the_seed_says() -> None:
     made = factory(aggregation="pass@k", kwargs={"k": 7})
     assert isinstance(made, PassAtKAggregator)
     assert made.k == 7
-    with pytest.raises(ConfigError, match=r"no aggregator is called 'hamonic_mean'.*did you mean 'harmonic_mean'"):
+    with pytest.raises(ConfigError, match=r"no aggregator named 'hamonic_mean'.*did you mean 'harmonic_mean'"):
         factory(aggregation="hamonic_mean")
 
 

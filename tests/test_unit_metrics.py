@@ -271,7 +271,7 @@ def test_what_comes_along_cannot_be_replaced_and_only_unit_metrics_are_taken() -
 @pytest.mark.parametrize(
     ("name", "params", "told"),
     [
-        ("exact_mach", {}, "no unit metric is called 'exact_mach' — did you mean 'exact_match'?"),
+        ("exact_mach", {}, "no unit metric named 'exact_mach' — did you mean 'exact_match'?"),
         ("exact_match", {"case_sensitve": True}, "no parameter 'case_sensitve' — did you mean 'case_sensitive'?"),
         ("exact_match", {"case_sensitive": "yes"}, "'case_sensitive' cannot be 'yes'"),
         ("fuzzy_match", {"threshold": 1.5}, "threshold must lie between 0 and 1"),

@@ -134,7 +134,7 @@ def _node(name: str, written: object, fields: Fields, problems: list[Problem]) -
     kind = written.get("node_type") if isinstance(written, Mapping) else None
     if isinstance(written, Mapping) and "node_type" in written and str(kind) not in NODE_TYPES:
         fix = did_you_mean(str(kind), NODE_TYPES)
-        problems.append(Problem(fields.place(*path, "node_type"), f"no type of node is called {kind!r}", fix))
+        problems.append(Problem(fields.place(*path, "node_type"), f"no type of node named {kind!r}", fix))
         return None
     return _part(NODE_TYPES.get(str(kind), LambdaSpec), written, fields, problems, *path)
 

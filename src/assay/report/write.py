@@ -15,7 +15,7 @@ def report_text(runs: Sequence[str | Path], format: str = "html", options: Repor
     """A report of runs as a text: `html`, `md`, `json` or `csv`."""
     if format not in FILE_TYPES:
         raise ConfigError(
-            [Problem(Place("format"), f"no format is called {format!r}", did_you_mean(format, FILE_TYPES))]
+            [Problem(Place("format"), f"no format named {format!r}", did_you_mean(format, FILE_TYPES))]
         )
     return FILE_TYPES[format](document(runs, options))
 

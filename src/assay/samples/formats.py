@@ -170,7 +170,7 @@ def from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: 
             if "type" in fields
             else "say with `type` which format it starts from"
         )
-        problems.append(Problem(place, f"no format is called {base!r}", fix))
+        problems.append(Problem(place, f"no format named {base!r}", fix))
     if (
         changes is not None
         and isinstance(changes.choice_labels, str)
@@ -187,7 +187,7 @@ def from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: 
 def _known(name: str, known: Mapping[str, FormatConfig], place: Place, *more: str) -> FormatConfig:
     if name not in known:
         raise ConfigError(
-            [Problem(place, f"no format is called {name!r}", did_you_mean(name, [*known, *FORMATS.names(), *more]))]
+            [Problem(place, f"no format named {name!r}", did_you_mean(name, [*known, *FORMATS.names(), *more]))]
         )
     return known[name]
 

@@ -295,7 +295,7 @@ def _steps(fields: Fields) -> Iterator[Problem]:
             name = each.get("function")
             if isinstance(name, str) and name != "custom" and name not in FILTERS:
                 place = fields.place("filter_list", number, "filter", step, "function")
-                yield Problem(place, f"no filter is called {name!r}", did_you_mean(name, FILTERS.names()))
+                yield Problem(place, f"no filter named {name!r}", did_you_mean(name, FILTERS.names()))
 
 
 def _entries(value: object) -> Iterator[tuple[int, Mapping[str, object]]]:

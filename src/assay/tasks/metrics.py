@@ -126,7 +126,7 @@ class MetricBinder:
             raise self._problem(number, "metric", f"metric {named!r} does not score {self.output_type}", fix)
         unfit = {name for name, other in METRICS.items() if self.output_type not in other.functions}
         fitting = [name for name in METRICS.names() if name not in unfit]
-        raise self._problem(number, "metric", f"no metric is called {named!r}", did_you_mean(named, fitting))
+        raise self._problem(number, "metric", f"no metric named {named!r}", did_you_mean(named, fitting))
 
     @staticmethod
     def _is_handed_on(config: MetricConfig, declared: DeclaredMetric) -> bool:
@@ -215,7 +215,7 @@ class MetricBinder:
                 raise self._problem(number, "metric", f"metric {named!r} has no aggregation", fix)
             wanted = declared.aggregation
         if wanted not in AGGREGATIONS:
-            what = f"no aggregation is called {wanted!r}"
+            what = f"no aggregation named {wanted!r}"
             raise self._problem(number, "aggregation", what, did_you_mean(str(wanted), AGGREGATIONS.names()))
         found = AGGREGATIONS[str(wanted)]
         _need(found.needs, self.place(number, "aggregation"), f"aggregation {found.name!r}")
@@ -225,7 +225,7 @@ class MetricBinder:
         try:
             found = read_reductions(config.reduction)
         except LookupError as error:
-            what = f"no reduction is called {error.args[0]!r}"
+            what = f"no reduction named {error.args[0]!r}"
             known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
             raise self._problem(number, "reduction", what, did_you_mean(error.args[0], known)) from None
         except ValueError as error:

@@ -134,7 +134,7 @@ def check_samples(samples: Mapping[str, object] | None, tasks: Iterable[str]) ->
     for name, numbers in (samples or {}).items():
         if name not in known:
             problems.append(
-                Problem(Place("samples"), f"no task of this run is called {name!r}", did_you_mean(name, known))
+                Problem(Place("samples"), f"no task of this run named {name!r}", did_you_mean(name, known))
             )
         elif not isinstance(numbers, list | tuple) or not all(isinstance(n, int) and n >= 0 for n in numbers):
             problems.append(
@@ -245,7 +245,7 @@ def _filter_fault(
     if isinstance(entry.filter_list, Mapping):
         unknown = [str(name) for name in entry.filter_list if name != "*" and name not in names]
         if unknown:
-            return f"no member is called {unknown[0]!r}", did_you_mean(unknown[0], names)
+            return f"no member named {unknown[0]!r}", did_you_mean(unknown[0], names)
         by_task = {str(task): filter_name(str(name)) for task, name in entry.filter_list.items()}
         wanted = {name: [by_task.get(name, by_task.get("*", NONE))] for name in filters}
     else:

@@ -86,7 +86,7 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
         sampler = shots.get("sampler", "default")
         if isinstance(sampler, str) and sampler not in SAMPLERS:
             place = task.fields.place("fewshot_config", "sampler")
-            yield Problem(place, f"no sampler is called {sampler!r}", did_you_mean(sampler, SAMPLERS.names()))
+            yield Problem(place, f"no sampler named {sampler!r}", did_you_mean(sampler, SAMPLERS.names()))
     yield from _check_formats(task.fields, formats)
     yield from _check_data(task)
     if not broken and task.config.class_ is None:

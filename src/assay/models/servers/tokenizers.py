@@ -27,7 +27,7 @@ class Words(Protocol):
 def load_words(tokenizer: str | None, kind: str | None, model: str) -> "Words | None":
     """The tokenizer that is meant; None where nobody names one."""
     if kind not in (None, "None", *KINDS):
-        what = f"no kind of tokenizer is called {kind!r}"
+        what = f"no kind of tokenizer named {kind!r}"
         raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, f"one of {', '.join(KINDS)}")])
     if kind == "tiktoken":
         return Tiktoken(tokenizer or model)
