@@ -13,6 +13,7 @@ from functools import partial
 from math import comb
 from typing import Any, NamedTuple, Protocol
 
+from assay.graphs.spec import JSONObject, Record, Value
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.registry import dress
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
@@ -22,14 +23,14 @@ class Tally(Protocol):
     """An aggregation at work."""
 
     def add(self, result: UnitMetricResult) -> None: ...
-    def value(self) -> dict[str, Any]: ...
+    def value(self) -> JSONObject: ...
 
 
 class NumberEvidence(NamedTuple):
     """The aggregation behind a number and its values, one per unit result, from which its standard error follows."""
 
     aggregation: Aggregation
-    values: Sequence[Any]
+    values: Sequence[Value]
 
 
 class AllResults:
@@ -41,7 +42,7 @@ class AllResults:
     def add(self, result: UnitMetricResult) -> None:
         self._results.append(result)
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         return dict(self._metric.calculate(self._results))
 
 
@@ -74,7 +75,7 @@ class AggregatorMetric:
         """Return the evidence of each number, by name, where its standard error follows from it."""
         return {}
 
-    def calculate(self, results: Sequence[UnitMetricResult]) -> dict[str, Any]:
+    def calculate(self, results: Sequence[UnitMetricResult]) -> JSONObject:
         """Return the numbers of these unit results."""
         if type(self).tally is AggregatorMetric.tally:
             raise NotImplementedError(f"{type(self).__name__} has neither `tally` nor `calculate`")
@@ -103,7 +104,7 @@ class NoResults(ValueError):
         super().__init__("there are no unit results")
 
 
-def tallied(metric: AggregatorMetric, results: Iterable[UnitMetricResult]) -> dict[str, Any]:
+def tallied(metric: AggregatorMetric, results: Iterable[UnitMetricResult]) -> JSONObject:
     tally = metric.tally()
     for result in results:
         tally.add(result)
@@ -114,7 +115,7 @@ def metric_of(name: str, function: Any) -> type[AggregatorMetric]:
     """A function of all unit results, with keyword parameters, as a class. It gives a number or a mapping."""
 
     class FunctionAggregatorMetric(AggregatorMetric):
-        def calculate(self, results: Sequence[UnitMetricResult]) -> dict[str, Any]:
+        def calculate(self, results: Sequence[UnitMetricResult]) -> JSONObject:
             given = function(results, **self.config)
             return dict(given) if isinstance(given, Mapping) else {name: given}
 
@@ -148,7 +149,7 @@ class AccuracyTally:
     def add(self, result: UnitMetricResult) -> None:
         self.verdicts.append(bool(result.correct))
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         if not self.verdicts:
             raise NoResults
         return {"accuracy": sum(self.verdicts) / len(self.verdicts)}
@@ -179,7 +180,7 @@ def chance_of_all(n: int, correct: int, k: int) -> float:
     return comb(correct, k) / comb(n, k)
 
 
-def problem_of(metadata: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
+def problem_of(metadata: Record, columns: Sequence[str]) -> tuple[str, ...]:
     """Which problem an attempt is at."""
     for column in columns:
         if metadata.get(column) is None:
@@ -187,7 +188,7 @@ def problem_of(metadata: Mapping[str, Any], columns: Sequence[str]) -> tuple[str
     return tuple(repr(metadata[column]) for column in columns)
 
 
-def as_columns(written: str | list[Any] | None) -> tuple[str, ...]:
+def as_columns(written: str | list[Value] | None) -> tuple[str, ...]:
     return (written,) if isinstance(written, str) else tuple(map(str, written or ()))
 
 
@@ -199,7 +200,7 @@ class _Attempts(AggregatorMetric):
     """
 
     k: int
-    group_by: str | list[Any] | None = None
+    group_by: str | list[Value] | None = None
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -231,21 +232,21 @@ class _Tries:
         count[0] += 1
         count[1] += bool(result.correct)
 
-    def _by_default(self, metadata: Mapping[str, Any]) -> Sequence[str]:
+    def _by_default(self, metadata: Record) -> Sequence[str]:
         if all(metadata.get(column) is not None for column in STEP):
             return STEP
         if self._k > 1:
             raise ValueError("which records are attempts at the same problem is not known: add `group_by:`")
         return ()
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         raise NotImplementedError
 
-    def means(self, name: str, chance: Any) -> dict[str, Any]:
+    def means(self, name: str, chance: Any) -> JSONObject:
         """By number of attempts the mean over problems; null, with a reason, where a problem has fewer."""
         if not self._counts:
             raise NoResults
-        found: dict[str, Any] = {}
+        found: JSONObject = {}
         for k in range(1, self._k + 1):
             few = sum(n < k for n, _ in self._counts.values())
             if few == len(self._counts):
@@ -261,12 +262,12 @@ class _Tries:
 
 
 class _AtLeastOne(_Tries):
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         return self.means("pass@", chance_of_one)
 
 
 class _All(_Tries):
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         found = self.means("pass^", chance_of_all)
         return {"success_rate": self.rate(), **found}
 
@@ -301,7 +302,7 @@ class StepEfficiencyMetric(AggregatorMetric):
     """
 
     penalty_per_retry: float = 0.2
-    group_by: str | list[Any] | None = None
+    group_by: str | list[Value] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.penalty_per_retry <= 1:
@@ -334,19 +335,19 @@ class StepTally:
         if result.correct:
             self._first[step] = min(number, self._first.get(step, number))
 
-    def step(self, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    def step(self, metadata: Record) -> tuple[str, ...]:
         return problem_of(metadata, self._columns)
 
-    def number(self, metadata: Mapping[str, Any], before: int) -> int:
+    def number(self, metadata: Record, before: int) -> int:
         found = retry_number(metadata)
         return before if found is None else found
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         if not self._attempts:
             raise NoResults
         return self.summary()
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JSONObject:
         retries, steps = list(self._first.values()), len(self._attempts)
         scores = [max(0.0, 1 - retry * self._penalty) for retry in retries]
         return {
@@ -359,7 +360,7 @@ class StepTally:
         }
 
 
-def retry_number(metadata: Mapping[str, Any]) -> int | None:
+def retry_number(metadata: Record) -> int | None:
     """The number of an attempt, where its metadata has one."""
     if metadata.get("retry_number") is not None:
         return int(metadata["retry_number"])
@@ -370,12 +371,12 @@ def retry_number(metadata: Mapping[str, Any]) -> int | None:
 class ClassTally:
     """How often each class was right, was given, and was found, in the order in which classes are first right."""
 
-    def __init__(self, name: str, golden_key: str | None, predicted_key: str, labels: Sequence[Any] | None) -> None:
+    def __init__(self, name: str, golden_key: str | None, predicted_key: str, labels: Sequence[Value] | None) -> None:
         self._name, self._predicted_key, self._labels = name, predicted_key, labels
         self._golden_key, self._must_be_right = golden_key or predicted_key, golden_key is not None
         self._right, self._given, self._found = Counter[str](), Counter[str](), Counter[str]()
         self._spelled: dict[str, str] = {}
-        self._counts: Mapping[str, Any] = {}
+        self._counts: Record = {}
         self._numbers: dict[str, int] = {}
         self._seen = array("q"), array("q"), array("b")
 
@@ -395,7 +396,7 @@ class ClassTally:
             self._found[self._class(answered)] += bool(result.correct)
         self._note(right, answered, bool(result.correct))
 
-    def _note(self, right: Any, answered: Any, correct: bool) -> None:
+    def _note(self, right: Value, answered: Value, correct: bool) -> None:
         """Keep a record as two numbers of classes and a verdict: enough to tell how far it moves the averages."""
         for column, value in zip(self._seen, (right, answered), strict=False):
             column.append(-1 if value is None else self._numbers.setdefault(self._class(value), len(self._numbers)))
@@ -414,13 +415,13 @@ class ClassTally:
         influence = partial(moves, score=self._name, classes=len(counted))
         return NumberEvidence(Aggregation(f"average_{self._name}", function, influence), values)
 
-    def _class(self, value: Any) -> str:
+    def _class(self, value: Value) -> str:
         text = str(value)
         if self._counts.get("normalize_whitespace") is not False:
             text = " ".join(text.split())
         return text if self._counts.get("case_sensitive") else text.lower()
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         if not self._spelled:
             raise NoResults
         scores = {spelled: self._score(label) for label, spelled in self._classes().items()}
@@ -443,7 +444,7 @@ class ClassTally:
         return found / below if below else 0.0
 
 
-def _sums(values: Sequence[Any], score: str, classes: int) -> tuple[Any, Any]:
+def _sums(values: Sequence[Value], score: str, classes: int) -> tuple[Any, Any]:
     """Return numerators and denominators by class."""
     import numpy as np
 
@@ -456,7 +457,7 @@ def _sums(values: Sequence[Any], score: str, classes: int) -> tuple[Any, Any]:
     return found.astype(np.float64), given_counts if score == "precision" else right_counts
 
 
-def average(values: Sequence[Any], *, score: str, classes: int) -> float:
+def average(values: Sequence[Value], *, score: str, classes: int) -> float:
     """The mean over classes. Values are (golden class, given class, is correct) by number, -1 for a class that is none.
 
     >>> average([(0, 0, 1), (1, 0, 0)], score="precision", classes=2)
@@ -468,7 +469,7 @@ def average(values: Sequence[Any], *, score: str, classes: int) -> float:
     return float(np.divide(above, below, out=np.zeros(classes), where=below > 0).mean())
 
 
-def moves(values: Sequence[Any], *, score: str, classes: int) -> Any:
+def moves(values: Sequence[Value], *, score: str, classes: int) -> Any:
     """How far each record moves that mean: it concerns two classes at most, so all others need not be looked at."""
     import numpy as np
 
@@ -501,7 +502,7 @@ class _OfClasses(AggregatorMetric):
         return {f"average_{self.of}": tally.evidence()}
 
 
-def _check(labels: list[Any] | None, **keys: str | None) -> None:
+def _check(labels: list[Value] | None, **keys: str | None) -> None:
     for name, key in keys.items():
         if key == "":
             raise ValueError(f"{name} is empty")
@@ -518,7 +519,7 @@ class PrecisionMetric(_OfClasses):
 
     predicted_key: str
     golden_key: str | None = None
-    labels: list[Any] | None = None
+    labels: list[Value] | None = None
 
     @property
     def of(self) -> str:
@@ -537,7 +538,7 @@ class RecallMetric(_OfClasses):
 
     golden_key: str
     predicted_key: str | None = None
-    labels: list[Any] | None = None
+    labels: list[Value] | None = None
 
     @property
     def of(self) -> str:
@@ -556,7 +557,7 @@ class F1ScoreMetric(_OfClasses):
 
     golden_key: str
     predicted_key: str
-    labels: list[Any] | None = None
+    labels: list[Value] | None = None
 
     @property
     def of(self) -> str:

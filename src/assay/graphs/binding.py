@@ -18,22 +18,26 @@ from assay.graphs.spec import (
     AgentSpec,
     ChoiceSpec,
     GenerationSpec,
+    JSONObject,
     LambdaSpec,
     LikelihoodSpec,
     LlmSpec,
     LoglikelihoodSpec,
     MultiLlmSpec,
+    Record,
     RollingSpec,
     SampledColumn,
     SamplerSpec,
     SubgraphSpec,
+    UserFunction,
+    Value,
 )
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.samples.rows import DataError
 from assay.tasks.settings import Helpers
 from assay.user_code import place_of, user_code
 
-ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...], str | None], Sequence[Any]]
+ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...], str | None], Sequence[Value]]
 """Reads values of a sampler from a source; with the way to it in the file, and the folder of that."""
 MESSAGE = "sygra.core.graph.sygra_message.SygraMessage"
 
@@ -51,7 +55,7 @@ class GraphBinder:
     trail: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list)
 
-    def bind(self, finish: Callable[[dict[str, Any]], Mapping[str, Any]] = dict) -> Graph:
+    def bind(self, finish: Callable[[JSONObject], Record] = dict) -> Graph:
         """The graph; whatever is wrong with its names is raised, all of it together."""
         nodes: dict[str, GraphNode] = {}
         for name, node in self.file.nodes.items():
@@ -86,7 +90,7 @@ class GraphBinder:
             forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}))
         return OutgoingEdges(tuple(always), tuple(forks))
 
-    def function(self, name: str, place: Place, *counts: int) -> Callable[..., Any]:
+    def function(self, name: str, place: Place, *counts: int) -> UserFunction:
         """Return the callable of a dotted name: a function, or `apply` of a class; it must take one of `counts` arguments."""
         found = self.helpers.dotted(name, self.folder, place)
         made = _callable(found, name, place)
@@ -115,8 +119,8 @@ class GraphBinder:
         )
 
     def _sampler(self, name: str) -> GraphNode:
-        drawn: dict[str, tuple[Sequence[Any], Sequence[float] | None]] = {}
-        in_turn: dict[str, Sequence[Any]] = {}
+        drawn: dict[str, tuple[Sequence[Value], Sequence[float] | None]] = {}
+        in_turn: dict[str, Sequence[Value]] = {}
         for key, each in self.file.attributes[name].items():
             if isinstance(each.values, SampledColumn):
                 at = ("attributes", key, "values", "source")
@@ -134,7 +138,7 @@ class GraphBinder:
         chat = () if isinstance(node.prompt, str) else ("chat",)
         role, write = self.models.likelihood_model(node.model, place, "loglikelihood", *chat)
         prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else nodes.PromptTemplate.of(node.prompt)
-        shared: dict[str, Any] = {
+        shared: JSONObject = {
             "name": name, "role": role, "key": node.output_keys, "context": likelihood_nodes.Context(prompt, write),
         }  # fmt: skip
         if isinstance(node, LoglikelihoodSpec):
@@ -144,7 +148,7 @@ class GraphBinder:
             **shared, choices=choices, delimiter=node.target_delimiter, choose_by=node.choose_by
         )
 
-    def written(self, name: str) -> dict[str, Any]:
+    def written(self, name: str) -> JSONObject:
         """Return a node as the file has it, for functions that take all of its keys."""
         raw = self.file.config.graph_config.nodes[name]
         return dict(raw) if isinstance(raw, Mapping) else {}
@@ -153,7 +157,7 @@ class GraphBinder:
         pre = node.pre_process
         properties = self.file.config.graph_config.graph_properties
         multiturn = properties.chat_conversation == "multiturn"
-        shared: dict[str, Any] = {
+        shared: JSONObject = {
             "name": name,
             "prompt": nodes.PromptTemplate.of(node.prompt),
             "input_key": node.input_key,
@@ -180,7 +184,7 @@ class GraphBinder:
             return nodes.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
         return nodes.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
 
-    def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, dict[str, Any]], Any]:
+    def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, JSONObject], Any]:
         if node.post_process is None:
             return _into(node)
         place = self.file.node_place(name, "post_process")
@@ -251,7 +255,7 @@ def changed_nodes(graph: GraphFile, changes: Mapping[str, object], place: Place)
     return made
 
 
-def _copies(changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _copies(changes: Record) -> dict[str, JSONObject]:
     return {str(name): dict(each) for name, each in changes.items()}
 
 
@@ -272,7 +276,7 @@ def _spelt(paths: Mapping[object, str]) -> dict[object, str]:
     return {word: paths[truth] for truth in truths for word in (*words[truth], *map(str.capitalize, words[truth]))}
 
 
-def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, dict[str, Any]], Any]:
+def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, JSONObject], Any]:
     """Puts the text of a reply where the node says; a list has one key there, which was checked."""
     [key] = output_keys(node.output_keys)[:1]
     if key == "messages":
@@ -285,24 +289,24 @@ def _itself(reply: Any) -> Any:
     return reply
 
 
-def _callable(found: Any, name: str, place: Place) -> Callable[..., Any]:
+def _callable(found: Any, name: str, place: Place) -> UserFunction:
     if not isinstance(found, type):
         if callable(found):
-            function: Callable[..., Any] = found
+            function: UserFunction = found
             return function
         raise ConfigError(
             [Problem(place, f"{name} must be a function or a class, got {found!r:.60}", "name one of them")]
         )
     if not hasattr(found, "apply"):
         raise ConfigError([Problem(place, f"the class {name} has no `apply`", "give it one")])
-    made: Callable[..., Any] = found.apply
+    made: UserFunction = found.apply
     if not isinstance(inspect.getattr_static(found, "apply"), staticmethod | classmethod):
         with user_code(place_of(name, found), DataError):
             made = found().apply
     return made
 
 
-def _arguments(function: Callable[..., Any]) -> tuple[int, int] | None:
+def _arguments(function: UserFunction) -> tuple[int, int] | None:
     """Return the least and the greatest number of arguments of a function; None without a readable signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -320,8 +324,8 @@ class Tool(typing.NamedTuple):
     """A function with its description for the model."""
 
     name: str
-    function: Callable[..., Any]
-    schema: Mapping[str, Any]
+    function: UserFunction
+    schema: Record
 
 
 def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place: Place) -> dict[str, Tool]:
@@ -367,7 +371,7 @@ def _is_made(found: Any) -> bool:
 
 def _tool(found: Any) -> Tool:
     if _is_made(found):
-        function: Callable[..., Any] = getattr(found, "coroutine", None) or found.func
+        function: UserFunction = getattr(found, "coroutine", None) or found.func
         schema = {"type": "object", "properties": dict(found.args)}
         return Tool(found.name, function, {"name": found.name, "description": found.description, "parameters": schema})
     name = found.__name__

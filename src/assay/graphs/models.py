@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from assay.config.source import Source, digest
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.nodes import TYPES, NodeModel, Structure
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import ModelConfig, StructuredOutput
+from assay.graphs.spec import JSONObject, ModelConfig, Record, StructuredOutput
 from assay.records import LIMITS, Prompt
 from assay.tasks.settings import GraphSettings, Helpers, Messages
 
@@ -49,15 +48,15 @@ class ModelEntry:
     """A model of models.yaml: its keys, and their place."""
 
     name: str
-    keys: Mapping[str, Any]
+    keys: Record
     place: Place
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JSONObject:
         found = self.keys.get("parameters")
         return dict(found) if isinstance(found, Mapping) else {}
 
-    def but(self, keys: Mapping[str, Any]) -> "ModelEntry":
+    def but(self, keys: Record) -> "ModelEntry":
         """The same with other keys; mappings are put together one level deep, as SyGra does."""
         merged = dict(self.keys)
         for key, value in keys.items():
@@ -65,7 +64,7 @@ class ModelEntry:
             merged[key] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
         return ModelEntry(self.name, merged, self.place)
 
-    def backend(self) -> dict[str, Any]:
+    def backend(self) -> JSONObject:
         """The backend and its arguments, as a role of a run names them. What is wrong with the entry is raised."""
         self._check()
         kind = str(self.keys["model_type"])
@@ -154,9 +153,9 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
     return {name: entry.but(_of_environment(name)) for name, entry in found.items()}
 
 
-def _of_environment(name: str) -> dict[str, Any]:
+def _of_environment(name: str) -> JSONObject:
     """Return a model's keys from the environment; `|` separates values of a list."""
-    keys: dict[str, Any] = {}
+    keys: JSONObject = {}
     exact = "SYGRA_" + re.sub(r"\s+", "_", name.upper()) + "_"
     for start in (variable(name, ""), exact):
         for key, value in os.environ.items():
@@ -212,7 +211,7 @@ class GraphModels:
         write = self.settings.write
         return role, lambda messages: write(role, messages)
 
-    def _role(self, model: ModelConfig, place: Place) -> tuple[str, dict[str, Any]]:
+    def _role(self, model: ModelConfig, place: Place) -> tuple[str, JSONObject]:
         """The role that a model has in the run, and the parameters that its entry gives it."""
         name = model.name
         plain = re.sub(r"\W", "_", name)
@@ -232,7 +231,7 @@ class GraphModels:
         self.wanted[role] = backend
         return role, entry.parameters
 
-    def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, dict[str, Any]]:
+    def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, JSONObject]:
         """The model of the run, for the one model of a graph without settings in models.yaml."""
         if model.entry:
             key = next(iter(model.entry))

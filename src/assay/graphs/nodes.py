@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
+from assay.graphs.spec import JSONObject, Record, UserFunction, Value
 from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
 from assay.records import (
     Call,
@@ -45,12 +46,12 @@ class Structure:
     """The fields that an answer must have, by name with their types; `schema` is the JSON Schema of all of it."""
 
     name: str
-    schema: Mapping[str, Any]
+    schema: Record
     types: Mapping[str, str]
     required: frozenset[str]
 
     @classmethod
-    def of_fields(cls, name: str, fields: Mapping[str, Mapping[str, Any]]) -> "Structure":
+    def of_fields(cls, name: str, fields: Mapping[str, Record]) -> "Structure":
         properties = {
             key: {
                 "type": TYPES[str(written.get("type", "str"))][0],
@@ -67,7 +68,7 @@ class Structure:
         )
 
     @classmethod
-    def of_schema(cls, name: str, schema: Mapping[str, Any]) -> "Structure":
+    def of_schema(cls, name: str, schema: Record) -> "Structure":
         """That of a pydantic class, by its JSON Schema."""
         names = {shown: name for name, (shown, _) in TYPES.items()}
         properties = schema.get("properties", {})
@@ -75,7 +76,7 @@ class Structure:
         return cls(name, schema, types, frozenset(schema.get("required", ())))
 
     @property
-    def response_format(self) -> dict[str, Any]:
+    def response_format(self) -> JSONObject:
         """The parameter that servers of OpenAI's protocol take."""
         return {"type": "json_schema", "json_schema": {"name": self.name, "schema": dict(self.schema)}}
 
@@ -113,7 +114,7 @@ class ModelReply(NamedTuple):
 
     content: str
     reasoning: str | None = None
-    tool_calls: Sequence[Mapping[str, Any]] = ()
+    tool_calls: Sequence[Record] = ()
     type: str = "ai"
 
 
@@ -122,8 +123,8 @@ class LambdaNode:
     """Calls a function of the node's settings and the state; one that waits is a Call."""
 
     name: str
-    function: Callable[[Mapping[str, Any], State], Any]
-    settings: Mapping[str, Any]
+    function: Callable[[Record, State], Any]
+    settings: Record
     asks: bool = False
 
     def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
@@ -144,8 +145,8 @@ class SamplerNode:
     """Draws values: for one record the same every time, whatever else is in the run."""
 
     name: str
-    attributes: Mapping[str, tuple[Sequence[Any], Sequence[float] | None]]
-    in_turn: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    attributes: Mapping[str, tuple[Sequence[Value], Sequence[float] | None]]
+    in_turn: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     """Values that are not drawn: the n-th record gets the n-th, and the next one when it comes by again."""
     asks: bool = False
 
@@ -168,10 +169,10 @@ class SamplerNode:
 class PromptTemplate:
     """The messages of a node, with places for values of the state."""
 
-    messages: Sequence[tuple[str, Braces | Sequence[Mapping[str, Any]]]]
+    messages: Sequence[tuple[str, Braces | Sequence[Record]]]
 
     @classmethod
-    def of(cls, written: Sequence[Mapping[str, Any]], renamed: Mapping[str, str] | None = None) -> "PromptTemplate":
+    def of(cls, written: Sequence[Record], renamed: Mapping[str, str] | None = None) -> "PromptTemplate":
         made = [(role, _content(content, renamed)) for message in written for role, content in message.items()]
         return cls(made)
 
@@ -187,7 +188,7 @@ class PromptTemplate:
             raise NodeFailed(f"the prompt needs {missing}, which is not in the state") from missing
 
 
-def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[dict[str, Any]]:
+def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[JSONObject]:
     if not isinstance(content, list | tuple):
         return Braces.of(str(content), renamed)
     return [
@@ -196,7 +197,7 @@ def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[d
     ]
 
 
-def _filled(parts: Sequence[Mapping[str, Any]], state: State) -> str | tuple[Part, ...]:
+def _filled(parts: Sequence[Record], state: State) -> str | tuple[Part, ...]:
     """The parts of a message: texts, and addresses of images and sounds as servers want them."""
     made = []
     for part in parts:
@@ -306,7 +307,7 @@ class LlmNode(GenerationNode):
 
     model: NodeModel
     post: Callable[[ModelReply, State], Any]
-    tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    tools: Mapping[str, UserFunction] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
         if self.pre is not None:
@@ -372,11 +373,11 @@ class AgentNode(LlmNode):
         return made
 
 
-def _with_names(tool: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+def _with_names(tool: UserFunction) -> Callable[[Record], Any]:
     """A tool as a function of its arguments by name; one that waits still waits. Its errors are worded for the model."""
     if inspect.iscoroutinefunction(tool):
 
-        async def waiting(arguments: Mapping[str, Any]) -> Any:
+        async def waiting(arguments: Record) -> Any:
             try:
                 async with user_code("", passes=UserCodeError):
                     return await tool(**arguments)
@@ -385,7 +386,7 @@ def _with_names(tool: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
 
         return waiting
 
-    def call(arguments: Mapping[str, Any]) -> Any:
+    def call(arguments: Record) -> Any:
         try:
             with user_code("", passes=UserCodeError):
                 return tool(**arguments)
@@ -399,7 +400,7 @@ def _for_model(error: UserCodeError) -> UserCodeError:
     return UserCodeError(words(error.__cause__ or error))
 
 
-def _as_mapping(call: ToolCall) -> dict[str, Any]:
+def _as_mapping(call: ToolCall) -> JSONObject:
     """A call of a tool as post-processors know it: name, args, id."""
     arguments: Any = call.arguments
     with suppress(ValueError):
@@ -443,7 +444,7 @@ class SubgraphNode:
         return (yield from self.graph.steps(state, walk, f"{self.name}/"))
 
 
-def _after(given: Any, state: State) -> State:
+def _after(given: Value, state: State) -> State:
     """The state after a pre-processor, which may give a new one or change the old."""
     if given is None or given is state:
         return state

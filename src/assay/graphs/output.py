@@ -15,7 +15,7 @@ import orjson
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import SchemaField, SinkConfig
+from assay.graphs.spec import JSONObject, Record, SchemaField, SinkConfig, Value
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Estimate, Failed, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
@@ -29,7 +29,7 @@ from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code
 from assay.writable import written
 
-Finish = Callable[[State], Mapping[str, Any]]
+Finish = Callable[[State], Record]
 CLASSES: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "list": (list, tuple), "dict": (dict,),
     "tuple": (tuple, list), "set": (set,), "any": (object,),
@@ -41,7 +41,7 @@ def make_finish(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finis
     """Return the function from last state to output record; what cannot work is raised before the first record."""
     checks, mapped = _schema(graph, helpers, folder), _output(graph, helpers, folder)
 
-    def finish(state: State) -> Mapping[str, Any]:
+    def finish(state: State) -> Record:
         for check in checks:
             check(state)
         return mapped(state)
@@ -83,7 +83,7 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
     with user_code(place_of("output_config.generator", kind), DataError):
         made = kind({**dict(raw), "output_map": written})
 
-    def generated(state: State) -> Mapping[str, Any]:
+    def generated(state: State) -> Record:
         found = made.generate(state)
         if not isinstance(found, Mapping):
             raise NodeFailed(f"the generator must return a record, got {type(found).__name__}")
@@ -165,7 +165,7 @@ MANY = 25_000
 """Records up to which the output is one JSON list, where the file does not say."""
 PREVIOUS = "use_previous_output"
 REASON = "a number of all records together, whose error is not known: the rows of its unit metrics have errors"
-Estimated = Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate]
+Estimated = Callable[[Aggregation, Sequence[Value], Sequence[int]], Estimate]
 """A number with its error, from what it is made of: an aggregation, its values, the documents they are of."""
 
 
@@ -175,7 +175,7 @@ class Processor:
 
     name: str
     made: Any
-    params: Mapping[str, Any]
+    params: Record
 
     @property
     def takes_previous(self) -> bool:
@@ -224,7 +224,7 @@ class GraphFiles:
     compat: str | None = None
     sinks: Sequence[SinkConfig] = ()
     failed: int = 0
-    reports: dict[str, Any] = field(default_factory=dict)
+    reports: JSONObject = field(default_factory=dict)
     _documents: "array[int]" = field(default_factory=lambda: array("q"))
 
     def __post_init__(self) -> None:
@@ -342,7 +342,7 @@ class GraphFiles:
         self.records.close()
 
 
-def record_line(record: Mapping[str, Any]) -> bytes:
+def record_line(record: Record) -> bytes:
     """A record as a line of JSON."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     try:
@@ -351,7 +351,7 @@ def record_line(record: Mapping[str, Any]) -> bytes:
         return json.dumps(record, default=_plain).encode()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Value) -> Any:
     for name in ("to_dict", "model_dump", "_asdict"):
         if callable(getattr(value, name, None)):
             return getattr(value, name)()
@@ -397,7 +397,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def outcome_of(responses: Sequence[Any]) -> Outcome:
+def outcome_of(responses: Sequence[Value]) -> Outcome:
     """Return the outcome of a graph's plan, its last response."""
     found = responses[-1]
     assert isinstance(found, Outcome), "failed records are handled before"

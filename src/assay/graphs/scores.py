@@ -1,6 +1,6 @@
 """Scores of a graph's records: by its unit metrics, and the numbers of its reports."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
 from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
-from assay.graphs.spec import LambdaSpec
+from assay.graphs.spec import JSONObject, LambdaSpec, Record, UserFunction, Value
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.graphs.unit_node import SUFFIX, unit_metric_fields
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
@@ -144,7 +144,7 @@ def is_unit_result(cell: object) -> bool:
     return isinstance(cell, UnitMetricResult) or (isinstance(cell, Mapping) and "correct" in cell)
 
 
-def _without_secrets(value: Any, name: str) -> Any:
+def _without_secrets(value: Value, name: str) -> Any:
     """Return a value of the file without secrets; `golden_key` and its like are kept, and prompts stay as they are."""
     if name in SECRETS:
         return HIDDEN
@@ -179,7 +179,7 @@ class GraphScores:
     def version(self) -> object:
         return (self.task.config.metadata or {}).get("version", "Yaml")
 
-    def scorers(self) -> Sequence[Any]:
+    def scorers(self) -> Sequence[Value]:
         """A graph scores within itself: its unit metrics are nodes."""
         return ()
 
@@ -198,21 +198,21 @@ class GraphScores:
         step = ScoringStep(Unfiltered(UNFILTERED), (), lambda document, own, answers: own[0], self._unit_scores)  # noqa: ARG005
         return Scoring((), Reading(GENERATE), self.task.name, steps=(step,))
 
-    def _unit_scores(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def _unit_scores(self, record: Record) -> JSONObject:
         """The row of each column of unit results: its score, or why it has none."""
         if self.settings.predict_only:
             return {}
-        rows: dict[str, Any] = {}
+        rows: JSONObject = {}
         for name, column in self.scored.items():
             score = unit_value(record.get(column))
             lost = Failed(f"scoring: the record has no result in {column!r}, but {record.get(column)!r:.60}")
             rows[name] = lost if score is None else score
         return {**rows, **self._further(record)}
 
-    def _further(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def _further(self, record: Record) -> JSONObject:
         """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured; and why
         a unit result there is none. Other columns may be called so, and hold something else."""
-        found: dict[str, Any] = {}
+        found: JSONObject = {}
         for column, cell in record.items():
             name = str(column).removesuffix(SUFFIX)
             if name == column or name in self.scored:
@@ -231,7 +231,7 @@ class GraphScores:
     def parents(self) -> Mapping[str, str]:
         return {}
 
-    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+    def aggregation(self, row: ScoreKey) -> Aggregation | UserFunction | None:
         return AGGREGATIONS["mean"] if row.metric in self.scored or row.metric in self._directions else None
 
     def rows(self) -> frozenset[ScoreKey] | None:

@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import DataConfig, SampledColumn, SourceConfig
+from assay.graphs.spec import DataConfig, JSONObject, Record, SampledColumn, SourceConfig, Value
 from assay.graphs.transforms import TRANSFORMS, DataTransform
 from assay.samples.data import Split, columns_of, data_set, find_files
 from assay.samples.rows import DataError, Row, Rows, as_rows, digest_file
@@ -20,7 +20,7 @@ from assay.samples.spill import spilled
 from assay.tasks.settings import Helpers, Settings
 from assay.user_code import place_of, user_code
 
-Transform = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+Transform = Callable[[list[JSONObject]], list[JSONObject]]
 Opened = tuple[Sequence[Row], str]
 """Rows, and a name for their content."""
 
@@ -61,7 +61,7 @@ def column_values(
     folder: str | None,
     data_dir: str | None,
     like_pandas: bool = False,
-) -> tuple[list[Any], str]:
+) -> tuple[list[Value], str]:
     """The values of one column of a source, and a name for its content."""
     rows, name = _opened(source, folder, data_dir, like_pandas)
     rows = _changed(rows, changes, source)
@@ -125,7 +125,7 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
     """The rows of a source after its transformations, with the columns that are wanted."""
     if not changes and source.fields is None:
         return rows
-    made: Sequence[Mapping[str, Any]] = rows
+    made: Sequence[Record] = rows
     if changes:
         whole = [dict(row) for row in rows]
         for change in changes:
@@ -140,10 +140,7 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
     return spilled(made)
 
 
-Record = dict[str, Any]
-
-
-def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Any]]) -> list[Record]:
+def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Value]]) -> list[JSONObject]:
     """One list of records: below each other (`vstack`), or beside the primary ones, with columns called `alias->column`."""
     kinds = [source.join_type for source in sources]
     if any(source.alias is None for source in sources) or None in kinds:
@@ -161,11 +158,13 @@ def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Any]]) -> 
     return made
 
 
-def _named(row: Record, source: SourceConfig) -> Record:
+def _named(row: JSONObject, source: SourceConfig) -> JSONObject:
     return {f"{source.alias}->{key}": value for key, value in row.items()}
 
 
-def _beside(made: list[Record], primary: SourceConfig, source: SourceConfig, others: list[Record]) -> list[Record]:
+def _beside(
+    made: list[JSONObject], primary: SourceConfig, source: SourceConfig, others: list[JSONObject]
+) -> list[JSONObject]:
     if not others:
         raise DataError(f"data_config.source: {source.alias!r} has no records to join")
     if source.join_type == "cross":
@@ -181,7 +180,7 @@ def _beside(made: list[Record], primary: SourceConfig, source: SourceConfig, oth
     for key, row in ((left, made[0] if made else {left: None}), (right, others[0])):
         if key not in row:
             raise DataError(f"data_config.source: there is no column {key!r} to join by; there are: {', '.join(row)}")
-    found: dict[Any, list[Record]] = {}
+    found: dict[Any, list[JSONObject]] = {}
     for other in others:
         found.setdefault(other[right], []).append(other)
     nothing = [dict.fromkeys(others[0])]
@@ -227,7 +226,7 @@ class GraphSources:
 
     def column(
         self, file: GraphFile, wanted: SampledColumn, at: tuple[str | int, ...], folder: str | None
-    ) -> Sequence[Any]:
+    ) -> Sequence[Value]:
         """The values that a sampler takes in turn."""
         problems: list[Problem] = []
         changes = self._of_source(file, wanted.source, at, folder, problems)
@@ -285,7 +284,7 @@ class GraphSources:
         return made
 
 
-def _transform(name: str, made: Any, params: dict[str, Any]) -> Transform:
+def _transform(name: str, made: Any, params: JSONObject) -> Transform:
     guard = user_code(place_of(name, made.transform), DataError)
 
     def transform(rows: Any) -> Any:

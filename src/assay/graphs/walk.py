@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from assay.errors import SelfExplanatory
-from assay.graphs.spec import END, MAX_STEPS
+from assay.graphs.spec import END, MAX_STEPS, Record
 from assay.records import Asking, Call, Failed, Generate, Outcome, Prompt, Request, Response, plain
 from assay.user_code import user_code
 
@@ -116,9 +116,9 @@ class Graph:
     ways: Mapping[str, OutgoingEdges]
     start: OutgoingEdges
     max_steps: int = MAX_STEPS
-    finish: Callable[[State], Mapping[str, Any]] = dict
+    finish: Callable[[State], Record] = dict
 
-    def plan(self, record: Mapping[str, Any], name: str, number: int = 0) -> Asking:
+    def plan(self, record: Record, name: str, number: int = 0) -> Asking:
         """Yield the requests about a record; return the responses and the Outcome, or the failure, at the end."""
         walk, state = Walk(name, number), dict(record)
         try:
@@ -133,7 +133,7 @@ class Graph:
             ]
         return [*walk.responses, Outcome(made, walk.asked, walk.noticed, trace=walk.trace)]
 
-    def _finished(self, state: State) -> Mapping[str, Any]:
+    def _finished(self, state: State) -> Record:
         with user_code("the output", NodeFailed, NodeFailed):
             return self.finish(state)
 
