@@ -54,14 +54,14 @@ def label_of(run: TaskRun, several: bool, run_name: str | None) -> str:
 def graph_files(answers: Answers, runs: Sequence[TaskRun], folder: Path, created: float) -> list[GraphFiles]:
     """Return the writers of the graphs among tasks with stored answers, with file names of that time."""
     graphs = [run for run in runs if isinstance(run.runnable, GraphScores)]
-    found = []
+    writers = []
     for run in graphs:
         label = label_of(run, len(graphs) > 1, answers.config.run_name)
-        made = run.runnable.files(folder, created, label)
-        assert isinstance(made, GraphFiles)
-        run.keep = made.add
-        found.append(made)
-    return found
+        writer = run.runnable.files(folder, created, label)
+        assert isinstance(writer, GraphFiles)
+        run.keep = writer.add
+        writers.append(writer)
+    return writers
 
 
 def read_inner(manager: TaskManager) -> FindDefinition:
@@ -69,9 +69,9 @@ def read_inner(manager: TaskManager) -> FindDefinition:
 
     def read(name: str, place: Place) -> GraphFile:
         folder = Path(place.file).parent
-        found = graph_file(name, [root.path for root in manager.catalog.roots])
+        known_file = graph_file(name, [root.path for root in manager.catalog.roots])
         ways = (folder / name, folder / name / FILE)
-        path = found or next((way for way in ways if way.is_file()), None)
+        path = known_file or next((way for way in ways if way.is_file()), None)
         try:
             loaded = manager.load(str(path.resolve()) if path is not None else name)["tasks"]
         except ConfigError as error:

@@ -116,8 +116,8 @@ def metric_of(name: str, function: Any) -> type[AggregatorMetric]:
 
     class FunctionAggregatorMetric(AggregatorMetric):
         def calculate(self, results: Sequence[UnitMetricResult]) -> JSONObject:
-            given = function(results, **self.config)
-            return dict(given) if isinstance(given, Mapping) else {name: given}
+            numbers = function(results, **self.config)
+            return dict(numbers) if isinstance(numbers, Mapping) else {name: numbers}
 
     dress(FunctionAggregatorMetric, function, name)
     return FunctionAggregatorMetric
@@ -246,16 +246,16 @@ class _Tries:
         """By number of attempts the mean over problems; null, with a reason, where a problem has fewer."""
         if not self._counts:
             raise NoResults
-        found: JSONObject = {}
+        means: JSONObject = {}
         for k in range(1, self._k + 1):
             few = sum(n < k for n, _ in self._counts.values())
             if few == len(self._counts):
                 raise ValueError(f"{name}{k} needs {k} attempts at a problem, and none has as many")
             chances = [chance(n, correct, k) for n, correct in self._counts.values() if n >= k]
-            found[f"{name}{k}"] = None if few else sum(chances) / len(chances)
+            means[f"{name}{k}"] = None if few else sum(chances) / len(chances)
             if few:
-                found["note"] = f"{few} of {len(self._counts)} problems have fewer than {k} attempts"
-        return found
+                means["note"] = f"{few} of {len(self._counts)} problems have fewer than {k} attempts"
+        return means
 
     def rate(self) -> float:
         return sum(correct for _, correct in self._counts.values()) / sum(n for n, _ in self._counts.values())
@@ -268,8 +268,8 @@ class _AtLeastOne(_Tries):
 
 class _All(_Tries):
     def value(self) -> JSONObject:
-        found = self.means("pass^", chance_of_all)
-        return {"success_rate": self.rate(), **found}
+        means = self.means("pass^", chance_of_all)
+        return {"success_rate": self.rate(), **means}
 
 
 @dataclass(kw_only=True)
@@ -339,8 +339,8 @@ class StepTally:
         return problem_of(metadata, self._columns)
 
     def number(self, metadata: Record, before: int) -> int:
-        found = retry_number(metadata)
-        return before if found is None else found
+        retry = retry_number(metadata)
+        return before if retry is None else retry
 
     def value(self) -> JSONObject:
         if not self._attempts:
@@ -364,8 +364,8 @@ def retry_number(metadata: Record) -> int | None:
     """The number of an attempt, where its metadata has one."""
     if metadata.get("retry_number") is not None:
         return int(metadata["retry_number"])
-    found = re.search(r"_(\d+)$", str(metadata.get("retry_id") or ""))
-    return int(found.group(1)) if found else None
+    match = re.search(r"_(\d+)$", str(metadata.get("retry_id") or ""))
+    return int(match.group(1)) if match else None
 
 
 class ClassTally:
@@ -382,14 +382,14 @@ class ClassTally:
 
     def add(self, result: UnitMetricResult) -> None:
         self._counts = result.metadata
-        right, given = result.golden.get(self._golden_key), result.predicted.get(self._predicted_key)
-        if right is None and (self._must_be_right or given is None):
+        right, predicted = result.golden.get(self._golden_key), result.predicted.get(self._predicted_key)
+        if right is None and (self._must_be_right or predicted is None):
             raise ValueError(f"a golden value has no {self._golden_key!r}: {dict(result.golden)!r:.80}")
         if right is not None and self._class(right) not in self._right:
             self._spelled[self._class(right)] = str(right)
         if right is not None:
             self._right[self._class(right)] += 1
-        answered = right if result.correct and right is not None else given
+        answered = right if result.correct and right is not None else predicted
         if answered is not None:
             self._spelled.setdefault(self._class(answered), str(answered))
             self._given[self._class(answered)] += 1
@@ -406,10 +406,10 @@ class ClassTally:
         """The records, with what makes an average of them."""
         counted = {label: number for number, label in enumerate(self._classes())}
         places = [counted.get(label, -1) for label in self._numbers]
-        right, given, correct = self._seen
+        right, predicted, correct = self._seen
         values = [
             (places[golden] if golden >= 0 else -1, places[answer] if answer >= 0 else -1, verdict)
-            for golden, answer, verdict in zip(right, given, correct, strict=True)
+            for golden, answer, verdict in zip(right, predicted, correct, strict=True)
         ]
         function = partial(average, score=self._name, classes=len(counted))
         influence = partial(moves, score=self._name, classes=len(counted))
@@ -437,24 +437,24 @@ class ClassTally:
         return {label: self._spelled[label] for label in dict.fromkeys([*self._right, *self._given])}
 
     def _score(self, label: str) -> float:
-        found, given, right = self._found[label], self._given[label], self._right[label]
+        hits, predicted, right = self._found[label], self._given[label], self._right[label]
         if self._name == "f1_score":
-            return 2 * found / (given + right) if given + right else 0.0
-        below = given if self._name == "precision" else right
-        return found / below if below else 0.0
+            return 2 * hits / (predicted + right) if predicted + right else 0.0
+        below = predicted if self._name == "precision" else right
+        return hits / below if below else 0.0
 
 
 def _sums(values: Sequence[Value], score: str, classes: int) -> tuple[Any, Any]:
     """Return numerators and denominators by class."""
     import numpy as np
 
-    right, given, correct = np.asarray(values, dtype=np.int64).T
-    given_counts = np.bincount(given[given >= 0], minlength=classes)
+    right, predicted, correct = np.asarray(values, dtype=np.int64).T
+    given_counts = np.bincount(predicted[predicted >= 0], minlength=classes)
     right_counts = np.bincount(right[right >= 0], minlength=classes)
-    found = np.bincount(given[(given >= 0) & (correct > 0)], minlength=classes)
+    hits = np.bincount(predicted[(predicted >= 0) & (correct > 0)], minlength=classes)
     if score == "f1_score":
-        return 2.0 * found, given_counts + right_counts
-    return found.astype(np.float64), given_counts if score == "precision" else right_counts
+        return 2.0 * hits, given_counts + right_counts
+    return hits.astype(np.float64), given_counts if score == "precision" else right_counts
 
 
 def average(values: Sequence[Value], *, score: str, classes: int) -> float:
@@ -473,14 +473,14 @@ def moves(values: Sequence[Value], *, score: str, classes: int) -> Any:
     """How far each record moves that mean: it concerns two classes at most, so all others need not be looked at."""
     import numpy as np
 
-    right, given, correct = np.asarray(values, dtype=np.int64).T
+    right, predicted, correct = np.asarray(values, dtype=np.int64).T
     above, below = _sums(values, score, classes)
     share = np.divide(above, below, out=np.zeros(classes), where=below > 0)
     rarity = np.divide(len(values), below, out=np.zeros(classes), where=below > 0)
     moved = np.zeros(len(values))
     if score != "recall":
         hit = np.where(correct > 0, 2.0 if score == "f1_score" else 1.0, 0.0)
-        moved += np.where(given >= 0, (hit - share[given]) * rarity[given], 0.0)
+        moved += np.where(predicted >= 0, (hit - share[predicted]) * rarity[predicted], 0.0)
     if score != "precision":
         hit = np.where(correct > 0, 0.0 if score == "f1_score" else 1.0, 0.0)
         moved += np.where(right >= 0, (hit - share[right]) * rarity[right], 0.0)

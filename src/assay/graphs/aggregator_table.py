@@ -42,8 +42,8 @@ def of_one_class(
     result: UnitMetricResult, *, label: str, golden_key: str = "text", predicted_key: str = "text"
 ) -> tuple[int, int, int]:
     """Whether a class was found, given, right."""
-    right, given = str(result.golden.get(golden_key)) == label, str(result.predicted.get(predicted_key)) == label
-    return int(right and given), int(given), int(right)
+    right, predicted = str(result.golden.get(golden_key)) == label, str(result.predicted.get(predicted_key)) == label
+    return int(right and predicted), int(predicted), int(right)
 
 
 def of_documents(result: UnitMetricResult, *, predicted_key: str = "text") -> Any:
@@ -93,8 +93,8 @@ def adapted(aggregation: Aggregation) -> type[AggregatorMetric]:
 
 
 def _keywords(function: UserFunction) -> dict[str, inspect.Parameter]:
-    found = read_signature(function).parameters
-    return {name: each for name, each in found.items() if each.kind is each.KEYWORD_ONLY}
+    parameters = read_signature(function).parameters
+    return {name: each for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
 
 
 class _Values:

@@ -92,9 +92,9 @@ class GraphBinder:
 
     def function(self, name: str, place: Place, *counts: int) -> UserFunction:
         """Return the callable of a dotted name: a function, or `apply` of a class; it must take one of `counts` arguments."""
-        found = self.helpers.dotted(name, self.folder, place)
-        made = _callable(found, name, place)
-        taken = _arguments(made)
+        named = self.helpers.dotted(name, self.folder, place)
+        function = _callable(named, name, place)
+        taken = _arguments(function)
         if (
             taken is not None
             and counts
@@ -102,7 +102,7 @@ class GraphBinder:
         ):
             what = f"{name} takes {taken[0]} arguments, but is called with {' or '.join(map(str, counts))}"
             raise ConfigError([Problem(place, what, "change its parameters")])
-        return made
+        return function
 
     def _node(self, name: str, node: Any) -> GraphNode:
         if isinstance(node, LambdaSpec):
@@ -211,9 +211,9 @@ class GraphBinder:
         if node.subgraph in self.trail:
             what = f"graphs contain each other in a circle: {' → '.join((*self.trail, node.subgraph))}"
             raise ConfigError([Problem(place, what, "take one out")])
-        found = self.inner(node.subgraph, place)
-        changed = changed_nodes(found, node.node_config_map, self.file.node_place(name, "node_config_map"))
-        folder = found.fields.origin("graph_config").folder
+        subgraph = self.inner(node.subgraph, place)
+        changed = changed_nodes(subgraph, node.node_config_map, self.file.node_place(name, "node_config_map"))
+        folder = subgraph.fields.origin("graph_config").folder
         models = GraphModels(
             changed,
             self.models.settings,
@@ -249,10 +249,10 @@ def changed_nodes(graph: GraphFile, changes: Mapping[str, object], place: Place)
             nodes[name]["prompt"] = _renamed(nodes[name]["prompt"], names)
     values = {**dict(graph.fields), "graph_config": {**shape, "nodes": nodes}}
     problems: list[Problem] = []
-    made = read_graph(Fields.of(values, graph.fields.origin("graph_config")), problems)
-    if made is None:
+    changed = read_graph(Fields.of(values, graph.fields.origin("graph_config")), problems)
+    if changed is None:
         raise ConfigError(problems)
-    return made
+    return changed
 
 
 def _copies(changes: Record) -> dict[str, JSONObject]:
@@ -289,21 +289,21 @@ def _itself(reply: Any) -> Any:
     return reply
 
 
-def _callable(found: Any, name: str, place: Place) -> UserFunction:
-    if not isinstance(found, type):
-        if callable(found):
-            function: UserFunction = found
+def _callable(named: Any, name: str, place: Place) -> UserFunction:
+    if not isinstance(named, type):
+        if callable(named):
+            function: UserFunction = named
             return function
         raise ConfigError(
-            [Problem(place, f"{name} must be a function or a class, got {found!r:.60}", "name one of them")]
+            [Problem(place, f"{name} must be a function or a class, got {named!r:.60}", "name one of them")]
         )
-    if not hasattr(found, "apply"):
+    if not hasattr(named, "apply"):
         raise ConfigError([Problem(place, f"the class {name} has no `apply`", "give it one")])
-    made: UserFunction = found.apply
-    if not isinstance(inspect.getattr_static(found, "apply"), staticmethod | classmethod):
-        with user_code(place_of(name, found), DataError):
-            made = found().apply
-    return made
+    apply: UserFunction = named.apply
+    if not isinstance(inspect.getattr_static(named, "apply"), staticmethod | classmethod):
+        with user_code(place_of(name, named), DataError):
+            apply = named().apply
+    return apply
 
 
 def _arguments(function: UserFunction) -> tuple[int, int] | None:
@@ -330,16 +330,16 @@ class Tool(typing.NamedTuple):
 
 def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place: Place) -> dict[str, Tool]:
     """The tools that names mean: a function, the public methods of a class, the public functions of a module."""
-    found: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     for name in names:
-        made = list(_tools(helpers.dotted(name, folder, place)))
-        if not made:
+        named_tools = list(_tools(helpers.dotted(name, folder, place)))
+        if not named_tools:
             raise ConfigError([Problem(place, f"{name} has no functions to call", "name a function, class or module")])
-        for each in made:
-            if each.name in found:
+        for each in named_tools:
+            if each.name in tools:
                 raise ConfigError([Problem(place, f"two tools are called {each.name!r}", "take one out")])
-            found[each.name] = each
-    return found
+            tools[each.name] = each
+    return tools
 
 
 def parameters(tools: Mapping[str, Tool], choice: str | Mapping[str, object] | None) -> dict[str, object]:
@@ -348,39 +348,49 @@ def parameters(tools: Mapping[str, Tool], choice: str | Mapping[str, object] | N
     return {"tools": described, "tool_choice": choice or "auto"}
 
 
-def _tools(found: Any) -> Iterator[Tool]:
-    if isinstance(found, ModuleType):
-        for name, each in vars(found).items():
-            own = getattr(each, "__module__", None) == found.__name__ or hasattr(each, "args_schema")
+def _tools(named: Any) -> Iterator[Tool]:
+    if isinstance(named, ModuleType):
+        for name, each in vars(named).items():
+            own = getattr(each, "__module__", None) == named.__name__ or hasattr(each, "args_schema")
             if not name.startswith("_") and own and not isinstance(each, type) and (callable(each) or _is_made(each)):
                 yield _tool(each)
-    elif isinstance(found, type):
-        with user_code(place_of("tools", found), DataError):
-            made = found()
-        for name, _ in inspect.getmembers(found, callable):
+    elif isinstance(named, type):
+        with user_code(place_of("tools", named), DataError):
+            instance = named()
+        for name, _ in inspect.getmembers(named, callable):
             if not name.startswith("_"):
-                yield _tool(getattr(made, name))
-    elif callable(found) or _is_made(found):
-        yield _tool(found)
+                yield _tool(getattr(instance, name))
+    elif callable(named) or _is_made(named):
+        yield _tool(named)
 
 
-def _is_made(found: Any) -> bool:
+def _is_made(thing: Any) -> bool:
     """Whether something is a tool as LangChain makes them."""
-    return hasattr(found, "args_schema") and hasattr(found, "invoke")
+    return hasattr(thing, "args_schema") and hasattr(thing, "invoke")
 
 
-def _tool(found: Any) -> Tool:
-    if _is_made(found):
-        function: UserFunction = getattr(found, "coroutine", None) or found.func
-        schema = {"type": "object", "properties": dict(found.args)}
-        return Tool(found.name, function, {"name": found.name, "description": found.description, "parameters": schema})
-    name = found.__name__
-    hints = typing.get_type_hints(found)
-    known = [each for each in inspect.signature(found).parameters.values() if each.kind is not each.VAR_KEYWORD]
+def _tool(function_or_tool: Any) -> Tool:
+    if _is_made(function_or_tool):
+        function: UserFunction = getattr(function_or_tool, "coroutine", None) or function_or_tool.func
+        schema = {"type": "object", "properties": dict(function_or_tool.args)}
+        return Tool(
+            function_or_tool.name,
+            function,
+            {"name": function_or_tool.name, "description": function_or_tool.description, "parameters": schema},
+        )
+    name = function_or_tool.__name__
+    hints = typing.get_type_hints(function_or_tool)
+    known = [
+        each for each in inspect.signature(function_or_tool).parameters.values() if each.kind is not each.VAR_KEYWORD
+    ]
     properties = {each.name: {"type": _type(hints.get(each.name, str))} for each in known}
     required = [each.name for each in known if each.default is each.empty]
     schema = {"type": "object", "properties": properties, "required": required}
-    return Tool(name, found, {"name": name, "description": inspect.getdoc(found) or "", "parameters": schema})
+    return Tool(
+        name,
+        function_or_tool,
+        {"name": name, "description": inspect.getdoc(function_or_tool) or "", "parameters": schema},
+    )
 
 
 def _type(hint: Any) -> str:

@@ -59,13 +59,13 @@ def read_entries(
     """The entries of an `aggregator_metrics_map`: one for every column. With `field_names`, keys name the column, too."""
     for number, each in enumerate(written):
         columns = each.get("unit_metrics_results") or ()
-        several = [columns] if isinstance(columns, str) else list(columns)
+        listed = [columns] if isinstance(columns, str) else list(columns)
         if like_sygra:
-            several = several[:1]
-        for column in several:
+            listed = listed[:1]
+        for column in listed:
             name = str(each.get("name"))
-            key = f"{column}-{name}" if field_names or len(several) > 1 else name
-            key = str(each["as"]) if each.get("as") and len(several) == 1 else key
+            key = f"{column}-{name}" if field_names or len(listed) > 1 else name
+            key = str(each["as"]) if each.get("as") and len(listed) == 1 else key
             yield AggregatorEntry(key, name, str(column), each.get("params") or {}, each.get("metadata") or {}, number)
 
 
@@ -264,13 +264,13 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
     def numbers(self, *, like_sygra: bool) -> dict[str, Sequence[str]] | None:
         """By aggregator the names of the numbers that the report will have; None where only code of users knows."""
         entries = read_entries(self.aggregator_metrics_map, like_sygra=like_sygra, field_names=self.field_names)
-        found: dict[str, Sequence[str]] = {}
+        numbers: dict[str, Sequence[str]] = {}
         for entry in entries:
             named = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra).numbers()
             if named is None:
                 return None
-            found[entry.key] = named
-        return found
+            numbers[entry.key] = named
+        return numbers
 
     def process(self, data: Iterable[Record], metadata: JSONObject) -> list[Value]:
         like_sygra = metadata.get("compat") == "sygra"
@@ -296,11 +296,15 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         wrong = parameter_problems(cls, params, cls.__name__, place)
         if wrong:
             return wrong
-        made = cls(**params)
-        if not made.aggregator_metrics_map:
+        processor = cls(**params)
+        if not processor.aggregator_metrics_map:
             return [Problem(place, f"{cls.__name__} aggregates nothing", "add `aggregator_metrics_map:`")]
         return check_aggregators(
-            made.aggregator_metrics_map, produced_columns, place, like_sygra=like_sygra, field_names=made.field_names
+            processor.aggregator_metrics_map,
+            produced_columns,
+            place,
+            like_sygra=like_sygra,
+            field_names=processor.field_names,
         )
 
 
@@ -366,13 +370,13 @@ def _entry_problems(
         metric = make_aggregator(entry.name, entry.params, place, like_sygra=like_sygra)
     except ConfigError as error:
         return list(error.problems)
-    named, found = f"aggregator {entry.name!r}", []
-    wanted = {**dict.fromkeys(_metadata_columns(entry, metric).values(), "looks at"), entry.column: "aggregates"}
-    for column, does in wanted.items():
+    named, problems = f"aggregator {entry.name!r}", []
+    uses = {**dict.fromkeys(_metadata_columns(entry, metric).values(), "looks at"), entry.column: "aggregates"}
+    for column, does in uses.items():
         if produced is not None and column not in produced:
             fix = f"{did_you_mean(column, produced)}; add a value of the state to output_map"
-            found.append(Problem(place, f"{named} {does} {column!r}, which the records do not have", fix))
+            problems.append(Problem(place, f"{named} {does} {column!r}, which the records do not have", fix))
     lacking = metric.lacks(entry.metadata)
     if lacking is not None:
-        found.append(Problem(place, f"{named} {lacking[0]}", lacking[1]))
-    return found
+        problems.append(Problem(place, f"{named} {lacking[0]}", lacking[1]))
+    return problems

@@ -53,8 +53,8 @@ class ModelEntry:
 
     @property
     def parameters(self) -> JSONObject:
-        found = self.keys.get("parameters")
-        return dict(found) if isinstance(found, Mapping) else {}
+        parameters = self.keys.get("parameters")
+        return dict(parameters) if isinstance(parameters, Mapping) else {}
 
     def but(self, keys: Record) -> "ModelEntry":
         """The same with other keys; mappings are put together one level deep, as SyGra does."""
@@ -119,22 +119,22 @@ def variable(name: str, key: str) -> str:
     return f"SYGRA_{re.sub(r'[^A-Z0-9]', '_', name.upper())}_{key.upper()}"
 
 
-def find_models_file(given: str | None, folder: str | None) -> list[Path]:
+def find_models_file(path: str | None, folder: str | None) -> list[Path]:
     """The files that say models, weakest first: one that is named, or those beside the graph and above it, and here."""
     custom = [Path(os.environ[CUSTOM])] if os.environ.get(CUSTOM) else []
-    if given is not None:
-        return [Path(given), *custom]
+    if path is not None:
+        return [Path(path), *custom]
     here = Path.cwd()
     start = Path(folder).resolve() if folder is not None else here
     above = [each for each in (start, *start.parents) if each.is_relative_to(here)]
     places = [here / "sygra/config", here / "config", *reversed(above), *([start] if start not in above else [])]
-    found = [place / FILE for place in dict.fromkeys(places) if (place / FILE).is_file()]
-    return [*found, *custom]
+    files = [place / FILE for place in dict.fromkeys(places) if (place / FILE).is_file()]
+    return [*files, *custom]
 
 
 def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
     """The models of several files; of two with one name, the last counts. The environment says more of each."""
-    found: dict[str, ModelEntry] = {}
+    models: dict[str, ModelEntry] = {}
     for file in files:
         try:
             source = Source(str(file), file.read_bytes())
@@ -149,8 +149,8 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
         for name, keys in source.value.items():
             if not isinstance(keys, Mapping):
                 raise ConfigError([Problem(source.place((name,)), f"{name} must be a mapping", "write model_type: …")])
-            found[str(name)] = ModelEntry(str(name), keys, source.place((name,), key=True))
-    return {name: entry.but(_of_environment(name)) for name, entry in found.items()}
+            models[str(name)] = ModelEntry(str(name), keys, source.place((name,), key=True))
+    return {name: entry.but(_of_environment(name)) for name, entry in models.items()}
 
 
 def _of_environment(name: str) -> JSONObject:
@@ -160,8 +160,8 @@ def _of_environment(name: str) -> JSONObject:
     for start in (variable(name, ""), exact):
         for key, value in os.environ.items():
             if key.startswith(start):
-                wanted = {"TOKEN": "auth_token"}.get(key[len(start) :], key[len(start) :].lower())
-                keys[wanted] = value.split("|") if "|" in value else value
+                name_of_key = {"TOKEN": "auth_token"}.get(key[len(start) :], key[len(start) :].lower())
+                keys[name_of_key] = value.split("|") if "|" in value else value
     return keys
 
 
@@ -215,10 +215,10 @@ class GraphModels:
         """The role that a model has in the run, and the parameters that its entry gives it."""
         name = model.name
         plain = re.sub(r"\W", "_", name)
-        given = next((each for each in (name, plain) if each in self.settings.roles), None)
-        if given is not None:
-            self.wanted[given] = None
-            return given, {}
+        role_of_run = next((each for each in (name, plain) if each in self.settings.roles), None)
+        if role_of_run is not None:
+            self.wanted[role_of_run] = None
+            return role_of_run, {}
         if self.settings.whole:
             return UNDER_TEST, {}
         entry = self._entries.get(name)

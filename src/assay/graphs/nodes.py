@@ -92,12 +92,12 @@ class Structure:
     def fits(self, text: str) -> bool:
         """Whether a text is a JSON object with the fields, each of its type."""
         try:
-            found = json.loads(text)
+            answer = json.loads(text)
         except ValueError:
             return False
-        if not isinstance(found, dict) or not self.required <= found.keys():
+        if not isinstance(answer, dict) or not self.required <= answer.keys():
             return False
-        return all(_is_of(found[key], kind) for key, kind in self.types.items() if key in found)
+        return all(_is_of(answer[key], kind) for key, kind in self.types.items() if key in answer)
 
 
 def _is_of(value: object, kind: str) -> bool:
@@ -154,11 +154,11 @@ class SamplerNode:
         visit = walk.visits[self.name]
         walk.visits[self.name] += 1
         drawn = random.Random(f"{walk.name}\0{self.name}\0{visit}")
-        found = {
+        values_drawn = {
             key: drawn.choices(values, weights)[0] if weights is not None else drawn.choice(values)
             for key, (values, weights) in self.attributes.items()
         }
-        return {**found, **{key: each[(walk.number + visit) % len(each)] for key, each in self.in_turn.items()}}
+        return {**values_drawn, **{key: each[(walk.number + visit) % len(each)] for key, each in self.in_turn.items()}}
 
     def ask(self, state: State, walk: Walk) -> Steps:
         yield ()
@@ -173,8 +173,8 @@ class PromptTemplate:
 
     @classmethod
     def of(cls, written: Sequence[Record], renamed: Mapping[str, str] | None = None) -> "PromptTemplate":
-        made = [(role, _content(content, renamed)) for message in written for role, content in message.items()]
-        return cls(made)
+        messages = [(role, _content(content, renamed)) for message in written for role, content in message.items()]
+        return cls(messages)
 
     def fill(self, state: State) -> tuple[Message, ...]:
         try:
@@ -199,14 +199,14 @@ def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[J
 
 def _filled(parts: Sequence[Record], state: State) -> str | tuple[Part, ...]:
     """The parts of a message: texts, and addresses of images and sounds as servers want them."""
-    made = []
+    contents = []
     for part in parts:
         values = {key: value.fill(state) if isinstance(value, Braces) else value for key, value in part.items()}
         for key in ("image_url", "audio_url"):
             if isinstance(values.get(key), str):
                 values[key] = {"url": values[key]}
-        made.append(values)
-    return content_of(made)
+        contents.append(values)
+    return content_of(contents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,13 +355,13 @@ class AgentNode(LlmNode):
         """Return the tools' results as messages; a tool that is missing or raises gives the model an error message."""
         read = [_as_mapping(call) for call in calls]
         known = [each for each in read if each["name"] in self.tools and isinstance(each["args"], dict)]
-        given = iter(
+        results = iter(
             (yield [Call(_with_names(self.tools[each["name"]]), (each["args"],)) for each in known]) if known else ()
         )
-        made: list[Message] = []
+        messages: list[Message] = []
         for each in read:
             answer = (
-                next(given)
+                next(results)
                 if each in known
                 else Failed(f"there is no such tool, or its arguments cannot be read: {each['name']}")
             )
@@ -369,8 +369,8 @@ class AgentNode(LlmNode):
                 walk.noticed[BROKEN_CALLS] += 1
             said = f"Error: {answer.reason}" if isinstance(answer, Failed) else answer.value
             text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
-            made.append(Message("tool", text, tool_call_id=each["id"]))
-        return made
+            messages.append(Message("tool", text, tool_call_id=each["id"]))
+        return messages
 
 
 def _with_names(tool: UserFunction) -> Callable[[Record], Any]:
@@ -444,13 +444,13 @@ class SubgraphNode:
         return (yield from self.graph.steps(state, walk, f"{self.name}/"))
 
 
-def _after(given: Value, state: State) -> State:
+def _after(returned: Value, state: State) -> State:
     """The state after a pre-processor, which may give a new one or change the old."""
-    if given is None or given is state:
+    if returned is None or returned is state:
         return state
-    if not isinstance(given, Mapping):
-        raise NodeFailed(f"pre_process must return the state, got {type(given).__name__}")
-    return {**state, **given}
+    if not isinstance(returned, Mapping):
+        raise NodeFailed(f"pre_process must return the state, got {type(returned).__name__}")
+    return {**state, **returned}
 
 
 def _as_message(each: Any) -> Message:

@@ -33,7 +33,7 @@ SECRETS = ("auth_token", "token", "api_key", "password")
 
 def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems: list[Problem]) -> list[str]:
     """The columns of unit results that its nodes write, checked."""
-    found: list[str] = []
+    names: list[str] = []
     for name, node in file.nodes.items():
         if not isinstance(node, LambdaSpec) or node.node_state == "idle":
             continue
@@ -45,8 +45,8 @@ def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems:
         if isinstance(function, type) and issubclass(function, UnitMetrics):
             raw: Any = file.config.graph_config.nodes[name]
             problems += check_unit_metrics(raw, file.node_place(name), partial(file.node_place, name))
-            found += unit_metric_fields(raw)
-    return found
+            names += unit_metric_fields(raw)
+    return names
 
 
 def aggregator_problems(
@@ -90,8 +90,8 @@ def row_problems(
             yield Problem(at, f"two columns make the row {name!r}: the other one is written at {units[name]}", fix)
         units.setdefault(name, at)
     for nth, each in enumerate(processors if units else ()):
-        found = _numbers(each, settings)
-        for label in row_labels(found or {}).values():
+        numbers = _numbers(each, settings)
+        for label in row_labels(numbers or {}).values():
             if label in units:
                 what = f"two rows are named {label!r}: the other one is of the unit metric at {units[label]}"
                 yield Problem(file.place("graph_post_process", nth), what, fix)
@@ -212,20 +212,20 @@ class GraphScores:
     def _further(self, record: Record) -> JSONObject:
         """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured; and why
         a unit result there is none. Other columns may be called so, and hold something else."""
-        found: JSONObject = {}
+        scores: JSONObject = {}
         for column, cell in record.items():
             name = str(column).removesuffix(SUFFIX)
             if name == column or name in self.scored:
                 continue
             score = unit_value(cell)
             if score is not None:
-                found[name] = score
+                scores[name] = score
             elif name in self._directions or is_unit_result(cell):
-                found[name] = Failed(f"scoring: {column!r} has no score that is a number")
+                scores[name] = Failed(f"scoring: {column!r} has no score that is a number")
             else:
                 continue
             self._directions.setdefault(name, True)
-        return found
+        return scores
 
     @property
     def parents(self) -> Mapping[str, str]:
@@ -236,13 +236,13 @@ class GraphScores:
 
     def rows(self) -> frozenset[ScoreKey] | None:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""
-        found = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(graph_of(self.task)))}
+        names = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(graph_of(self.task)))}
         for each in self.processors:
             numbers = _numbers(each, self.settings)
             if numbers is None:
                 return None
-            found |= set(row_labels(numbers).values())
-        return frozenset(ScoreKey(name, "none") for name in found)
+            names |= set(row_labels(numbers).values())
+        return frozenset(ScoreKey(name, "none") for name in names)
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         return self._directions

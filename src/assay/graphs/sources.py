@@ -109,11 +109,11 @@ def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, like
         raise DataError("data_config.source: a source of the type hf needs repo_id")
     token = {"token": source.token} if source.token else {}
     config = TaskConfig(task="", dataset_path=source.repo_id, dataset_name=source.config_name, dataset_kwargs=token)
-    found = data_set(config, folder=folder, data_dir=data_dir)
+    data = data_set(config, folder=folder, data_dir=data_dir)
     splits = [source.split] if isinstance(source.split, str) else list(source.split)
-    parts = [found.split(split) for split in splits]
+    parts = [data.split(split) for split in splits]
     files = [file for part in parts for file in getattr(part, "files", ())]
-    name = " ".join([found.name, *splits, *map(digest_file, files)])
+    name = " ".join([data.name, *splits, *map(digest_file, files)])
     return (parts[0] if len(parts) == 1 else spilled(list(chain(*parts)))), name
 
 
@@ -125,7 +125,7 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
     """The rows of a source after its transformations, with the columns that are wanted."""
     if not changes and source.fields is None:
         return rows
-    made: Sequence[Record] = rows
+    changed: Sequence[Record] = rows
     if changes:
         whole = [dict(row) for row in rows]
         for change in changes:
@@ -133,11 +133,11 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
             if not isinstance(whole, list):
                 raise DataError(f"a transformation must return a list of records, got {type(whole).__name__}")
             whole = [dict(row) for row in as_rows(whole, "a transformation returned")]
-        made = whole
+        changed = whole
     if source.fields is not None:
-        wanted = {*source.fields, "id"}
-        made = [{key: value for key, value in row.items() if key in wanted} for row in made]
-    return spilled(made)
+        columns = {*source.fields, "id"}
+        changed = [{key: value for key, value in row.items() if key in columns} for row in changed]
+    return spilled(changed)
 
 
 def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Value]]) -> list[JSONObject]:
@@ -151,11 +151,11 @@ def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Value]]) -
     if "vstack" in kinds or kinds.count("primary") != 1:
         raise DataError("data_config.source: exactly one of several sources is primary, or all are vstack")
     at = kinds.index("primary")
-    made = [_named(row, sources[at]) for row in tables[at]]
+    records = [_named(row, sources[at]) for row in tables[at]]
     for source, table in zip(sources, tables, strict=True):
         if source.join_type != "primary":
-            made = _beside(made, sources[at], source, [_named(row, source) for row in table])
-    return made
+            records = _beside(records, sources[at], source, [_named(row, source) for row in table])
+    return records
 
 
 def _named(row: JSONObject, source: SourceConfig) -> JSONObject:
@@ -163,28 +163,28 @@ def _named(row: JSONObject, source: SourceConfig) -> JSONObject:
 
 
 def _beside(
-    made: list[JSONObject], primary: SourceConfig, source: SourceConfig, others: list[JSONObject]
+    records: list[JSONObject], primary: SourceConfig, source: SourceConfig, others: list[JSONObject]
 ) -> list[JSONObject]:
     if not others:
         raise DataError(f"data_config.source: {source.alias!r} has no records to join")
     if source.join_type == "cross":
-        return [{**row, **other} for row in made for other in others]
+        return [{**row, **other} for row in records for other in others]
     if source.join_type == "sequential":
-        return [{**row, **others[number % len(others)]} for number, row in enumerate(made)]
+        return [{**row, **others[number % len(others)]} for number, row in enumerate(records)]
     if source.join_type == "random":
         drawn = random.Random(f"join {source.alias}")
-        return [{**row, **drawn.choice(others)} for row in made]
+        return [{**row, **drawn.choice(others)} for row in records]
     if not source.primary_key or not source.join_key:
         raise DataError(f"data_config.source: {source.alias!r} needs primary_key and join_key")
     left, right = f"{primary.alias}->{source.primary_key}", f"{source.alias}->{source.join_key}"
-    for key, row in ((left, made[0] if made else {left: None}), (right, others[0])):
+    for key, row in ((left, records[0] if records else {left: None}), (right, others[0])):
         if key not in row:
             raise DataError(f"data_config.source: there is no column {key!r} to join by; there are: {', '.join(row)}")
-    found: dict[Any, list[JSONObject]] = {}
+    by_key: dict[Any, list[JSONObject]] = {}
     for other in others:
-        found.setdefault(other[right], []).append(other)
+        by_key.setdefault(other[right], []).append(other)
     nothing = [dict.fromkeys(others[0])]
-    return [{**row, **other} for row in made for other in found.get(row[left], nothing)]
+    return [{**row, **other} for row in records for other in by_key.get(row[left], nothing)]
 
 
 @dataclass
@@ -215,26 +215,26 @@ class GraphSources:
     def missing_files(self, file: GraphFile, folder: str | None) -> Iterator[Problem]:
         """Data files that the sources name, and that are not there."""
         written: Any = file.fields.get("data_config", {})
-        several = isinstance(written.get("source"), list)
+        is_list = isinstance(written.get("source"), list)
         for number, source in enumerate(file.config.data_config.source or ()):
             if source.type == "disk" and source.file_path:
                 try:
                     find_files(os.path.expanduser(source.file_path), folder, self.settings.data_dir)  # noqa: PTH111  # maybe a pattern
                 except DataError as error:
-                    place = file.place("data_config", "source", *([number] if several else []), "file_path")
+                    place = file.place("data_config", "source", *([number] if is_list else []), "file_path")
                     yield Problem(place, str(error), "put the file there, or correct its name")
 
     def column(
-        self, file: GraphFile, wanted: SampledColumn, at: tuple[str | int, ...], folder: str | None
+        self, file: GraphFile, sampled: SampledColumn, at: tuple[str | int, ...], folder: str | None
     ) -> Sequence[Value]:
         """The values that a sampler takes in turn."""
         problems: list[Problem] = []
-        changes = self._of_source(file, wanted.source, at, folder, problems)
+        changes = self._of_source(file, sampled.source, at, folder, problems)
         if problems:
             raise ConfigError(problems)
         values, name = column_values(
-            wanted.source,
-            wanted.column,
+            sampled.source,
+            sampled.column,
             changes,
             folder=folder,
             data_dir=self.settings.data_dir,
@@ -250,9 +250,9 @@ class GraphSources:
     def transforms(self, file: GraphFile, folder: str | None, problems: list[Problem]) -> list[list[Transform]]:
         """The changes of every source of the records; what is wrong with them is in `problems`."""
         written: Any = file.fields.get("data_config", {})
-        several = isinstance(written.get("source"), list)
+        is_list = isinstance(written.get("source"), list)
         return [
-            self._of_source(file, source, ("data_config", "source", *([number] if several else [])), folder, problems)
+            self._of_source(file, source, ("data_config", "source", *([number] if is_list else [])), folder, problems)
             for number, source in enumerate(file.config.data_config.source or ())
         ]
 
@@ -264,7 +264,7 @@ class GraphSources:
         folder: str | None,
         problems: list[Problem],
     ) -> list[Transform]:
-        made: list[Transform] = []
+        transforms: list[Transform] = []
         for index, each in enumerate(source.transformations):
             place = file.place(*at, "transformations", index, "transform")
             try:
@@ -280,15 +280,15 @@ class GraphSources:
             if isinstance(change, DataTransform):
                 change.like_sygra = self.settings.graphs.like_sygra
                 problems += change.problems(each.params, file.place(*at, "transformations", index))
-            made.append(_transform(each.transform, change, dict(each.params)))
-        return made
+            transforms.append(_transform(each.transform, change, dict(each.params)))
+        return transforms
 
 
-def _transform(name: str, made: Any, params: JSONObject) -> Transform:
-    guard = user_code(place_of(name, made.transform), DataError)
+def _transform(name: str, instance: Any, params: JSONObject) -> Transform:
+    guard = user_code(place_of(name, instance.transform), DataError)
 
     def transform(rows: Any) -> Any:
         with guard:
-            return made.transform(rows, params)
+            return instance.transform(rows, params)
 
     return transform

@@ -103,8 +103,8 @@ def parse_response_as_json(s: Any) -> JSONObject | None:
         return None
     text = s if isinstance(s, str) else str(s)
     try:
-        found = json.loads(text)
-        return found if isinstance(found, dict) else {"value": found}
+        value = json.loads(text)
+        return value if isinstance(value, dict) else {"value": value}
     except (ValueError, RecursionError):
         return _first_object(text)
 
@@ -113,8 +113,8 @@ def _first_object(text: str) -> JSONObject | None:
     decoder, start = json.JSONDecoder(), text.find("{")
     while start >= 0:
         try:
-            found: JSONObject = decoder.raw_decode(text, start)[0]
-            return found
+            value: JSONObject = decoder.raw_decode(text, start)[0]
+            return value
         except (ValueError, RecursionError):
             start = text.find("{", start + 1)
     return None

@@ -57,11 +57,11 @@ class RenameFieldsTransform(_Checked):
 
     @staticmethod
     def _renamed(record: JSONObject, mapping: Record, overwrite: bool) -> JSONObject:
-        made = dict(record)
+        renamed = dict(record)
         for old, new in mapping.items():
-            if old in made and (overwrite or new not in made):
-                made[new] = made.pop(old)
-        return made
+            if old in renamed and (overwrite or new not in renamed):
+                renamed[new] = renamed.pop(old)
+        return renamed
 
 
 class AddNewFieldTransform(_Checked):
@@ -115,15 +115,15 @@ class SkipRecords(_Checked):
 
 def _slices(written: str) -> list[slice]:
     """The slices that a text such as "[:10],[-10:]" names."""
-    found = []
+    slices = []
     for part in filter(None, (each.strip() for each in written.split(","))):
         bounds = re.fullmatch(r"\[\s*(-?\d*)\s*:\s*(-?\d*)\s*\]", part)
         if bounds is None:
             fix = "write [start:end], as in [:10],[-10:]"
             raise ConfigError([Problem(Place("transform 'skip_records'"), f"invalid range {part!r}", fix)])
         start, end = (int(each) if each else None for each in bounds.groups())
-        found.append(slice(start, end))
-    return found
+        slices.append(slice(start, end))
+    return slices
 
 
 def _indices(part: slice, length: int) -> Sequence[int]:
@@ -168,7 +168,7 @@ def _filled(rule: str, values: Sequence[Value]) -> str:
     'a-b $3'
     """
     return re.sub(
-        r"\$(\d+)", lambda found: str(values[int(found[1]) - 1]) if 0 < int(found[1]) <= len(values) else found[0], rule
+        r"\$(\d+)", lambda match: str(values[int(match[1]) - 1]) if 0 < int(match[1]) <= len(values) else match[0], rule
     )
 
 

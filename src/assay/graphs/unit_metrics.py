@@ -117,7 +117,7 @@ class UnitMetric:
         """The verdict about each record."""
         if len(golden) != len(predicted):
             raise ValueError(f"there are {len(golden)} golden and {len(predicted)} predicted values")
-        return [self.compare(right, given) for right, given in zip(golden, predicted, strict=True)]
+        return [self.compare(right, answer) for right, answer in zip(golden, predicted, strict=True)]
 
     def validate_config(self) -> None:
         """For classes written for SyGra, which call it in their constructors."""
@@ -134,12 +134,12 @@ def metric_of(name: str, function: UserFunction) -> type[UnitMetric]:
 
     class FunctionUnitMetric(UnitMetric):
         def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-            given = function(golden, predicted, **self.config)
-            if isinstance(given, UnitMetricResult):
-                return given
-            correct = given if isinstance(given, bool) else float(given) >= 1
+            verdict = function(golden, predicted, **self.config)
+            if isinstance(verdict, UnitMetricResult):
+                return verdict
+            correct = verdict if isinstance(verdict, bool) else float(verdict) >= 1
             return UnitMetricResult(
-                correct, as_mapping(golden), as_mapping(predicted), {"validator": name}, float(given)
+                correct, as_mapping(golden), as_mapping(predicted), {"validator": name}, float(verdict)
             )
 
     dress(FunctionUnitMetric, function, name)
@@ -174,11 +174,11 @@ class _Comparing(UnitMetric):
 
     def golden(self, value: Value, key: str | None) -> Any:
         """The right value; that there is none is an error of the data."""
-        found = self._read(value, key)
-        if found is None:
+        side = self._read(value, key)
+        if side is None:
             where = f"no {key!r}" if key is not None and isinstance(value, Mapping) else "no value"
             raise ValueError(f"the golden value has {where}: {value!r:.80}")
-        return found
+        return side
 
     def predicted(self, value: Value, key: str | None) -> Any:
         """The predicted value, or None."""
@@ -214,14 +214,14 @@ class ExactMatchMetric(_Comparing):
     validator = "exact_match"
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        right, given = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
+        right, answer = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
         return self.result(
-            right == given,
+            right == answer,
             golden,
             predicted,
             {
                 "golden_text": right,
-                "predicted_text": given,
+                "predicted_text": answer,
                 "case_sensitive": self.case_sensitive,
                 "normalize_whitespace": self.normalize_whitespace,
             },
@@ -248,10 +248,10 @@ class FuzzyMatchMetric(_Comparing):
         _check_share("threshold", self.threshold)
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        right, given = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
-        alike = 0.0 if given is None else difference(str(right), given).ratio()
-        said = {"golden_text": right, "predicted_text": given, "similarity_score": alike, "threshold": self.threshold}
-        return self.result(given is not None and alike >= self.threshold, golden, predicted, said, alike)
+        right, answer = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
+        alike = 0.0 if answer is None else difference(str(right), answer).ratio()
+        said = {"golden_text": right, "predicted_text": answer, "similarity_score": alike, "threshold": self.threshold}
+        return self.result(answer is not None and alike >= self.threshold, golden, predicted, said, alike)
 
     def _text(self, value: Value) -> str | None:
         if value is None:
@@ -274,11 +274,11 @@ class TypedValueMatchMetric(_Comparing):
         _check_share("fuzzy_match_threshold", self.fuzzy_match_threshold)
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        wanted, given = self.golden(golden, self.golden_text_key), self.predicted(predicted, self.predicted_text_key)
-        right = plain(str(wanted), case_sensitive=self.case_sensitive)
-        if given is None and not self.like_sygra:
+        target, answer = self.golden(golden, self.golden_text_key), self.predicted(predicted, self.predicted_text_key)
+        right = plain(str(target), case_sensitive=self.case_sensitive)
+        if answer is None and not self.like_sygra:
             return self.result(False, golden, predicted, {"golden_text": right, "predicted_text": None})
-        typed = plain(str(given), case_sensitive=self.case_sensitive)
+        typed = plain(str(answer), case_sensitive=self.case_sensitive)
         matcher = difference(right, typed, like_sygra=self.like_sygra)
         alike = matcher.ratio()
         said = {
@@ -341,11 +341,11 @@ class ScrollDirectionMetric(_Comparing):
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         right = self.golden(golden, self.golden_direction_key)
-        given = self.predicted(predicted, self.predicted_direction_key)
+        answer = self.predicted(predicted, self.predicted_direction_key)
         if right not in DIRECTIONS and not self.like_sygra:
             raise ValueError(f"the golden direction {right!r:.40} is none of {', '.join(DIRECTIONS)}")
-        said = {"golden_direction": right, "predicted_direction": given}
-        return self.result(right == given and right in DIRECTIONS, golden, predicted, said)
+        said = {"golden_direction": right, "predicted_direction": answer}
+        return self.result(right == answer and right in DIRECTIONS, golden, predicted, said)
 
 
 @dataclass(kw_only=True)
@@ -361,10 +361,10 @@ class ScrollAmountMetric(_Comparing):
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         written = self.golden(golden, self.golden_amount_key)
-        right, given = _number(written), _number(self.predicted(predicted, self.predicted_amount_key))
+        right, answer = _number(written), _number(self.predicted(predicted, self.predicted_amount_key))
         if right is None:
             raise ValueError(f"the golden {self.golden_amount_key!r} must be a number, got {written!r:.60}")
-        apart = None if given is None else abs(right - given)
+        apart = None if answer is None else abs(right - answer)
         percent = None if apart is None or right == 0 else apart / abs(right) * 100
         if apart is None:
             near = False
@@ -379,7 +379,7 @@ class ScrollAmountMetric(_Comparing):
             "tolerance_used": self.tolerance_percent,
             "scroll_threshold": self.scroll_threshold,
             "golden_scroll_amount": right,
-            "predicted_scroll_amount": given,
+            "predicted_scroll_amount": answer,
         }
         return self.result(near, golden, predicted, said)
 
@@ -437,13 +437,13 @@ def adapted(name: str, declared: Declared) -> type[UnitMetric]:
             self._score = prepared(**params) if prepared is not None else _bound(function, params)
 
         def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-            right, given = _value(golden, self.key), _value(predicted, self.key)
+            right, answer = _value(golden, self.key), _value(predicted, self.key)
             if right is None:
                 raise ValueError(f"the golden value has no {self.key!r}: {golden!r:.80}")
             references = [str(each) for each in right] if isinstance(right, list | tuple) else [str(right)]
-            score = float(self._score(references, "" if given is None else str(given)))
+            score = float(self._score(references, "" if answer is None else str(answer)))
             above, below = score >= self.threshold - TOLERANCE, score <= self.threshold + TOLERANCE
-            correct = given is not None and (above if declared.higher_is_better else below)
+            correct = answer is not None and (above if declared.higher_is_better else below)
             said = {"validator": name, "threshold": self.threshold}
             return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), said, score)
 

@@ -34,12 +34,12 @@ class UnitMetrics(LambdaFunction):
     def apply(lambda_node_dict: JSONObject, state: Value) -> JSONObject:
         """The state with the results."""
         node, like_sygra = lambda_node_dict, lambda_node_dict.get("compat") == "sygra"
-        right, given = (_side(node, state, key, like_sygra=like_sygra) for key in ("golden_key", "predicted_key"))
-        found = {}
+        right, answer = (_side(node, state, key, like_sygra=like_sygra) for key in ("golden_key", "predicted_key"))
+        results = {}
         for entry in _entries(node):
             metric = _metric(entry, like_sygra=like_sygra)
-            found[result_field(entry, node)] = _scored(metric, entry["name"], right, given).to_dict()
-        return {**state, **found}
+            results[result_field(entry, node)] = _scored(metric, entry["name"], right, answer).to_dict()
+        return {**state, **results}
 
 
 def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONObject:
@@ -51,15 +51,15 @@ def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONObj
     return dict(value) if isinstance(value, Mapping) and not like_sygra else {"text": value}
 
 
-def _scored(metric: UnitMetric, name: str, right: JSONObject, given: JSONObject) -> UnitMetricResult:
+def _scored(metric: UnitMetric, name: str, right: JSONObject, answer: JSONObject) -> UnitMetricResult:
     if metric.like_sygra:
         try:
             with user_code(name):
-                results = metric.evaluate([right], [given])
+                results = metric.evaluate([right], [answer])
         except UserCodeError as error:  # SyGra takes whatever a metric raises for a wrong answer
-            return UnitMetricResult(False, right, given, {"validator": name, "error": str(error.__cause__)})
+            return UnitMetricResult(False, right, answer, {"validator": name, "error": str(error.__cause__)})
     else:
-        results = metric.evaluate([right], [given])
+        results = metric.evaluate([right], [answer])
     if len(results) != 1:
         raise ValueError(f"unit metric {name!r} gave {len(results)} results for one record")
     return results[0]
@@ -85,9 +85,9 @@ _MADE: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
 
 
 def _new(name: str, params: Record, *, like_sygra: bool) -> UnitMetric:
-    made = UNIT_METRICS.bind(name, params, Place(f"unit metric {name!r}"))
-    made.like_sygra = like_sygra
-    return made
+    metric = UNIT_METRICS.bind(name, params, Place(f"unit metric {name!r}"))
+    metric.like_sygra = like_sygra
+    return metric
 
 
 def _entries(node: Record) -> Sequence[Record]:

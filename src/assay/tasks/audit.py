@@ -59,7 +59,7 @@ def _kinds(kept: Kept, directions: Directions) -> Iterator[str]:
     finished = [reply.get("finish") for reply in kept.replies] if kept.replies is not None else ()
     if "length" in finished or UNFINISHED in finished:
         yield TRUNCATED
-    texts = [text for several in kept.responses for text in several if isinstance(text, str)]
+    texts = [text for responses in kept.responses for text in responses if isinstance(text, str)]
     if UNFINISHED not in finished and any(not text.strip() for text in texts):
         yield EMPTY
     if len(kept.scores) > 1 and _disagree(kept.scores):
@@ -112,8 +112,8 @@ def _gold_texts(sample: Sample) -> list[str]:
         return []
     if isinstance(gold, int) and sample.choices is not None:
         return [sample.choices[gold]] if 0 <= gold < len(sample.choices) else []
-    several = gold if isinstance(gold, list | tuple) else [gold]
-    return [text for each in several if isinstance(each, str | int | float) and (text := str(each).strip())]
+    golds = gold if isinstance(gold, list | tuple) else [gold]
+    return [text for each in golds if isinstance(each, str | int | float) and (text := str(each).strip())]
 
 
 def _stands_in(gold: str, text: str) -> bool:

@@ -120,9 +120,9 @@ class MetricBinder:
             return None
         if declared is not None and is_generation and self._is_handed_on(config, declared):
             return None
-        found = self.helpers.find_metric(named) if is_generation else None
-        if found is not None:
-            return found
+        function = self.helpers.find_metric(named) if is_generation else None
+        if function is not None:
+            return function
         if declared is not None:
             fix = f"it scores {', '.join(declared.functions)}"
             raise self._problem(number, "metric", f"metric {named!r} does not score {self.output_type}", fix)
@@ -217,23 +217,25 @@ class MetricBinder:
         if wanted not in AGGREGATIONS:
             what = f"no aggregation is called {wanted!r}"
             raise self._problem(number, "aggregation", what, did_you_mean(str(wanted), AGGREGATIONS.names()))
-        found = AGGREGATIONS[str(wanted)]
-        _need(found.needs, self.place(number, "aggregation"), f"aggregation {found.name!r}")
-        return found
+        aggregation = AGGREGATIONS[str(wanted)]
+        _need(aggregation.needs, self.place(number, "aggregation"), f"aggregation {aggregation.name!r}")
+        return aggregation
 
     def _reductions(self, config: MetricConfig, number: int) -> Reductions:
         try:
-            found = read_reductions(config.reduction)
+            reductions = read_reductions(config.reduction)
         except LookupError as error:
             what = f"no reduction is called {error.args[0]!r}"
             known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
             raise self._problem(number, "reduction", what, did_you_mean(error.args[0], known)) from None
         except ValueError as error:
             raise self._problem(number, "reduction", str(error), "see docs/scorers.md") from None
-        if found.least > self.repeats:
-            what = f"needs {found.least} repeats, but the task has {self.repeats}"
-            raise self._problem(number, "reduction", what, f"write `repeats: {found.least}` or more, or give --repeats")
-        return found
+        if reductions.least > self.repeats:
+            what = f"needs {reductions.least} repeats, but the task has {self.repeats}"
+            raise self._problem(
+                number, "reduction", what, f"write `repeats: {reductions.least}` or more, or give --repeats"
+            )
+        return reductions
 
     def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
         return ConfigError([Problem(self.place(number, key), what, fix)])
@@ -301,10 +303,10 @@ def _best_of_references(
 
     def compute(result: GenResult) -> Any:
         answer = result.answer
-        found = [score(reference, answer) for reference in result.references]
+        scores = [score(reference, answer) for reference in result.references]
         if result.any_counts:
-            return 1.0 if any(each[named] if isinstance(each, Mapping) else each for each in found) else 0.0
-        return best(found, higher_is_better=higher_is_better, metric=named)
+            return 1.0 if any(each[named] if isinstance(each, Mapping) else each for each in scores) else 0.0
+        return best(scores, higher_is_better=higher_is_better, metric=named)
 
     return compute
 

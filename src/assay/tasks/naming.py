@@ -93,17 +93,17 @@ def _is_pristine(meaning: Meaning) -> bool:
 
 
 def _assign(meaning: Meaning, plain: set[int], taken: set[str]) -> None:
-    wanted = meaning.label
+    name = meaning.label
     if id(meaning) not in plain and meaning.parent is not None:
         if not meaning.parent.key:
             _assign(meaning.parent, plain, taken)
         bare = meaning.label if meaning.nodes[0].registered else meaning.label.rpartition("::")[2]
-        wanted = f"{meaning.parent.key}::{bare}"
+        name = f"{meaning.parent.key}::{bare}"
     elif id(meaning) not in plain and meaning.way:
-        wanted = f"{meaning.way}::{meaning.label}"
-    meaning.key = wanted
+        name = f"{meaning.way}::{meaning.label}"
+    meaning.key = name
     for number in count(2):
         if meaning.key not in taken:
             break
-        meaning.key = f"{wanted}#{number}"
+        meaning.key = f"{name}#{number}"
     taken.add(meaning.key)

@@ -106,8 +106,8 @@ def ready_group(group: Group[Any], resolve: Resolve) -> None:
         for entry in group.config.aggregate_metric_list or ()
     )
     scorer = group.config.group_scorer
-    found = resolve(scorer) if isinstance(scorer, Function) else scorer
-    group.config = replace(group.config, aggregate_metric_list=entries or None, group_scorer=found)
+    group_scorer = resolve(scorer) if isinstance(scorer, Function) else scorer
+    group.config = replace(group.config, aggregate_metric_list=entries or None, group_scorer=group_scorer)
     wrong = check_filter(group.config.group_filter)
     if wrong is not None:
         raise ConfigError([Problem(place_in(group, "group_filter"), wrong, "see docs/groups.md")])
@@ -121,12 +121,12 @@ def ready_group(group: Group[Any], resolve: Resolve) -> None:
 def _directions(group: Group[Any], tasks: Sequence[Runnable]) -> dict[str, bool | None]:
     """By metric whether more is better, where the members agree."""
     below = {task.name for task in group.get_all_tasks()}
-    found: dict[str, bool | None] = {}
+    directions: dict[str, bool | None] = {}
     for task in tasks:
         if task.task.name in below:
             for metric, better in task.higher_is_better().items():
-                found[metric] = better if found.get(metric, better) == better else None
-    return found
+                directions[metric] = better if directions.get(metric, better) == better else None
+    return directions
 
 
 def check_samples(samples: Mapping[str, object] | None, tasks: Iterable[str]) -> None:
@@ -190,8 +190,8 @@ def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
         return one.row_name == other.row_name
     if isinstance(one.filter_list, Mapping) or isinstance(other.filter_list, Mapping):
         return one.filter_list == other.filter_list
-    several = [[each] if isinstance(each, str) else each for each in (one.filter_list, other.filter_list)]
-    return not {filter_name(str(each)) for each in several[0]}.isdisjoint(filter_name(str(each)) for each in several[1])
+    filters = [[each] if isinstance(each, str) else each for each in (one.filter_list, other.filter_list)]
+    return not {filter_name(str(each)) for each in filters[0]}.isdisjoint(filter_name(str(each)) for each in filters[1])
 
 
 def place_in(group: Group[Any], *path: str | int) -> Place:
@@ -204,7 +204,7 @@ def place_in(group: Group[Any], *path: str | int) -> Place:
 def _fault(group: Group[Any], entry: AggMetricConfig, names: Sequence[str], known: Known) -> Fault | None:
     if callable(entry.aggregation):
         return None
-    rows = {name: found for name in names if (found := _rows(group, name, known)) is not None}
+    rows = {name: keys for name in names if (keys := _rows(group, name, known)) is not None}
     if not rows:
         return None
     metrics = {entry.metric_name}
@@ -227,12 +227,12 @@ def _rows(group: Group[Any], name: str, known: Known) -> frozenset[ScoreKey] | N
 def _metric_fault(
     entry: AggMetricConfig, metrics: set[str], rows: Mapping[str, frozenset[ScoreKey]], whole: bool
 ) -> Fault | None:
-    there = sorted({key.metric for found in rows.values() for key in found})
+    there = sorted({key.metric for keys in rows.values() for key in keys})
     if not metrics & set(there):
-        wanted = sorted(metrics)[0] if entry.aggregation == "pass@k" else entry.metric_name
-        what = f"no task of the group has the metric {wanted!r}"
-        return (what, f"{did_you_mean(wanted, there)} (there are: {', '.join(there)})") if whole else None
-    without = [name for name, found in rows.items() if not any(key.metric in metrics for key in found)]
+        metric = sorted(metrics)[0] if entry.aggregation == "pass@k" else entry.metric_name
+        what = f"no task of the group has the metric {metric!r}"
+        return (what, f"{did_you_mean(metric, there)} (there are: {', '.join(there)})") if whole else None
+    without = [name for name, keys in rows.items() if not any(key.metric in metrics for key in keys)]
     if without and entry.missing != "skip":
         return f"{some(without)}: no metric {entry.metric_name!r}", SKIP
     return None
@@ -242,20 +242,20 @@ def _filter_fault(
     entry: AggMetricConfig, metrics: set[str], rows: Mapping[str, frozenset[ScoreKey]], names: Sequence[str]
 ) -> Fault | None:
     """A filter that is named and that members lack."""
-    filters = {name: {key.filter for key in found if key.metric in metrics} for name, found in rows.items()}
+    filters = {name: {key.filter for key in keys if key.metric in metrics} for name, keys in rows.items()}
     if isinstance(entry.filter_list, Mapping):
         unknown = [str(name) for name in entry.filter_list if name != "*" and name not in names]
         if unknown:
             return f"no member is called {unknown[0]!r}", did_you_mean(unknown[0], names)
         by_task = {str(task): filter_name(str(name)) for task, name in entry.filter_list.items()}
-        wanted = {name: [by_task.get(name, by_task.get("*", NONE))] for name in filters}
+        names_wanted = {name: [by_task.get(name, by_task.get("*", NONE))] for name in filters}
     else:
-        several = [entry.filter_list] if isinstance(entry.filter_list, str) else list(entry.filter_list or ())
-        wanted = {name: [filter_name(str(each)) for each in several] for name in filters}
-    for name, found in filters.items():
-        absent = next((each for each in wanted[name] if found and "*" not in found and each not in found), None)
+        listed = [entry.filter_list] if isinstance(entry.filter_list, str) else list(entry.filter_list or ())
+        names_wanted = {name: [filter_name(str(each)) for each in listed] for name in filters}
+    for name, keys in filters.items():
+        absent = next((each for each in names_wanted[name] if keys and "*" not in keys and each not in keys), None)
         if absent is not None and (entry.missing != "skip" or not any(absent in each for each in filters.values())):
             known_elsewhere = any(absent in each for each in filters.values())
             who = f"{name}: no" if known_elsewhere else "no task of the group has"
-            return f"{who} {entry.metric_name!r} of a filter {absent!r}", f"{did_you_mean(absent, found)} or {SKIP}"
+            return f"{who} {entry.metric_name!r} of a filter {absent!r}", f"{did_you_mean(absent, keys)} or {SKIP}"
     return None
