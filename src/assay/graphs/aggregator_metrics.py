@@ -374,7 +374,7 @@ class ClassTally:
     def __init__(self, name: str, golden_key: str | None, predicted_key: str, labels: Sequence[Value] | None) -> None:
         self._name, self._predicted_key, self._labels = name, predicted_key, labels
         self._golden_key, self._must_be_right = golden_key or predicted_key, golden_key is not None
-        self._right, self._given, self._found = Counter[str](), Counter[str](), Counter[str]()
+        self._right, self._predicted, self._hits = Counter[str](), Counter[str](), Counter[str]()
         self._spelled: dict[str, str] = {}
         self._counts: Record = {}
         self._numbers: dict[str, int] = {}
@@ -392,12 +392,12 @@ class ClassTally:
         answered = right if result.correct and right is not None else predicted
         if answered is not None:
             self._spelled.setdefault(self._class(answered), str(answered))
-            self._given[self._class(answered)] += 1
-            self._found[self._class(answered)] += bool(result.correct)
+            self._predicted[self._class(answered)] += 1
+            self._hits[self._class(answered)] += bool(result.correct)
         self._note(right, answered, bool(result.correct))
 
     def _note(self, right: Value, answered: Value, correct: bool) -> None:
-        """Keep a record as two numbers of classes and a verdict: enough to tell how far it moves the averages."""
+        """Keep a record as two numbers of classes and a verdict: enough for its influence on the averages."""
         for column, value in zip(self._seen, (right, answered), strict=False):
             column.append(-1 if value is None else self._numbers.setdefault(self._class(value), len(self._numbers)))
         self._seen[2].append(correct)
@@ -412,7 +412,7 @@ class ClassTally:
             for golden, answer, verdict in zip(right, predicted, correct, strict=True)
         ]
         function = partial(average, score=self._name, classes=len(counted))
-        influence = partial(moves, score=self._name, classes=len(counted))
+        influence = partial(influences, score=self._name, classes=len(counted))
         return NumberEvidence(Aggregation(f"average_{self._name}", function, influence), values)
 
     def _class(self, value: Value) -> str:
@@ -434,10 +434,10 @@ class ClassTally:
         """The classes that count, each as it is spelled: those that were right, then those that were only given."""
         if self._labels is not None:
             return {self._class(label): str(label) for label in self._labels}
-        return {label: self._spelled[label] for label in dict.fromkeys([*self._right, *self._given])}
+        return {label: self._spelled[label] for label in dict.fromkeys([*self._right, *self._predicted])}
 
     def _score(self, label: str) -> float:
-        hits, predicted, right = self._found[label], self._given[label], self._right[label]
+        hits, predicted, right = self._hits[label], self._predicted[label], self._right[label]
         if self._name == "f1_score":
             return 2 * hits / (predicted + right) if predicted + right else 0.0
         below = predicted if self._name == "precision" else right
@@ -458,7 +458,7 @@ def _sums(values: Sequence[Value], score: str, classes: int) -> tuple[Any, Any]:
 
 
 def average(values: Sequence[Value], *, score: str, classes: int) -> float:
-    """The mean over classes. Values are (golden class, given class, is correct) by number, -1 for a class that is none.
+    """The mean over classes. Values are (golden class, given class, is correct) by number, -1 for no class.
 
     >>> average([(0, 0, 1), (1, 0, 0)], score="precision", classes=2)
     0.25
@@ -469,7 +469,7 @@ def average(values: Sequence[Value], *, score: str, classes: int) -> float:
     return float(np.divide(above, below, out=np.zeros(classes), where=below > 0).mean())
 
 
-def moves(values: Sequence[Value], *, score: str, classes: int) -> Any:
+def influences(values: Sequence[Value], *, score: str, classes: int) -> Any:
     """How far each record moves that mean: it concerns two classes at most, so all others need not be looked at."""
     import numpy as np
 

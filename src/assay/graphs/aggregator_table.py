@@ -141,10 +141,10 @@ AggregatorMetricRegistry = MetricRegistry(AGGREGATOR_METRICS)
 """The same by SyGra's name, with its methods."""
 _SYGRAS: Table[type[AggregatorMetric], AggregatorMetric] = Table("aggregator metric", LIKE_SYGRA)
 
-Made = TypeVar("Made", bound=UserFunction)
+Decorated = TypeVar("Decorated", bound=UserFunction)
 
 
-def aggregator_metric(name: str) -> Callable[[Made], Made]:
+def aggregator_metric(name: str) -> Callable[[Decorated], Decorated]:
     """Make a class or function known as an aggregator metric by a name.
 
     A class is derived from AggregatorMetric. A function takes the list of all unit results and keyword parameters, and

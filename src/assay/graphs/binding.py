@@ -270,7 +270,7 @@ def _renamed(prompt: Any, names: Mapping[str, str]) -> Any:
 
 
 def _spelt(paths: Mapping[object, str]) -> dict[object, str]:
-    """Ways that YAML has made true and false of, by the words that may have stood there."""
+    """Ways that YAML has made true and false of, by the words that the file may have."""
     words = {True: ("yes", "true", "on"), False: ("no", "false", "off")}
     truths = [said for said in paths if isinstance(said, bool)]
     return {word: paths[truth] for truth in truths for word in (*words[truth], *map(str.capitalize, words[truth]))}
@@ -352,7 +352,7 @@ def _tools(named: Any) -> Iterator[Tool]:
     if isinstance(named, ModuleType):
         for name, each in vars(named).items():
             own = getattr(each, "__module__", None) == named.__name__ or hasattr(each, "args_schema")
-            if not name.startswith("_") and own and not isinstance(each, type) and (callable(each) or _is_made(each)):
+            if not name.startswith("_") and own and not isinstance(each, type) and (callable(each) or _is_tool(each)):
                 yield _tool(each)
     elif isinstance(named, type):
         with user_code(place_of("tools", named), DataError):
@@ -360,17 +360,17 @@ def _tools(named: Any) -> Iterator[Tool]:
         for name, _ in inspect.getmembers(named, callable):
             if not name.startswith("_"):
                 yield _tool(getattr(instance, name))
-    elif callable(named) or _is_made(named):
+    elif callable(named) or _is_tool(named):
         yield _tool(named)
 
 
-def _is_made(thing: Any) -> bool:
+def _is_tool(thing: Any) -> bool:
     """Whether something is a tool as LangChain makes them."""
     return hasattr(thing, "args_schema") and hasattr(thing, "invoke")
 
 
 def _tool(function_or_tool: Any) -> Tool:
-    if _is_made(function_or_tool):
+    if _is_tool(function_or_tool):
         function: UserFunction = getattr(function_or_tool, "coroutine", None) or function_or_tool.func
         schema = {"type": "object", "properties": dict(function_or_tool.args)}
         return Tool(

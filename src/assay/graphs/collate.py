@@ -185,7 +185,7 @@ def collated(
     like_sygra: bool = False,
     field_names: bool = False,
 ) -> CollatedReport:
-    """The report of records, which are looked at once, in order; `counts` is what became of all that were asked for."""
+    """The report of records, which are looked at once, in order; `counts` are the outcomes of all requested records."""
     read = read_entries(entries, like_sygra=like_sygra, field_names=field_names)
     collected = [EntryTally(entry, like_sygra=like_sygra) for entry in read]
     columns: Sequence[str] = ()
@@ -222,7 +222,7 @@ def _report(total: int, collected: Sequence[EntryTally], results: Record, counts
 
 
 def _sygra_report(total: int, collected: Sequence[EntryTally], results: Record) -> JSONObject:
-    """As SyGra tells it: the first error discards everything, and records without a result are not mentioned."""
+    """As SyGra reports it: the first error discards everything, and records without a result are not mentioned."""
     for each in collected:
         if each.error:
             summary = {"total_records": total, "status": "fatal_error", "error": each.error}

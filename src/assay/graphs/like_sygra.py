@@ -54,17 +54,17 @@ class _Named(_Rates):
 
 class _BothRates:
     def __init__(self, predicted_key: str, golden_key: str) -> None:
-        self._given, self._right = _Rates("predicted", predicted_key), _Rates("golden", golden_key)
+        self._predicted, self._right = _Rates("predicted", predicted_key), _Rates("golden", golden_key)
 
     def add(self, result: UnitMetricResult) -> None:
-        self._given.add(result)
+        self._predicted.add(result)
         self._right.add(result)
 
     def value(self) -> JSONObject:
-        precision, recall = self._given.by_class(), self._right.by_class()
+        precision, recall = self._predicted.by_class(), self._right.by_class()
         labels = dict.fromkeys([*precision, *recall])
         return {
-            "average_f1_score": _harmonic(self._given.average(), self._right.average()),
+            "average_f1_score": _harmonic(self._predicted.average(), self._right.average()),
             "f1_score_per_class": {
                 label: _harmonic(precision.get(label, 0.0), recall.get(label, 0.0)) for label in labels
             },

@@ -22,7 +22,7 @@ NATIVE = ("openai", "vllm", "tgi")
 ANTHROPIC = "anthropic"
 """The type that speaks Anthropic's protocol. SyGra has none: it goes through proxies."""
 PROXIES = {"claude_proxy": "anthropic", "gemini_proxy": "openai", "triton": "openai"}
-"""Types of SyGra's that speak protocols of their own, and the type to try where the server speaks a known one."""
+"""Types of SyGra's with other protocols, and the type to try where the server speaks a known one."""
 PREFIXES = {"azure_openai": "azure/", "mistralai": "mistral/", "ollama": "ollama_chat/", "vertex_ai": "vertex_ai/",
             "bedrock": "bedrock/", "azure": "azure_ai/"}  # fmt: skip
 """Types that LiteLLM speaks to, by what its names begin with."""
@@ -33,7 +33,7 @@ ARGUMENTS = {
 }  # fmt: skip
 """Keys of an entry, and what our backends call them."""
 KNOWN = ("model_type", "model", "model_serving_name", "parameters", "hf_chat_template_model_id", "completions_api")
-IDLE = ("backend", "delay", "load_balancing", "stats_interval", "name", "structured_output")
+IGNORED = ("backend", "delay", "load_balancing", "stats_interval", "name", "structured_output")
 """Keys that change nothing here."""
 REFUSED = {
     "post_process": "post_process of the node", "special_tokens": "post_process of the node",
@@ -88,8 +88,8 @@ class ModelEntry:
             if key in REFUSED and value not in (None, [], {}, ""):
                 what = f"{key!r} of the model {self.name!r} is not supported"
                 problems.append(Problem(self.place, what, f"use {REFUSED[key]} instead"))
-            elif key not in (*ARGUMENTS, *KNOWN, *IDLE, *REFUSED):
-                known = [*ARGUMENTS, *KNOWN, *IDLE]
+            elif key not in (*ARGUMENTS, *KNOWN, *IGNORED, *REFUSED):
+                known = [*ARGUMENTS, *KNOWN, *IGNORED]
                 what = f"unknown key {key!r} of the model {self.name!r}"
                 problems.append(Problem(self.place, what, did_you_mean(str(key), known)))
         kind = self.keys.get("model_type")
@@ -190,7 +190,7 @@ class GraphModels:
     def generation_model(
         self, model: ModelConfig, place: Place, tools: Mapping[str, object] | None = None
     ) -> NodeModel:
-        """Whom a node asks, and how; `tools` are the parameters that tell of them."""
+        """Whom a node asks, and how; `tools` are the parameters that describe them."""
         role, parameters = self._role(model, place)
         self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
         params: dict[str, object] = {**parameters, **model.parameters, **self.gen_kwargs, **(tools or {})}

@@ -193,7 +193,7 @@ def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
             yield Problem(graph.node_place(name), "an agent needs tools", "add tools:, or make it an llm node")
         yield from _check_texts(graph, name)
         if isinstance(node, LikelihoodSpec):
-            yield from _check_weighing(graph, name, node)
+            yield from _check_likelihood(graph, name, node)
         if isinstance(node, GenerationSpec):
             conversation = graph.config.graph_config.graph_properties.chat_conversation
             if node.chat_history and conversation is None:
@@ -209,7 +209,7 @@ def _check_texts(graph: GraphFile, name: str) -> Iterator[Problem]:
             yield Problem(graph.node_place(name, *path), f"the {path[0]} {wrong}", fix)
 
 
-def _check_weighing(graph: GraphFile, name: str, node: LikelihoodSpec) -> Iterator[Problem]:
+def _check_likelihood(graph: GraphFile, name: str, node: LikelihoodSpec) -> Iterator[Problem]:
     """Log-likelihoods are not generated, so there is nothing to say about how."""
     for key in ("parameters", "structured_output"):
         if getattr(node.model, key):

@@ -129,7 +129,7 @@ def result_columns(file: GraphFile) -> list[str]:
 
 
 def unit_value(cell: object) -> float | None:
-    """The score in a unit result; None where a value is none."""
+    """The score in a unit result; None where a value is not one."""
     result = cell.to_dict() if isinstance(cell, UnitMetricResult) else cell
     if not isinstance(result, Mapping) or "correct" not in result:
         return None

@@ -370,4 +370,4 @@ class GraphConfig:
 
 
 AnyNode = Any
-"""One of the node records; their types tell what they have."""
+"""One of the node records; their types say what they have."""

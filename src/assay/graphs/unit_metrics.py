@@ -298,7 +298,7 @@ class TypedValueMatchMetric(_Comparing):
 
 @dataclass(kw_only=True)
 class ActionWithinBboxMetric(_Comparing):
-    """Whether a point lies in a box {x, y, width, height}, its edges included, or at most `tolerance` beside it."""
+    """Whether a point is in a box {x, y, width, height}, its edges included, or at most `tolerance` beside it."""
 
     predicted_x_key: str = "x"
     predicted_y_key: str = "y"
@@ -468,7 +468,7 @@ ADAPTED_METRICS: dict[str, type[UnitMetric]] = {
 }
 
 
-Made = TypeVar("Made", bound=UserFunction)
+Decorated = TypeVar("Decorated", bound=UserFunction)
 
 
 def _adopted(name: str, thing: Any) -> type[UnitMetric]:
@@ -483,7 +483,7 @@ UnitMetricRegistry = MetricRegistry(UNIT_METRICS)
 """The same by SyGra's name, with its methods."""
 
 
-def unit_metric(name: str) -> Callable[[Made], Made]:
+def unit_metric(name: str) -> Callable[[Decorated], Decorated]:
     """Make a class or function known as a unit metric by a name.
 
     A class is derived from UnitMetric. A function takes what is right, what was predicted, and keyword parameters, and

@@ -72,15 +72,15 @@ def _metric(entry: Record, *, like_sygra: bool) -> UnitMetric:
         name, Place(f"unit metric {name!r}")
     )  # tells apart what a name meant before it was registered again
     key = (kind, repr(params), like_sygra)
-    if key not in _MADE:
-        if len(_MADE) >= MOST_MADE:
-            _MADE.clear()
-        _MADE[key] = _new(name, params, like_sygra=like_sygra)
-    return _MADE[key]
+    if key not in _METRICS:
+        if len(_METRICS) >= MOST_MADE:
+            _METRICS.clear()
+        _METRICS[key] = _new(name, params, like_sygra=like_sygra)
+    return _METRICS[key]
 
 
 MOST_MADE = 256
-_MADE: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
+_METRICS: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
 """By what they were made with, metrics for all records: a task has a few."""
 
 

@@ -15,7 +15,7 @@ KINDS = {
     TRUNCATED: "an answer was cut off at the token limit, or came no further than thinking",
     EMPTY: "an answer without text",
     UNEXTRACTED: "a filter found nothing in an answer",
-    DISAGREEING: "two filters come to different values of one metric",
+    DISAGREEING: "two filters give different values of one metric",
     GOLD_IN_ANSWER: "the right answer is in the raw answer, and no filter's first metric is above 0",
 }
 """Kinds of samples, as results and `assay samples --reason` call them."""
@@ -103,7 +103,7 @@ def _disagree(scores: Sequence[FilterScores]) -> bool:
 
 def _has_gold(sample: Sample, texts: Sequence[str]) -> bool:
     golds = [gold.casefold() for gold in _gold_texts(sample)]
-    return any(_stands_in(gold, text.casefold()) for gold in golds for text in texts)
+    return any(_is_in(gold, text.casefold()) for gold in golds for text in texts)
 
 
 def _gold_texts(sample: Sample) -> list[str]:
@@ -116,7 +116,7 @@ def _gold_texts(sample: Sample) -> list[str]:
     return [text for each in golds if isinstance(each, str | int | float) and (text := str(each).strip())]
 
 
-def _stands_in(gold: str, text: str) -> bool:
+def _is_in(gold: str, text: str) -> bool:
     """Whether a text has these words as whole words: 4 is not in 42."""
     start = text.find(gold)
     while start >= 0:

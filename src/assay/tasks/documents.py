@@ -71,7 +71,7 @@ def evaluated_split(config: TaskConfig) -> str:
 
 def chosen(docs: Split, task: str, settings: Settings) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The documents to evaluate with their numbers, in the order of the data."""
-    numbers = _wanted(len(docs), task, settings) if _is_restricted(task, settings) else None
+    numbers = _numbers(len(docs), task, settings) if _is_restricted(task, settings) else None
     if numbers is None:
         yield from enumerate(docs)
         return
@@ -89,7 +89,7 @@ def walked(docs: Split, task: str, settings: Settings, *, whole: bool) -> Iterat
     With `whole` they come from the first on, chosen or not: examples are drawn one document after the other, and so a part
     of the documents is asked just what it is asked in a run of all.
     """
-    numbers = _wanted(len(docs), task, settings) if _is_restricted(task, settings) else range(len(docs))
+    numbers = _numbers(len(docs), task, settings) if _is_restricted(task, settings) else range(len(docs))
     keep = numbers if isinstance(numbers, range) else frozenset(numbers)
     last, position = max(numbers, default=-1), 0
     for number, doc in enumerate(docs):
@@ -104,7 +104,7 @@ def walked(docs: Split, task: str, settings: Settings, *, whole: bool) -> Iterat
 
 def count(docs: Split, task: str, settings: Settings) -> int:
     """How many documents `chosen` gives, of which the shard may have a part."""
-    whole = len(_wanted(len(docs), task, settings)) if _is_restricted(task, settings) else len(docs)
+    whole = len(_numbers(len(docs), task, settings)) if _is_restricted(task, settings) else len(docs)
     return whole if settings.shard is None else len(range(settings.shard.number - 1, whole, settings.shard.of))
 
 
@@ -130,7 +130,7 @@ def _is_restricted(task: str, settings: Settings) -> bool:
     return picked or settings.limit is not None or settings.sample is not None or settings.start > 0
 
 
-def _wanted(n: int, task: str, settings: Settings) -> Sequence[int]:
+def _numbers(n: int, task: str, settings: Settings) -> Sequence[int]:
     if settings.samples is not None and settings.samples.get(task) is not None:
         numbers = sorted(set(settings.samples[task]))
         if numbers and not 0 <= numbers[0] <= numbers[-1] < n:

@@ -1,4 +1,4 @@
-"""A task that is handed instances, with their responses, and scores them: for whoever has answers of their own already.
+"""A task that is handed instances, with their responses, and scores them: for users who have answers already.
 
 The loop is that of every run: for filter, for document, create the result, for metric, compute.
 """

@@ -50,7 +50,7 @@ class MetricBinder:
                 problems += error.problems
         if problems:
             raise ConfigError(problems)
-        return _told_apart(bound)
+        return _distinct(bound)
 
     def _default(self, name: str) -> Metric:
         declared = METRICS[name]
@@ -73,7 +73,7 @@ class MetricBinder:
                 gives = () if config.hf_evaluate else self._names(declared, config.kwargs, number)
             else:
                 # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-                compute = _handed_on
+                compute = _passed_through
         better = self._better(config, named, declared)
         is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
         by_name = aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation
@@ -112,13 +112,13 @@ class MetricBinder:
     def _function(
         self, config: MetricConfig, named: str, declared: Declared | None, number: int
     ) -> Callable[..., Any] | None:
-        """The user's function that a metric is; None where it is one of the table, or hands on what it gets."""
+        """The user's function that a metric is; None where it is one of the table, or passes on what it gets."""
         if callable(config.name):
             return config.name
         is_generation = self.output_type == GENERATE
         if declared is not None and self.output_type in declared.functions and not self._from_hub(config):
             return None
-        if declared is not None and is_generation and self._is_handed_on(config, declared):
+        if declared is not None and is_generation and self._is_passed_through(config, declared):
             return None
         function = self.helpers.find_metric(named) if is_generation else None
         if function is not None:
@@ -131,7 +131,7 @@ class MetricBinder:
         raise self._problem(number, "metric", f"no metric is called {named!r}", did_you_mean(named, fitting))
 
     @staticmethod
-    def _is_handed_on(config: MetricConfig, declared: Declared) -> bool:
+    def _is_passed_through(config: MetricConfig, declared: Declared) -> bool:
         aggregation = config.aggregation or declared.aggregation
         return not config.hf_evaluate and (callable(aggregation) or aggregation in OF_PAIRS)
 
@@ -248,7 +248,7 @@ def function_name(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _told_apart(metrics: list[Metric]) -> list[Metric]:
+def _distinct(metrics: list[Metric]) -> list[Metric]:
     """Metrics whose added rows have different names: where two would share one, it names the metric, too."""
     taken = Counter(row for metric in metrics for row in metric.reductions.added)
     taken.update(metric.name for metric in metrics)
@@ -284,7 +284,7 @@ def _of_answers(score: Callable[[list[Any], Any], Any]) -> Callable[[GenResult],
     return compute
 
 
-def _handed_on(result: GenResult) -> Any:
+def _passed_through(result: GenResult) -> Any:
     return pair(result.references, result.answer)
 
 

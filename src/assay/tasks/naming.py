@@ -1,7 +1,7 @@
 """Names of the tasks and groups of a selection in results.
 
 A registered name stays bare, an inline one is `parent::name`, a format that was asked for is added as `@format`. Where
-one name has come to mean several things — overrides differ — what is as registered keeps the name, and the others are
+one name means more than one thing — overrides differ — what is as registered keeps the name, and the others are
 called by the way they were reached: `group::task`.
 """
 

@@ -185,7 +185,7 @@ def doubled(group: Group[Any]) -> Iterator[Problem]:
 
 
 def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
-    """Whether two entries make rows of one name, of the same filter or of filters that only a run will tell."""
+    """Whether two entries make rows of one name, of the same filter or of filters that only a run will show."""
     if one.row_name != other.row_name or not one.filter_list or not other.filter_list:
         return one.row_name == other.row_name
     if isinstance(one.filter_list, Mapping) or isinstance(other.filter_list, Mapping):

@@ -293,7 +293,7 @@ class PreparedTask:
 
     @cached_property
     def _delimiter(self) -> str:
-        """Between context and choice; after a chat template only behind a prefix that does not bring its own space."""
+        """Between context and choice; after a chat template only behind a prefix that does not end with a space."""
         prefix = self.config.gen_prefix
         if self.settings.chat.template is None or (prefix and not prefix[-1].isspace()):
             return self.config.target_delimiter

@@ -181,7 +181,7 @@ def _is_close(text: str, columns: Collection[str]) -> bool:
 
 
 def _is_misspelt_prefix(text: str, columns: Collection[str]) -> bool:
-    """Whether the first words of an answer are a slip of a column: "Answer" is a good beginning, "answr" is none."""
+    """Whether the first words of an answer are a slip of a column: "Answer" is a good beginning, "answr" is not."""
     return bool(_WORD.fullmatch(text)) and text.islower() and bool(nearest(text, columns, count=1, floor=CLOSE))
 
 
@@ -273,7 +273,9 @@ def check_templates(task: Task, config: TaskConfig) -> None:
 def placed(task: Task, wrong: str) -> RenderError:
     """Return the error about an invalid template of a task, with its place."""
     known = [*written_slips(task.fields), *format_slips(task.fields)]
-    return RenderError(str(known[0] if known else Problem(Place(f"task {task.name!r}"), _told("a text of it", wrong))))
+    return RenderError(
+        str(known[0] if known else Problem(Place(f"task {task.name!r}"), _invalid("a text of it", wrong)))
+    )
 
 
 def written_slips(fields: Fields) -> Iterator[Problem]:
@@ -297,10 +299,10 @@ def _template_slips(values: object, path: tuple[str, ...], keys: tuple[str, ...]
         text = values.get(key)
         wrong = template_error(text) if isinstance(text, str) else None
         if wrong:
-            yield Problem(fields.place(*path, key), _told(key, wrong), "correct the template")
+            yield Problem(fields.place(*path, key), _invalid(key, wrong), "correct the template")
 
 
-def _told(what: str, wrong: str) -> str:
+def _invalid(what: str, wrong: str) -> str:
     return f"{what} is not a valid template: {wrong}"
 
 

@@ -44,9 +44,7 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     making = _Making(task, config, settings, helpers, whole, process is not None, lenient)
     made = [making.filter(*each) for each in (_different(entries) if lenient else enumerate(entries))]
     if making.problems:
-        raise ConfigError(
-            dict.fromkeys(making.problems)
-        )  # filters without metrics of their own share those of the task
+        raise ConfigError(dict.fromkeys(making.problems))  # filters without metrics share those of the task
     pipelines = [(pipeline, bound.scorer) for pipeline, bound in filter(None, made)]
     if not lenient:
         check_rows([bound for _, bound in filter(None, made)])
