@@ -220,7 +220,7 @@ class GraphBinder:
             self.helpers,
             self.models.gen_kwargs,
             folder,
-            self.models.wanted,
+            self.models.backends,
             self.models.needs,
         )
         below = GraphBinder(

@@ -172,14 +172,14 @@ MAX_TOKENS = 2048
 
 @dataclass
 class GraphModels:
-    """Finds the model that a node means; `wanted` are those that the run must make, by role, as a run names them."""
+    """Finds the model that a node means; `backends` are those that the run must make, by role, as a run names them."""
 
     graph: GraphFile
     settings: GraphSettings
     helpers: Helpers
     gen_kwargs: Mapping[str, object]
     folder: str | None
-    wanted: dict[str, object] = field(default_factory=dict)
+    backends: dict[str, object] = field(default_factory=dict)
     needs: dict[str, set[str]] = field(default_factory=dict)
     """By role, what its model must be able to do."""
 
@@ -217,7 +217,7 @@ class GraphModels:
         plain = re.sub(r"\W", "_", name)
         role_of_run = next((each for each in (name, plain) if each in self.settings.roles), None)
         if role_of_run is not None:
-            self.wanted[role_of_run] = None
+            self.backends[role_of_run] = None
             return role_of_run, {}
         if self.settings.whole:
             return UNDER_TEST, {}
@@ -228,7 +228,7 @@ class GraphModels:
             return self._under_test(model, place)
         backend = entry.but(model.entry).backend()
         role = f"{name}-{digest(repr(backend).encode())[:6]}" if model.entry else name
-        self.wanted[role] = backend
+        self.backends[role] = backend
         return role, entry.parameters
 
     def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, JSONObject]:

@@ -174,7 +174,7 @@ class Processor:
     """A post-processor, made before the first request."""
 
     name: str
-    made: Any
+    instance: Any
     params: Record
 
     @property
@@ -269,15 +269,15 @@ class GraphFiles:
         """The report of one post-processor; the numbers in it are added to the rows."""
         counts = RecordCounts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
         options = {"output_file": self.name, "params": dict(processor.params), "counts": counts, "compat": self.compat}
-        report = self.reports[name] = processor.made.process(data, options)
-        if isinstance(processor.made, MetricCollatorPostProcessor):
+        report = self.reports[name] = processor.instance.process(data, options)
+        if isinstance(processor.instance, MetricCollatorPostProcessor):
             numbers = {
                 _of_report(key, name) if key in rows and self.compat != "sygra" else key: row
                 for key, row in report_rows(report, len(self.records))
             }
             rows |= {key: row for key, (row, _, _) in numbers.items()}
             if data is self.records:
-                rows |= self._with_errors(numbers, processor.made.evidence(), estimated)
+                rows |= self._with_errors(numbers, processor.instance.evidence(), estimated)
         return report
 
     def _report_name(self, kind: str) -> str:

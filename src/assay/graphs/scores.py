@@ -58,15 +58,15 @@ def aggregator_problems(
     """
     problems: list[Problem] = []
     for at, each in enumerate(processors):
-        if isinstance(each.made, MetricCollatorPostProcessor):
+        if isinstance(each.instance, MetricCollatorPostProcessor):
             params = ("graph_post_process", at, "params")
             problems += check_aggregators(
-                each.made.aggregator_metrics_map,
+                each.instance.aggregator_metrics_map,
                 None if each.takes_previous else columns,
                 file.place(*params),
                 partial(file.place, *params, "aggregator_metrics_map"),
                 like_sygra=settings.graphs.like_sygra,
-                field_names=each.made.field_names,
+                field_names=each.instance.field_names,
             )
     return problems
 
@@ -99,9 +99,9 @@ def row_problems(
 
 def _numbers(processor: Processor, settings: Settings) -> Mapping[str, Sequence[str]] | None:
     """By aggregator the numbers of its report; nothing of one that makes none, None where only code of users knows."""
-    if not isinstance(processor.made, MetricCollatorPostProcessor):
+    if not isinstance(processor.instance, MetricCollatorPostProcessor):
         return {}
-    return processor.made.numbers(like_sygra=settings.graphs.like_sygra)
+    return processor.instance.numbers(like_sygra=settings.graphs.like_sygra)
 
 
 def scored_columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Processor]) -> dict[str, str]:
@@ -114,8 +114,8 @@ def _columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Proces
     outputs = {field.source: name for name, field in file.outputs.items() if field.source is not None}
     columns = [outputs.get(each, each) for each in fields]
     for each in processors:
-        if isinstance(each.made, MetricCollatorPostProcessor) and not each.takes_previous:
-            for entry in each.made.aggregator_metrics_map:
+        if isinstance(each.instance, MetricCollatorPostProcessor) and not each.takes_previous:
+            for entry in each.instance.aggregator_metrics_map:
                 named = entry.get("unit_metrics_results") if isinstance(entry, Mapping) else None
                 columns += [named] if isinstance(named, str) else named if isinstance(named, list | tuple) else []
     columns = [str(column) for column in columns]

@@ -31,13 +31,13 @@ def graph_rows(
     *,
     folder: str | None,
     data_dir: str | None,
-    wanted: int | None,
+    limit: int | None,
     like_pandas: bool = False,
 ) -> Opened:
-    """All records of a graph. `transforms` are those of each source; `wanted` is how many, where they come from nowhere;
+    """All records of a graph. `transforms` are those of each source; `limit` is how many, where no source is named;
     `like_pandas` reads csv cells as SyGra does."""
     if config.source is None:
-        number = wanted if wanted is not None else config.num_records
+        number = limit if limit is not None else config.num_records
         if number is None:
             raise DataError("the graph has no data_config.source; say how many records: --num_records N")
         return Numbered([{} for _ in range(number)]), f"{number} empty records"
@@ -202,13 +202,13 @@ class GraphSources:
         if problems:
             raise ConfigError(problems)
         limit, start = self.settings.limit, self.settings.start
-        wanted = int(limit) + start if limit is not None and limit >= 1 else None
+        last = int(limit) + start if limit is not None and limit >= 1 else None
         return graph_rows(
             file.config.data_config,
             transforms,
             folder=folder,
             data_dir=self.settings.data_dir,
-            wanted=wanted,
+            limit=last,
             like_pandas=self.settings.graphs.like_sygra,
         )
 

@@ -354,7 +354,7 @@ class GraphConfig:
     data_config: DataConfig = option("The records.", DataConfig())
     output_config: OutputConfig = option("The output record.", OutputConfig())
     schema_config: SchemaConfig | None = option("What must hold for it.", None)
-    graph_post_process: tuple[str | PostProcess, ...] = option("A post-processor of all records.", ())
+    graph_post_process: tuple[str | PostProcess, ...] = option("Post-processors of all records, in order.", ())
     task_name: str | None = option("No effect: the folder, or `task`, is its name.", None)
     task: str | None = option("A name by which it can be selected; the folder's when absent.", None)
     task_alias: str | None = option("The name shown in tables.", None)

@@ -150,7 +150,7 @@ class GraphTask(GraphScores):
         return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
 
     def models(self) -> Mapping[str, object]:
-        return self.graph_models.wanted
+        return self.graph_models.backends
 
     def role_needs(self) -> Mapping[str, frozenset[str]]:
         return {role: self.needs_of(role) for role in self.models()}

@@ -202,22 +202,22 @@ class MetricBinder:
     def _aggregation(
         self, config: MetricConfig, named: str, declared: Declared | None, number: int
     ) -> Aggregation | Callable[..., Any]:
-        wanted: object = config.aggregation
-        if wanted is None and declared is None and named in self.helpers.metrics:
-            wanted = self.helpers.metrics[named].aggregation
-        if isinstance(wanted, str) and wanted not in AGGREGATIONS:
-            wanted = self.helpers.aggregations.get(wanted, wanted)
-        if callable(wanted):
-            return wanted
-        if wanted is None:
+        aggregation_named: object = config.aggregation
+        if aggregation_named is None and declared is None and named in self.helpers.metrics:
+            aggregation_named = self.helpers.metrics[named].aggregation
+        if isinstance(aggregation_named, str) and aggregation_named not in AGGREGATIONS:
+            aggregation_named = self.helpers.aggregations.get(aggregation_named, aggregation_named)
+        if callable(aggregation_named):
+            return aggregation_named
+        if aggregation_named is None:
             if declared is None or declared.aggregation is None:
                 fix = "add `aggregation: mean`"
                 raise self._problem(number, "metric", f"metric {named!r} has no aggregation", fix)
-            wanted = declared.aggregation
-        if wanted not in AGGREGATIONS:
-            what = f"no aggregation is called {wanted!r}"
-            raise self._problem(number, "aggregation", what, did_you_mean(str(wanted), AGGREGATIONS.names()))
-        aggregation = AGGREGATIONS[str(wanted)]
+            aggregation_named = declared.aggregation
+        if aggregation_named not in AGGREGATIONS:
+            what = f"no aggregation is called {aggregation_named!r}"
+            raise self._problem(number, "aggregation", what, did_you_mean(str(aggregation_named), AGGREGATIONS.names()))
+        aggregation = AGGREGATIONS[str(aggregation_named)]
         _need(aggregation.needs, self.place(number, "aggregation"), f"aggregation {aggregation.name!r}")
         return aggregation
 

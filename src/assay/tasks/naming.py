@@ -36,11 +36,11 @@ def meanings(nodes: Iterable[Node], ways: Mapping[int, str] | None = None) -> di
     for node in nodes:
         finder.visit(node).way = (ways or {}).get(id(node), "")
     same_label: dict[str, list[Meaning]] = {}
-    for meaning in finder.found:
+    for meaning in finder.meanings:
         same_label.setdefault(meaning.label, []).append(meaning)
     plain = {id(_plain(same)) for same in same_label.values()}
     taken: set[str] = set()
-    for meaning in sorted(finder.found, key=lambda meaning: id(meaning) not in plain):
+    for meaning in sorted(finder.meanings, key=lambda meaning: id(meaning) not in plain):
         if not meaning.key:
             _assign(meaning, plain, taken)
     return finder.by_node
@@ -51,7 +51,7 @@ class _Finder:
 
     def __init__(self) -> None:
         self.by_node: dict[int, Meaning] = {}
-        self.found: list[Meaning] = []
+        self.meanings: list[Meaning] = []
         self._by_label: dict[str, list[Meaning]] = {}
 
     def visit(self, node: Node) -> Meaning:
@@ -73,7 +73,7 @@ class _Finder:
                 meaning.nodes.append(node)
                 return meaning
         candidates.append(Meaning(label, [node], children=children))
-        self.found.append(candidates[-1])
+        self.meanings.append(candidates[-1])
         return candidates[-1]
 
 

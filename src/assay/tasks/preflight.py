@@ -60,13 +60,13 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
         raise ConfigError(problems)
 
 
-def check_over_length(model: AnyModel, wanted: str) -> None:
+def check_over_length(model: AnyModel, over_length: str) -> None:
     """Examples can only be dropped by a model that counts tokens, and prompts only be cut by one with over_length='truncate'."""
     place = Place("over_length")
-    if wanted == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
+    if over_length == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
         what = f"model {model.name!r} does not say how many tokens a prompt has, or may have"
         raise ConfigError([Problem(place, what, "give tokenizer=FOLDER and max_length=N in --model_args")])
-    if wanted == "truncate" and not getattr(model, "cuts", False):  # models of users need not know of it
+    if over_length == "truncate" and not getattr(model, "cuts", False):  # models of users need not know of it
         what = f"model {model.name!r} does not cut prompts"
         raise ConfigError([Problem(place, what, "make it with over_length='truncate', or take drop_shots")])
 
