@@ -40,7 +40,7 @@ class SumsFile:
 
 
 class SumsKind:
-    name, config, telling_keys = "sums", SumsConfig, ()
+    name, config, hint_keys = "sums", SumsConfig, ()
 
     def read(self, fields: Fields, problems: list[Problem]) -> SumsFile | None:
         config = decode(SumsConfig, fields, problems, known=("include",))
@@ -120,7 +120,7 @@ def test_a_task_of_another_kind_is_run(sums: TaskKind, tmp_path: Path) -> None:
 
 def test_a_kind_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
     class Unfinished:
-        name, config, telling_keys, read, default_name = "sums", SumsConfig, (), SumsKind.read, SumsKind.default_name
+        name, config, hint_keys, read, default_name = "sums", SumsConfig, (), SumsKind.read, SumsKind.default_name
 
     KINDS["sums"] = Unfinished()
     try:

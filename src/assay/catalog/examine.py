@@ -211,7 +211,7 @@ def _check_template(fields: Fields, problems: list[Problem]) -> None:
         alike = [key for key in fields if nearest(str(key), [marking])]
         keys = yaml_keys(KINDS[marking].config) if alike else ()
         unknown = next((key for key in alike if key not in keys), None)
-        if unknown is not None and any(key in fields for key in KINDS[marking].telling_keys):
+        if unknown is not None and any(key in fields for key in KINDS[marking].hint_keys):
             what = f"unknown key {unknown!r}"
             problems.append(Problem(fields.place(unknown, key=True), what, f"did you mean {marking!r}?"))
     near = [

@@ -38,7 +38,7 @@ class FileKind(Protocol):
         ...
 
     @property
-    def telling_keys(self) -> tuple[str, ...]:
+    def hint_keys(self) -> tuple[str, ...]:
         """Keys by which a file is recognized whose marking key is misspelled."""
         ...
 

@@ -52,7 +52,7 @@ class OutputFile:
 
     @cached_property
     def asked(self) -> int | None:
-        """How many records its run was to have, where the run's manifest lies beside it: those that failed are not in it."""
+        """How many records its run was to have, where the run's manifest is beside it: those that failed are not in it."""
         try:
             size = Run.open(self.path.parent).facts(self.name).get("size")
         except NoRun:
@@ -85,7 +85,7 @@ class OutputFile:
 
     @property
     def created(self) -> float:
-        """The time that the file's name tells, so that reports are called after it; else that of the file."""
+        """The time in the file's name, so that reports are named after it; else that of the file."""
         match = _NAME.fullmatch(self.path.name)
         if match is None or match["time"] is None:
             return self.path.stat().st_mtime

@@ -36,9 +36,9 @@ def read_inner(manager: TaskManager) -> FindDefinition:
 
     def read(name: str, place: Place) -> GraphFile:
         folder = Path(place.file).parent
-        found = graph_file(name, [root.path for root in manager.catalog.roots])
+        known_file = graph_file(name, [root.path for root in manager.catalog.roots])
         ways = (folder / name, folder / name / FILE)
-        path = found or next((way for way in ways if way.is_file()), None)
+        path = known_file or next((way for way in ways if way.is_file()), None)
         try:
             loaded = manager.load(str(path.resolve()) if path is not None else name)["tasks"]
         except ConfigError as error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from assay.graphs.spec import JSONObject, Record, Value
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.registry import dress
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
@@ -23,14 +24,14 @@ class Tally(Protocol):
     """An aggregation at work."""
 
     def add(self, result: UnitMetricResult) -> None: ...
-    def value(self) -> dict[str, Any]: ...
+    def value(self) -> JSONObject: ...
 
 
 class NumberEvidence(NamedTuple):
     """The aggregation behind a number and its values, one per unit result, from which its standard error follows."""
 
     aggregation: Aggregation
-    values: Sequence[Any]
+    values: Sequence[Value]
 
 
 class AllResults:
@@ -42,7 +43,7 @@ class AllResults:
     def add(self, result: UnitMetricResult) -> None:
         self._results.append(result)
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         return dict(self._metric.calculate(self._results))
 
 
@@ -75,7 +76,7 @@ class AggregatorMetric:
         """Return the evidence of each number, by name, where its standard error follows from it."""
         return {}
 
-    def calculate(self, results: Sequence[UnitMetricResult]) -> dict[str, Any]:
+    def calculate(self, results: Sequence[UnitMetricResult]) -> JSONObject:
         """Return the numbers of these unit results."""
         if type(self).tally is AggregatorMetric.tally:
             raise NotImplementedError(f"{type(self).__name__} has neither `tally` nor `calculate`")
@@ -104,7 +105,7 @@ class NoResults(ValueError):
         super().__init__("there are no unit results")
 
 
-def tallied(metric: AggregatorMetric, results: Iterable[UnitMetricResult]) -> dict[str, Any]:
+def tallied(metric: AggregatorMetric, results: Iterable[UnitMetricResult]) -> JSONObject:
     tally = metric.tally()
     for result in results:
         tally.add(result)
@@ -115,9 +116,9 @@ def metric_of(name: str, function: Any) -> type[AggregatorMetric]:
     """A function of all unit results, with keyword parameters, as a class. It gives a number or a mapping."""
 
     class FunctionAggregatorMetric(AggregatorMetric):
-        def calculate(self, results: Sequence[UnitMetricResult]) -> dict[str, Any]:
-            given = function(results, **self.config)
-            return dict(given) if isinstance(given, Mapping) else {name: given}
+        def calculate(self, results: Sequence[UnitMetricResult]) -> JSONObject:
+            numbers = function(results, **self.config)
+            return dict(numbers) if isinstance(numbers, Mapping) else {name: numbers}
 
     dress(FunctionAggregatorMetric, function, name)
     return FunctionAggregatorMetric
@@ -149,7 +150,7 @@ class AccuracyTally:
     def add(self, result: UnitMetricResult) -> None:
         self.verdicts.append(bool(result.correct))
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         if not self.verdicts:
             raise NoResults
         return {"accuracy": sum(self.verdicts) / len(self.verdicts)}
@@ -162,7 +163,7 @@ STEP_NUMBERS = (
 )  # fmt: skip
 
 
-def problem_of(metadata: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
+def problem_of(metadata: Record, columns: Sequence[str]) -> tuple[str, ...]:
     """Which problem an attempt is at."""
     for column in columns:
         if metadata.get(column) is None:
@@ -170,7 +171,7 @@ def problem_of(metadata: Mapping[str, Any], columns: Sequence[str]) -> tuple[str
     return tuple(repr(metadata[column]) for column in columns)
 
 
-def as_columns(written: str | list[Any] | None) -> tuple[str, ...]:
+def as_columns(written: str | list[Value] | None) -> tuple[str, ...]:
     return (written,) if isinstance(written, str) else tuple(map(str, written or ()))
 
 
@@ -182,7 +183,7 @@ class _Attempts(AggregatorMetric):
     """
 
     k: int
-    group_by: str | list[Any] | None = None
+    group_by: str | list[Value] | None = None
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -214,44 +215,44 @@ class _Tries:
         count[0] += 1
         count[1] += bool(result.correct)
 
-    def _by_default(self, metadata: Mapping[str, Any]) -> Sequence[str]:
+    def _by_default(self, metadata: Record) -> Sequence[str]:
         if all(metadata.get(column) is not None for column in STEP):
             return STEP
         if self._k > 1:
             raise ValueError("which records are attempts at the same problem is not known: add `group_by:`")
         return ()
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         raise NotImplementedError
 
-    def means(self, name: str, chance: Any) -> dict[str, Any]:
+    def means(self, name: str, chance: Any) -> JSONObject:
         """By number of attempts the mean over problems; null, with a reason, where a problem has fewer."""
         if not self._counts:
             raise NoResults
-        found: dict[str, Any] = {}
+        means: JSONObject = {}
         for k in range(1, self._k + 1):
             few = sum(n < k for n, _ in self._counts.values())
             if few == len(self._counts):
                 raise ValueError(f"{name}{k} needs {k} attempts at a problem, and none has as many")
             chances = [chance(n, correct, k) for n, correct in self._counts.values() if n >= k]
-            found[f"{name}{k}"] = None if few else sum(chances) / len(chances)
+            means[f"{name}{k}"] = None if few else sum(chances) / len(chances)
             if few:
-                found["note"] = f"{few} of {len(self._counts)} problems have fewer than {k} attempts"
-        return found
+                means["note"] = f"{few} of {len(self._counts)} problems have fewer than {k} attempts"
+        return means
 
     def rate(self) -> float:
         return sum(correct for _, correct in self._counts.values()) / sum(n for n, _ in self._counts.values())
 
 
 class _AtLeastOne(_Tries):
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         return self.means("pass@", pass_at_k)
 
 
 class _All(_Tries):
-    def value(self) -> dict[str, Any]:
-        found = self.means("pass^", pass_all_k)
-        return {"success_rate": self.rate(), **found}
+    def value(self) -> JSONObject:
+        means = self.means("pass^", pass_all_k)
+        return {"success_rate": self.rate(), **means}
 
 
 @dataclass(kw_only=True)
@@ -284,7 +285,7 @@ class StepEfficiencyMetric(AggregatorMetric):
     """
 
     penalty_per_retry: float = 0.2
-    group_by: str | list[Any] | None = None
+    group_by: str | list[Value] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.penalty_per_retry <= 1:
@@ -317,19 +318,19 @@ class StepTally:
         if result.correct:
             self._first[step] = min(number, self._first.get(step, number))
 
-    def step(self, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    def step(self, metadata: Record) -> tuple[str, ...]:
         return problem_of(metadata, self._columns)
 
-    def number(self, metadata: Mapping[str, Any], before: int) -> int:
-        found = retry_number(metadata)
-        return before if found is None else found
+    def number(self, metadata: Record, before: int) -> int:
+        retry = retry_number(metadata)
+        return before if retry is None else retry
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         if not self._attempts:
             raise NoResults
         return self.summary()
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JSONObject:
         retries, steps = list(self._first.values()), len(self._attempts)
         scores = [max(0.0, 1 - retry * self._penalty) for retry in retries]
         return {
@@ -342,44 +343,44 @@ class StepTally:
         }
 
 
-def retry_number(metadata: Mapping[str, Any]) -> int | None:
+def retry_number(metadata: Record) -> int | None:
     """The number of an attempt, where its metadata has one."""
     if metadata.get("retry_number") is not None:
         return int(metadata["retry_number"])
-    found = re.search(r"_(\d+)$", str(metadata.get("retry_id") or ""))
-    return int(found.group(1)) if found else None
+    match = re.search(r"_(\d+)$", str(metadata.get("retry_id") or ""))
+    return int(match.group(1)) if match else None
 
 
 class ClassTally:
     """How often each class was right, was given, and was found, in the order in which classes are first right."""
 
-    def __init__(self, name: str, golden_key: str | None, predicted_key: str, labels: Sequence[Any] | None) -> None:
+    def __init__(self, name: str, golden_key: str | None, predicted_key: str, labels: Sequence[Value] | None) -> None:
         self._name, self._predicted_key, self._labels = name, predicted_key, labels
         self._golden_key, self._must_be_right = golden_key or predicted_key, golden_key is not None
-        self._right, self._given, self._found = Counter[str](), Counter[str](), Counter[str]()
+        self._right, self._predicted, self._hits = Counter[str](), Counter[str](), Counter[str]()
         self._spelled: dict[str, str] = {}
-        self._counts: Mapping[str, Any] = {}
+        self._counts: Record = {}
         self._numbers: dict[str, int] = {}
         self._seen = array("q"), array("q"), array("b")
 
     def add(self, result: UnitMetricResult) -> None:
         self._counts = result.metadata
-        right, given = result.golden.get(self._golden_key), result.predicted.get(self._predicted_key)
-        if right is None and (self._must_be_right or given is None):
+        right, predicted = result.golden.get(self._golden_key), result.predicted.get(self._predicted_key)
+        if right is None and (self._must_be_right or predicted is None):
             raise ValueError(f"a golden value has no {self._golden_key!r}: {dict(result.golden)!r:.80}")
         if right is not None and self._class(right) not in self._right:
             self._spelled[self._class(right)] = str(right)
         if right is not None:
             self._right[self._class(right)] += 1
-        answered = right if result.correct and right is not None else given
+        answered = right if result.correct and right is not None else predicted
         if answered is not None:
             self._spelled.setdefault(self._class(answered), str(answered))
-            self._given[self._class(answered)] += 1
-            self._found[self._class(answered)] += bool(result.correct)
+            self._predicted[self._class(answered)] += 1
+            self._hits[self._class(answered)] += bool(result.correct)
         self._note(right, answered, bool(result.correct))
 
-    def _note(self, right: Any, answered: Any, correct: bool) -> None:
-        """Keep a record as two numbers of classes and a verdict: enough to tell how far it moves the averages."""
+    def _note(self, right: Value, answered: Value, correct: bool) -> None:
+        """Keep a record as two numbers of classes and a verdict: enough for its influence on the averages."""
         for column, value in zip(self._seen, (right, answered), strict=False):
             column.append(-1 if value is None else self._numbers.setdefault(self._class(value), len(self._numbers)))
         self._seen[2].append(correct)
@@ -388,22 +389,22 @@ class ClassTally:
         """The records, with what makes an average of them."""
         counted = {label: number for number, label in enumerate(self._classes())}
         places = [counted.get(label, -1) for label in self._numbers]
-        right, given, correct = self._seen
+        right, predicted, correct = self._seen
         values = [
             (places[golden] if golden >= 0 else -1, places[answer] if answer >= 0 else -1, verdict)
-            for golden, answer, verdict in zip(right, given, correct, strict=True)
+            for golden, answer, verdict in zip(right, predicted, correct, strict=True)
         ]
         function = partial(macro_score, score=_SCORE[self._name], classes=len(counted))
         influence = partial(macro_influence, score=_SCORE[self._name], classes=len(counted))
         return NumberEvidence(Aggregation(f"average_{self._name}", function, influence), values)
 
-    def _class(self, value: Any) -> str:
+    def _class(self, value: Value) -> str:
         text = str(value)
         if self._counts.get("normalize_whitespace") is not False:
             text = " ".join(text.split())
         return text if self._counts.get("case_sensitive") else text.lower()
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         if not self._spelled:
             raise NoResults
         scores = {spelled: self._score(label) for label, spelled in self._classes().items()}
@@ -416,11 +417,11 @@ class ClassTally:
         """The classes that count, each as it is spelled: those that were right, then those that were only given."""
         if self._labels is not None:
             return {self._class(label): str(label) for label in self._labels}
-        return {label: self._spelled[label] for label in dict.fromkeys([*self._right, *self._given])}
+        return {label: self._spelled[label] for label in dict.fromkeys([*self._right, *self._predicted])}
 
     def _score(self, label: str) -> float:
-        found, given, right = self._found[label], self._given[label], self._right[label]
-        return score_of_counts(_SCORE[self._name], found, given, right)
+        hits, predicted, right = self._hits[label], self._predicted[label], self._right[label]
+        return score_of_counts(_SCORE[self._name], hits, predicted, right)
 
 
 _SCORE = {"precision": "precision", "recall": "recall", "f1_score": "f1"}
@@ -442,7 +443,7 @@ class _OfClasses(AggregatorMetric):
         return {f"average_{self.of}": tally.evidence()}
 
 
-def _check(labels: list[Any] | None, **keys: str | None) -> None:
+def _check(labels: list[Value] | None, **keys: str | None) -> None:
     for name, key in keys.items():
         if key == "":
             raise ValueError(f"{name} is empty")
@@ -459,7 +460,7 @@ class PrecisionMetric(_OfClasses):
 
     predicted_key: str
     golden_key: str | None = None
-    labels: list[Any] | None = None
+    labels: list[Value] | None = None
 
     @property
     def of(self) -> str:
@@ -478,7 +479,7 @@ class RecallMetric(_OfClasses):
 
     golden_key: str
     predicted_key: str | None = None
-    labels: list[Any] | None = None
+    labels: list[Value] | None = None
 
     @property
     def of(self) -> str:
@@ -497,7 +498,7 @@ class F1ScoreMetric(_OfClasses):
 
     golden_key: str
     predicted_key: str
-    labels: list[Any] | None = None
+    labels: list[Value] | None = None
 
     @property
     def of(self) -> str:

@@ -20,6 +20,7 @@ from assay.graphs.aggregator_metrics import (
     metric_of,
 )
 from assay.graphs.like_sygra import LIKE_SYGRA
+from assay.graphs.spec import JSONObject, Record, UserFunction, Value
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.registry import MetricRegistry, Table, library_problem, read_signature, subclass_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
@@ -41,8 +42,8 @@ def of_one_class(
     result: UnitMetricResult, *, label: str, golden_key: str = "text", predicted_key: str = "text"
 ) -> tuple[int, int, int]:
     """Whether a class was found, given, right."""
-    right, given = str(result.golden.get(golden_key)) == label, str(result.predicted.get(predicted_key)) == label
-    return int(right and given), int(given), int(right)
+    right, predicted = str(result.golden.get(golden_key)) == label, str(result.predicted.get(predicted_key)) == label
+    return int(right and predicted), int(predicted), int(right)
 
 
 def of_documents(result: UnitMetricResult, *, predicted_key: str = "text") -> Any:
@@ -53,10 +54,10 @@ def of_pairs(result: UnitMetricResult, *, golden_key: str = "text", predicted_ke
     return result.golden.get(golden_key), result.predicted.get(predicted_key)
 
 
-def values_of(name: str) -> Callable[..., Any]:
+def values_of(name: str) -> UserFunction:
     """Return the function that reads the value for an aggregation from a unit result."""
     kinds = ((OF_SCORES, of_scores), (OF_WEIGHTED_SCORES, of_weighted_scores), (OF_ONE_CLASS, of_one_class))
-    known: dict[str, Callable[..., Any]] = {each: function for names, function in kinds for each in names}
+    known: dict[str, UserFunction] = {each: function for names, function in kinds for each in names}
     return known.get(name, of_documents if name == "acc_all" else of_pairs)
 
 
@@ -91,22 +92,22 @@ def adapted(aggregation: Aggregation) -> type[AggregatorMetric]:
     return OfAggregation
 
 
-def _keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    found = read_signature(function).parameters
-    return {name: each for name, each in found.items() if each.kind is each.KEYWORD_ONLY}
+def _keywords(function: UserFunction) -> dict[str, inspect.Parameter]:
+    parameters = read_signature(function).parameters
+    return {name: each for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
 
 
 class _Values:
     """Collects the value that an aggregation needs of every unit result."""
 
-    def __init__(self, aggregation: Aggregation, reading: Mapping[str, Any], rest: Mapping[str, Any]) -> None:
+    def __init__(self, aggregation: Aggregation, reading: Record, rest: Record) -> None:
         self._aggregation, self._reading, self._rest = aggregation, reading, rest
-        self._value_of, self._values = values_of(aggregation.name), list[Any]()
+        self._value_of, self._values = values_of(aggregation.name), list[Value]()
 
     def add(self, result: UnitMetricResult) -> None:
         self._values.append(self._value_of(result, **self._reading))
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         if not self._values:
             raise NoResults
         return {self._aggregation.name: self.evidence().aggregation.function(self._values)}
@@ -140,10 +141,10 @@ AggregatorMetricRegistry = MetricRegistry(AGGREGATOR_METRICS)
 """The same by SyGra's name, with its methods."""
 _SYGRAS: Table[type[AggregatorMetric], AggregatorMetric] = Table("aggregator metric", LIKE_SYGRA)
 
-Made = TypeVar("Made", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=UserFunction)
 
 
-def aggregator_metric(name: str) -> Callable[[Made], Made]:
+def aggregator_metric(name: str) -> Callable[[Decorated], Decorated]:
     """Make a class or function known as an aggregator metric by a name.
 
     A class is derived from AggregatorMetric. A function takes the list of all unit results and keyword parameters, and
@@ -152,7 +153,7 @@ def aggregator_metric(name: str) -> Callable[[Made], Made]:
     return AGGREGATOR_METRICS.register(name)
 
 
-def make_aggregator(name: str, params: Mapping[str, Any], place: Place, *, like_sygra: bool) -> AggregatorMetric:
+def make_aggregator(name: str, params: Record, place: Place, *, like_sygra: bool) -> AggregatorMetric:
     """The aggregator metric that a name means; with `like_sygra`, as SyGra defines it where it has one of that name."""
     table = _SYGRAS if like_sygra and name in _SYGRAS else AGGREGATOR_METRICS
     return table.bind(name, params, place)

@@ -18,22 +18,26 @@ from assay.graphs.spec import (
     AgentSpec,
     ChoiceSpec,
     GenerationSpec,
+    JSONObject,
     LambdaSpec,
     LikelihoodSpec,
     LlmSpec,
     LoglikelihoodSpec,
     MultiLlmSpec,
+    Record,
     RollingSpec,
     SampledColumn,
     SamplerSpec,
     SubgraphSpec,
+    UserFunction,
+    Value,
 )
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.samples.rows import DataError
 from assay.tasks.settings import Helpers
 from assay.user_code import place_of, user_code
 
-ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...], str | None], Sequence[Any]]
+ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...], str | None], Sequence[Value]]
 """Reads values of a sampler from a source; with the way to it in the file, and the folder of that."""
 MESSAGE = "sygra.core.graph.sygra_message.SygraMessage"
 
@@ -51,7 +55,7 @@ class GraphBinder:
     trail: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list)
 
-    def bind(self, finish: Callable[[dict[str, Any]], Mapping[str, Any]] = dict) -> Graph:
+    def bind(self, finish: Callable[[JSONObject], Record] = dict) -> Graph:
         """The graph; whatever is wrong with its names is raised, all of it together."""
         nodes: dict[str, GraphNode] = {}
         for name, node in self.file.nodes.items():
@@ -86,11 +90,11 @@ class GraphBinder:
             forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}))
         return OutgoingEdges(tuple(always), tuple(forks))
 
-    def function(self, name: str, place: Place, *counts: int) -> Callable[..., Any]:
+    def function(self, name: str, place: Place, *counts: int) -> UserFunction:
         """Return the callable of a dotted name: a function, or `apply` of a class; it must take one of `counts` arguments."""
-        found = self.helpers.dotted(name, self.folder, place)
-        made = _callable(found, name, place)
-        taken = _arguments(made)
+        named = self.helpers.dotted(name, self.folder, place)
+        function = _callable(named, name, place)
+        taken = _arguments(function)
         if (
             taken is not None
             and counts
@@ -98,7 +102,7 @@ class GraphBinder:
         ):
             what = f"{name} takes {taken[0]} arguments, but is called with {' or '.join(map(str, counts))}"
             raise ConfigError([Problem(place, what, "change its parameters")])
-        return made
+        return function
 
     def _node(self, name: str, node: Any) -> GraphNode:
         if isinstance(node, LambdaSpec):
@@ -115,8 +119,8 @@ class GraphBinder:
         )
 
     def _sampler(self, name: str) -> GraphNode:
-        drawn: dict[str, tuple[Sequence[Any], Sequence[float] | None]] = {}
-        in_turn: dict[str, Sequence[Any]] = {}
+        drawn: dict[str, tuple[Sequence[Value], Sequence[float] | None]] = {}
+        in_turn: dict[str, Sequence[Value]] = {}
         for key, each in self.file.attributes[name].items():
             if isinstance(each.values, SampledColumn):
                 at = ("attributes", key, "values", "source")
@@ -134,7 +138,7 @@ class GraphBinder:
         chat = () if isinstance(node.prompt, str) else ("chat",)
         role, write = self.models.likelihood_model(node.model, place, "loglikelihood", *chat)
         prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else nodes.PromptTemplate.of(node.prompt)
-        shared: dict[str, Any] = {
+        shared: JSONObject = {
             "name": name, "role": role, "key": node.output_keys, "context": likelihood_nodes.Context(prompt, write),
         }  # fmt: skip
         if isinstance(node, LoglikelihoodSpec):
@@ -144,7 +148,7 @@ class GraphBinder:
             **shared, choices=choices, delimiter=node.target_delimiter, choose_by=node.choose_by
         )
 
-    def written(self, name: str) -> dict[str, Any]:
+    def written(self, name: str) -> JSONObject:
         """Return a node as the file has it, for functions that take all of its keys."""
         raw = self.file.config.graph_config.nodes[name]
         return dict(raw) if isinstance(raw, Mapping) else {}
@@ -153,7 +157,7 @@ class GraphBinder:
         pre = node.pre_process
         properties = self.file.config.graph_config.graph_properties
         multiturn = properties.chat_conversation == "multiturn"
-        shared: dict[str, Any] = {
+        shared: JSONObject = {
             "name": name,
             "prompt": nodes.PromptTemplate.of(node.prompt),
             "input_key": node.input_key,
@@ -180,7 +184,7 @@ class GraphBinder:
             return nodes.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
         return nodes.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
 
-    def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, dict[str, Any]], Any]:
+    def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, JSONObject], Any]:
         if node.post_process is None:
             return _into(node)
         place = self.file.node_place(name, "post_process")
@@ -207,16 +211,16 @@ class GraphBinder:
         if node.subgraph in self.trail:
             what = f"graphs contain each other in a circle: {' → '.join((*self.trail, node.subgraph))}"
             raise ConfigError([Problem(place, what, "take one out")])
-        found = self.inner(node.subgraph, place)
-        changed = changed_nodes(found, node.node_config_map, self.file.node_place(name, "node_config_map"))
-        folder = found.fields.origin("graph_config").folder
+        subgraph = self.inner(node.subgraph, place)
+        changed = changed_nodes(subgraph, node.node_config_map, self.file.node_place(name, "node_config_map"))
+        folder = subgraph.fields.origin("graph_config").folder
         models = GraphModels(
             changed,
             self.models.settings,
             self.helpers,
             self.models.gen_kwargs,
             folder,
-            self.models.wanted,
+            self.models.backends,
             self.models.needs,
         )
         below = GraphBinder(
@@ -245,13 +249,13 @@ def changed_nodes(graph: GraphFile, changes: Mapping[str, object], place: Place)
             nodes[name]["prompt"] = _renamed(nodes[name]["prompt"], names)
     values = {**dict(graph.fields), "graph_config": {**shape, "nodes": nodes}}
     problems: list[Problem] = []
-    made = read_graph(Fields.of(values, graph.fields.origin("graph_config")), problems)
-    if made is None:
+    changed = read_graph(Fields.of(values, graph.fields.origin("graph_config")), problems)
+    if changed is None:
         raise ConfigError(problems)
-    return made
+    return changed
 
 
-def _copies(changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _copies(changes: Record) -> dict[str, JSONObject]:
     return {str(name): dict(each) for name, each in changes.items()}
 
 
@@ -266,13 +270,13 @@ def _renamed(prompt: Any, names: Mapping[str, str]) -> Any:
 
 
 def _spelt(paths: Mapping[object, str]) -> dict[object, str]:
-    """Ways that YAML has made true and false of, by the words that may have stood there."""
+    """Ways that YAML has made true and false of, by the words that the file may have."""
     words = {True: ("yes", "true", "on"), False: ("no", "false", "off")}
     truths = [said for said in paths if isinstance(said, bool)]
     return {word: paths[truth] for truth in truths for word in (*words[truth], *map(str.capitalize, words[truth]))}
 
 
-def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, dict[str, Any]], Any]:
+def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, JSONObject], Any]:
     """Puts the text of a reply where the node says; a list has one key there, which was checked."""
     [key] = output_keys(node.output_keys)[:1]
     if key == "messages":
@@ -285,24 +289,24 @@ def _itself(reply: Any) -> Any:
     return reply
 
 
-def _callable(found: Any, name: str, place: Place) -> Callable[..., Any]:
-    if not isinstance(found, type):
-        if callable(found):
-            function: Callable[..., Any] = found
+def _callable(named: Any, name: str, place: Place) -> UserFunction:
+    if not isinstance(named, type):
+        if callable(named):
+            function: UserFunction = named
             return function
         raise ConfigError(
-            [Problem(place, f"{name} must be a function or a class, got {found!r:.60}", "name one of them")]
+            [Problem(place, f"{name} must be a function or a class, got {named!r:.60}", "name one of them")]
         )
-    if not hasattr(found, "apply"):
+    if not hasattr(named, "apply"):
         raise ConfigError([Problem(place, f"the class {name} has no `apply`", "give it one")])
-    made: Callable[..., Any] = found.apply
-    if not isinstance(inspect.getattr_static(found, "apply"), staticmethod | classmethod):
-        with user_code(place_of(name, found), DataError):
-            made = found().apply
-    return made
+    apply: UserFunction = named.apply
+    if not isinstance(inspect.getattr_static(named, "apply"), staticmethod | classmethod):
+        with user_code(place_of(name, named), DataError):
+            apply = named().apply
+    return apply
 
 
-def _arguments(function: Callable[..., Any]) -> tuple[int, int] | None:
+def _arguments(function: UserFunction) -> tuple[int, int] | None:
     """Return the least and the greatest number of arguments of a function; None without a readable signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -320,22 +324,22 @@ class Tool(typing.NamedTuple):
     """A function with its description for the model."""
 
     name: str
-    function: Callable[..., Any]
-    schema: Mapping[str, Any]
+    function: UserFunction
+    schema: Record
 
 
 def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place: Place) -> dict[str, Tool]:
     """The tools that names mean: a function, the public methods of a class, the public functions of a module."""
-    found: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     for name in names:
-        made = list(_tools(helpers.dotted(name, folder, place)))
-        if not made:
+        named_tools = list(_tools(helpers.dotted(name, folder, place)))
+        if not named_tools:
             raise ConfigError([Problem(place, f"{name} has no functions to call", "name a function, class or module")])
-        for each in made:
-            if each.name in found:
+        for each in named_tools:
+            if each.name in tools:
                 raise ConfigError([Problem(place, f"two tools are called {each.name!r}", "take one out")])
-            found[each.name] = each
-    return found
+            tools[each.name] = each
+    return tools
 
 
 def parameters(tools: Mapping[str, Tool], choice: str | Mapping[str, object] | None) -> dict[str, object]:
@@ -344,39 +348,49 @@ def parameters(tools: Mapping[str, Tool], choice: str | Mapping[str, object] | N
     return {"tools": described, "tool_choice": choice or "auto"}
 
 
-def _tools(found: Any) -> Iterator[Tool]:
-    if isinstance(found, ModuleType):
-        for name, each in vars(found).items():
-            own = getattr(each, "__module__", None) == found.__name__ or hasattr(each, "args_schema")
-            if not name.startswith("_") and own and not isinstance(each, type) and (callable(each) or _is_made(each)):
+def _tools(named: Any) -> Iterator[Tool]:
+    if isinstance(named, ModuleType):
+        for name, each in vars(named).items():
+            own = getattr(each, "__module__", None) == named.__name__ or hasattr(each, "args_schema")
+            if not name.startswith("_") and own and not isinstance(each, type) and (callable(each) or _is_tool(each)):
                 yield _tool(each)
-    elif isinstance(found, type):
-        with user_code(place_of("tools", found), DataError):
-            made = found()
-        for name, _ in inspect.getmembers(found, callable):
+    elif isinstance(named, type):
+        with user_code(place_of("tools", named), DataError):
+            instance = named()
+        for name, _ in inspect.getmembers(named, callable):
             if not name.startswith("_"):
-                yield _tool(getattr(made, name))
-    elif callable(found) or _is_made(found):
-        yield _tool(found)
+                yield _tool(getattr(instance, name))
+    elif callable(named) or _is_tool(named):
+        yield _tool(named)
 
 
-def _is_made(found: Any) -> bool:
+def _is_tool(thing: Any) -> bool:
     """Whether something is a tool as LangChain makes them."""
-    return hasattr(found, "args_schema") and hasattr(found, "invoke")
+    return hasattr(thing, "args_schema") and hasattr(thing, "invoke")
 
 
-def _tool(found: Any) -> Tool:
-    if _is_made(found):
-        function: Callable[..., Any] = getattr(found, "coroutine", None) or found.func
-        schema = {"type": "object", "properties": dict(found.args)}
-        return Tool(found.name, function, {"name": found.name, "description": found.description, "parameters": schema})
-    name = found.__name__
-    hints = typing.get_type_hints(found)
-    known = [each for each in inspect.signature(found).parameters.values() if each.kind is not each.VAR_KEYWORD]
+def _tool(function_or_tool: Any) -> Tool:
+    if _is_tool(function_or_tool):
+        function: UserFunction = getattr(function_or_tool, "coroutine", None) or function_or_tool.func
+        schema = {"type": "object", "properties": dict(function_or_tool.args)}
+        return Tool(
+            function_or_tool.name,
+            function,
+            {"name": function_or_tool.name, "description": function_or_tool.description, "parameters": schema},
+        )
+    name = function_or_tool.__name__
+    hints = typing.get_type_hints(function_or_tool)
+    known = [
+        each for each in inspect.signature(function_or_tool).parameters.values() if each.kind is not each.VAR_KEYWORD
+    ]
     properties = {each.name: {"type": _type(hints.get(each.name, str))} for each in known}
     required = [each.name for each in known if each.default is each.empty]
     schema = {"type": "object", "properties": properties, "required": required}
-    return Tool(name, found, {"name": name, "description": inspect.getdoc(found) or "", "parameters": schema})
+    return Tool(
+        name,
+        function_or_tool,
+        {"name": name, "description": inspect.getdoc(function_or_tool) or "", "parameters": schema},
+    )
 
 
 def _type(hint: Any) -> str:

@@ -13,6 +13,7 @@ from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.aggregator_metrics import AggregatorMetric, Tally
 from assay.graphs.aggregator_table import make_aggregator
+from assay.graphs.spec import JSONObject, Record, Value
 from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
 from assay.graphs.unit_metrics import UnitMetricResult, finite
 from assay.graphs.unit_node import Places
@@ -46,25 +47,25 @@ class AggregatorEntry:
     key: str
     name: str
     column: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Record = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
     number: int = 0
     """Which of those that are written it is, counted from 0."""
 
 
 def read_entries(
-    written: Sequence[Mapping[str, Any]], *, like_sygra: bool = False, field_names: bool = False
+    written: Sequence[Record], *, like_sygra: bool = False, field_names: bool = False
 ) -> Iterator[AggregatorEntry]:
     """The entries of an `aggregator_metrics_map`: one for every column. With `field_names`, keys name the column, too."""
     for number, each in enumerate(written):
         columns = each.get("unit_metrics_results") or ()
-        several = [columns] if isinstance(columns, str) else list(columns)
+        listed = [columns] if isinstance(columns, str) else list(columns)
         if like_sygra:
-            several = several[:1]
-        for column in several:
+            listed = listed[:1]
+        for column in listed:
             name = str(each.get("name"))
-            key = f"{column}-{name}" if field_names or len(several) > 1 else name
-            key = str(each["as"]) if each.get("as") and len(several) == 1 else key
+            key = f"{column}-{name}" if field_names or len(listed) > 1 else name
+            key = str(each["as"]) if each.get("as") and len(listed) == 1 else key
             yield AggregatorEntry(key, name, str(column), each.get("params") or {}, each.get("metadata") or {}, number)
 
 
@@ -72,7 +73,7 @@ class CollatedValues(NamedTuple):
     """The values behind a number, and the indices of the records that they come from."""
 
     aggregation: Aggregation
-    values: Sequence[Any]
+    values: Sequence[Value]
     records: Sequence[int]
 
 
@@ -96,7 +97,7 @@ class EntryTally:
         self._columns = _metadata_columns(entry, self._metric)
         return self._metric.tally()
 
-    def take(self, number: int, record: Mapping[str, Any]) -> None:
+    def take(self, number: int, record: Record) -> None:
         """Look at one record; they are counted from 0."""
         cell = record.get(self.entry.column)
         self._seen = self._seen or self.entry.column in record
@@ -110,16 +111,16 @@ class EntryTally:
         else:
             self._taken.append(number)
 
-    def _add(self, tally: Tally, cell: Any, record: Mapping[str, Any]) -> None:
+    def _add(self, tally: Tally, cell: Value, record: Record) -> None:
         tally.add(_with_columns(_result(cell, self.entry.column), record, self._columns))
 
-    def value(self, columns: Sequence[str]) -> dict[str, Any]:
+    def value(self, columns: Sequence[str]) -> JSONObject:
         """Return the numbers for the report, or the error instead of them."""
         if not self._seen and not self.error:
             known = ", ".join(map(str, columns))
             self.error = f"Missing unit metric results field {self.entry.column!r} in data. Available columns: {known}"
         if not self.error and self._tally is not None:
-            report: dict[str, Any] | Failed = call_user_code("", lambda tally: finite(tally.value()), self._tally)
+            report: JSONObject | Failed = call_user_code("", lambda tally: finite(tally.value()), self._tally)
             if not isinstance(report, Failed):
                 return report
             self.error = report.reason
@@ -139,7 +140,7 @@ class EntryTally:
         }
 
 
-def _result(cell: Any, column: str) -> UnitMetricResult:
+def _result(cell: Value, column: str) -> UnitMetricResult:
     if isinstance(cell, UnitMetricResult):
         return cell
     if not isinstance(cell, Mapping) or "correct" not in cell:
@@ -147,7 +148,7 @@ def _result(cell: Any, column: str) -> UnitMetricResult:
     return UnitMetricResult.from_dict(cell)
 
 
-def _with_columns(result: UnitMetricResult, record: Mapping[str, Any], columns: Mapping[str, str]) -> UnitMetricResult:
+def _with_columns(result: UnitMetricResult, record: Record, columns: Mapping[str, str]) -> UnitMetricResult:
     more = {key: record[column] for key, column in columns.items() if column in record}
     return replace(result, metadata={**result.metadata, **more}) if more else result
 
@@ -160,31 +161,31 @@ def _metadata_columns(entry: AggregatorEntry, metric: AggregatorMetric) -> dict[
 class CollatedReport(NamedTuple):
     """A report as it is written, and what made it."""
 
-    written: list[dict[str, Any]]
+    written: list[JSONObject]
     collected: Sequence[EntryTally]
 
 
 def collate(
-    records: Iterable[Mapping[str, Any]],
-    entries: Sequence[Mapping[str, Any]],
+    records: Iterable[Record],
+    entries: Sequence[Record],
     counts: RecordCounts | None = None,
     *,
     like_sygra: bool = False,
     field_names: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[JSONObject]:
     """The report: a list of one object with `evaluation_summary` and `results`."""
     return collated(records, entries, counts, like_sygra=like_sygra, field_names=field_names).written
 
 
 def collated(
-    records: Iterable[Mapping[str, Any]],
-    entries: Sequence[Mapping[str, Any]],
+    records: Iterable[Record],
+    entries: Sequence[Record],
     counts: RecordCounts | None = None,
     *,
     like_sygra: bool = False,
     field_names: bool = False,
 ) -> CollatedReport:
-    """The report of records, which are looked at once, in order; `counts` is what became of all that were asked for."""
+    """The report of records, which are looked at once, in order; `counts` are the outcomes of all requested records."""
     read = read_entries(entries, like_sygra=like_sygra, field_names=field_names)
     collected = [EntryTally(entry, like_sygra=like_sygra) for entry in read]
     columns: Sequence[str] = ()
@@ -205,9 +206,7 @@ def collated(
     return CollatedReport([_report(total, collected, results, known)], collected)
 
 
-def _report(
-    total: int, collected: Sequence[EntryTally], results: Mapping[str, Any], counts: RecordCounts
-) -> dict[str, Any]:
+def _report(total: int, collected: Sequence[EntryTally], results: Record, counts: RecordCounts) -> JSONObject:
     errors = {each.entry.key: each.error for each in collected if each.error}
     without = {each.entry.key: each.missing for each in collected if each.missing and not each.error}
     if errors and len(errors) == len(collected):
@@ -222,8 +221,8 @@ def _report(
     return {"evaluation_summary": summary, "results": dict(results)}
 
 
-def _sygra_report(total: int, collected: Sequence[EntryTally], results: Mapping[str, Any]) -> dict[str, Any]:
-    """As SyGra tells it: the first error discards everything, and records without a result are not mentioned."""
+def _sygra_report(total: int, collected: Sequence[EntryTally], results: Record) -> JSONObject:
+    """As SyGra reports it: the first error discards everything, and records without a result are not mentioned."""
     for each in collected:
         if each.error:
             summary = {"total_records": total, "status": "fatal_error", "error": each.error}
@@ -231,7 +230,7 @@ def _sygra_report(total: int, collected: Sequence[EntryTally], results: Mapping[
     return {"evaluation_summary": {"total_records": total, "status": "success"}, "results": dict(results)}
 
 
-def _summary(total: int, status: str, counts: RecordCounts | None, *, like_sygra: bool) -> dict[str, Any]:
+def _summary(total: int, status: str, counts: RecordCounts | None, *, like_sygra: bool) -> JSONObject:
     more = {} if like_sygra else asdict(counts or RecordCounts(total, total))
     return {"total_records": total, "status": status, **more}
 
@@ -245,7 +244,7 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
 
     def __init__(
         self,
-        aggregator_metrics_map: list[dict[str, Any]] | None = None,
+        aggregator_metrics_map: list[JSONObject] | None = None,
         *,
         unit_metrics_results: str | None = None,
         field_names: bool = False,
@@ -265,15 +264,15 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
     def numbers(self, *, like_sygra: bool) -> dict[str, Sequence[str]] | None:
         """By aggregator the names of the numbers that the report will have; None where only code of users knows."""
         entries = read_entries(self.aggregator_metrics_map, like_sygra=like_sygra, field_names=self.field_names)
-        found: dict[str, Sequence[str]] = {}
+        numbers: dict[str, Sequence[str]] = {}
         for entry in entries:
             named = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra).numbers()
             if named is None:
                 return None
-            found[entry.key] = named
-        return found
+            numbers[entry.key] = named
+        return numbers
 
-    def process(self, data: Iterable[Mapping[str, Any]], metadata: dict[str, Any]) -> list[Any]:
+    def process(self, data: Iterable[Record], metadata: JSONObject) -> list[Value]:
         like_sygra = metadata.get("compat") == "sygra"
         written, self._collected = collated(
             data,
@@ -287,7 +286,7 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
     @classmethod
     def problems(
         cls,
-        params: Mapping[str, Any],
+        params: Record,
         produced_columns: Collection[str] | None,
         place: Place,
         *,
@@ -297,16 +296,20 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         wrong = parameter_problems(cls, params, cls.__name__, place)
         if wrong:
             return wrong
-        made = cls(**params)
-        if not made.aggregator_metrics_map:
+        processor = cls(**params)
+        if not processor.aggregator_metrics_map:
             return [Problem(place, f"{cls.__name__} aggregates nothing", "add `aggregator_metrics_map:`")]
         return check_aggregators(
-            made.aggregator_metrics_map, produced_columns, place, like_sygra=like_sygra, field_names=made.field_names
+            processor.aggregator_metrics_map,
+            produced_columns,
+            place,
+            like_sygra=like_sygra,
+            field_names=processor.field_names,
         )
 
 
 def check_aggregators(
-    entries: Sequence[Mapping[str, Any]],
+    entries: Sequence[Record],
     produced_columns: Collection[str] | None,
     place: Place,
     at: Places | None = None,
@@ -367,13 +370,13 @@ def _entry_problems(
         metric = make_aggregator(entry.name, entry.params, place, like_sygra=like_sygra)
     except ConfigError as error:
         return list(error.problems)
-    named, found = f"aggregator {entry.name!r}", []
-    wanted = {**dict.fromkeys(_metadata_columns(entry, metric).values(), "looks at"), entry.column: "aggregates"}
-    for column, does in wanted.items():
+    named, problems = f"aggregator {entry.name!r}", []
+    uses = {**dict.fromkeys(_metadata_columns(entry, metric).values(), "looks at"), entry.column: "aggregates"}
+    for column, does in uses.items():
         if produced is not None and column not in produced:
             fix = f"{did_you_mean(column, produced)}; add a value of the state to output_map"
-            found.append(Problem(place, f"{named} {does} {column!r}, which the records do not have", fix))
+            problems.append(Problem(place, f"{named} {does} {column!r}, which the records do not have", fix))
     lacking = metric.lacks(entry.metadata)
     if lacking is not None:
-        found.append(Problem(place, f"{named} {lacking[0]}", lacking[1]))
-    return found
+        problems.append(Problem(place, f"{named} {lacking[0]}", lacking[1]))
+    return problems

@@ -20,7 +20,7 @@ class GraphKind:
 
     name = "graph"
     config = GraphConfig
-    telling_keys = ("data_config", "output_config")
+    hint_keys = ("data_config", "output_config")
 
     def read(self, fields: Fields, problems: list[Problem]) -> GraphFile | None:
         return read_graph(fields, problems)

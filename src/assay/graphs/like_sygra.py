@@ -6,9 +6,8 @@ power of their rate; a step without a name is the step "unknown"; of nothing, ev
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assay.graphs.aggregator_metrics import (
     STEP,
@@ -18,6 +17,7 @@ from assay.graphs.aggregator_metrics import (
     StepTally,
     Tally,
 )
+from assay.graphs.spec import JSONObject, Record
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.statistics.classes import f1_of_rates
 from assay.statistics.pass_at_k import pass_at_k
@@ -49,23 +49,23 @@ class _Named(_Rates):
         super().__init__(side, key)
         self._name = name
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         return {f"average_{self._name}": self.average(), f"{self._name}_per_class": self.by_class()}
 
 
 class _BothRates:
     def __init__(self, predicted_key: str, golden_key: str) -> None:
-        self._given, self._right = _Rates("predicted", predicted_key), _Rates("golden", golden_key)
+        self._predicted, self._right = _Rates("predicted", predicted_key), _Rates("golden", golden_key)
 
     def add(self, result: UnitMetricResult) -> None:
-        self._given.add(result)
+        self._predicted.add(result)
         self._right.add(result)
 
-    def value(self) -> dict[str, Any]:
-        precision, recall = self._given.by_class(), self._right.by_class()
+    def value(self) -> JSONObject:
+        precision, recall = self._predicted.by_class(), self._right.by_class()
         labels = dict.fromkeys([*precision, *recall])
         return {
-            "average_f1_score": f1_of_rates(self._given.average(), self._right.average()),
+            "average_f1_score": f1_of_rates(self._predicted.average(), self._right.average()),
             "f1_score_per_class": {
                 label: f1_of_rates(precision.get(label, 0.0), recall.get(label, 0.0)) for label in labels
             },
@@ -83,7 +83,7 @@ class _Pooled:
         self._n += 1
         self._correct += bool(result.correct)
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         rate = self._correct / self._n if self._n else 0.0
         sizes = range(1, self._k + 1)
         if self._power:
@@ -92,18 +92,18 @@ class _Pooled:
 
 
 class _AccuracyOrZero(AccuracyTally):
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         return super().value() if self.verdicts else {"accuracy": 0.0}
 
 
 class _Steps(StepTally):
-    def step(self, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    def step(self, metadata: Record) -> tuple[str, ...]:
         return tuple(str(metadata.get(column, "unknown")) for column in STEP)
 
-    def number(self, metadata: Mapping[str, Any], before: int) -> int:  # noqa: ARG002
+    def number(self, metadata: Record, before: int) -> int:  # noqa: ARG002
         return super().number(metadata, 0)
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JSONObject:
         return self.summary()
 
 

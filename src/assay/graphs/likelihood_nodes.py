@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assay.config.braces import Braces
 from assay.graphs.nodes import PromptTemplate
+from assay.graphs.spec import JSONObject
 from assay.graphs.walk import NodeFailed, State, Steps, Updates, Walk
-from assay.records import Likelihood, Loglikelihood, Message, Prompt, Request, Rolling
+from assay.records import Likelihood, Loglikelihood, Message, Prompt, Request, Response, Rolling
 from assay.statistics.softmax import softmax
 
 
@@ -51,30 +51,30 @@ class ChoiceNode(LikelihoodNode):
 
     def ask(self, state: State, walk: Walk) -> Steps:
         context, choices = self.context.of(state), self._choices(state)
-        asked = [Loglikelihood(context, f"{self.delimiter}{choice}", self.role) for choice in choices]
-        found = yield from _likelihoods(asked, walk)
-        shares = _shares([each.value for each in found])
-        scored = [
+        requests = [Loglikelihood(context, f"{self.delimiter}{choice}", self.role) for choice in choices]
+        likelihoods = yield from _likelihoods(requests, walk)
+        probabilities = _shares([likelihood.value for likelihood in likelihoods])
+        scored: list[JSONObject] = [
             {
                 "choice": choice,
-                "loglikelihood": each.value,
-                "is_greedy": each.greedy,
-                "per_character": _per(each.value, len(choice)),
-                "per_byte": _per(each.value, len(choice.encode())),
-                "probability": share,
+                "loglikelihood": likelihood.value,
+                "is_greedy": likelihood.greedy,
+                "per_character": _per(likelihood.value, len(choice)),
+                "per_byte": _per(likelihood.value, len(choice.encode())),
+                "probability": probability,
             }
-            for choice, each, share in zip(choices, found, shares, strict=True)
+            for choice, likelihood, probability in zip(choices, likelihoods, probabilities, strict=True)
         ]
-        best = max(scored, key=lambda each: each[self.choose_by])
+        best = max(scored, key=lambda choice: choice[self.choose_by])
         return {self.key: best["choice"], f"{self.key}_choices": scored}
 
     def _choices(self, state: State) -> list[str]:
         if not isinstance(self.choices, str):
             return [filled(choice, state) for choice in self.choices]
-        found = state.get(self.choices)
-        if not isinstance(found, list | tuple) or len(found) < 2:
-            raise NodeFailed(f"{self.choices!r} must be a list of two choices or more, got {found!r:.60}")
-        return [choice if isinstance(choice, str) else str(choice) for choice in found]
+        choices = state.get(self.choices)
+        if not isinstance(choices, list | tuple) or len(choices) < 2:
+            raise NodeFailed(f"{self.choices!r} must be a list of two choices or more, got {choices!r:.60}")
+        return [choice if isinstance(choice, str) else str(choice) for choice in choices]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +87,8 @@ class LoglikelihoodNode(LikelihoodNode):
     def ask(self, state: State, walk: Walk) -> Steps:
         context, continuation = self.context.of(state), filled(self.continuation, state)
         request = Loglikelihood(context, continuation, self.role)
-        [found] = yield from _likelihoods([request], walk)
-        return {self.key: found.value, f"{self.key}_is_greedy": found.greedy}
+        [likelihood] = yield from _likelihoods([request], walk)
+        return {self.key: likelihood.value, f"{self.key}_is_greedy": likelihood.greedy}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +99,12 @@ class RollingNode(LikelihoodNode):
 
     def ask(self, state: State, walk: Walk) -> Steps:
         text = filled(self.text, state)
-        [found] = yield from _likelihoods([Rolling(text, self.role)], walk)
+        [likelihood] = yield from _likelihoods([Rolling(text, self.role)], walk)
         words, size = len(re.split(r"\s+", text)), len(text.encode())
         return {
-            self.key: found.value,
-            f"{self.key}_per_word": _per(found.value, words),
-            f"{self.key}_per_byte": _per(found.value, size),
+            self.key: likelihood.value,
+            f"{self.key}_per_word": _per(likelihood.value, words),
+            f"{self.key}_per_byte": _per(likelihood.value, size),
         }
 
 
@@ -115,12 +115,13 @@ def filled(text: Braces, state: State) -> str:
         raise NodeFailed(f"a text needs {missing}, which is not in the state") from missing
 
 
-def _likelihoods(requests: Sequence[Request], walk: Walk) -> Any:
-    """The log-likelihoods of requests, all asked at once."""
+def _likelihoods(
+    requests: Sequence[Request], walk: Walk
+) -> Generator[Sequence[Request], Sequence[Response], Sequence[Likelihood]]:
+    """Return the log-likelihoods of requests, all asked at once."""
     responses = yield requests
     walk.take(requests, responses)
-    assert all(isinstance(response, Likelihood) for response in responses), "the engine sees to it"
-    return responses
+    return [response for response in responses if isinstance(response, Likelihood)]  # the engine refuses any other
 
 
 def _per(value: float, count: int) -> float:
@@ -129,7 +130,7 @@ def _per(value: float, count: int) -> float:
 
 
 def _shares(values: Sequence[float]) -> list[float]:
-    """How likely each would be if nothing else could be said."""
+    """Return the softmax of log-likelihoods; equal shares where all are impossible."""
     most = max(values)
     if math.isinf(most):
         return [1 / len(values)] * len(values)

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from assay.config.source import Source, digest
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.nodes import TYPES, NodeModel, Structure
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import ModelConfig, StructuredOutput
+from assay.graphs.spec import JSONObject, ModelConfig, Record, StructuredOutput
 from assay.records import LIMITS, Prompt
 from assay.tasks.settings import GraphSettings, Helpers, Messages
 
@@ -23,7 +22,7 @@ NATIVE = ("openai", "vllm", "tgi")
 ANTHROPIC = "anthropic"
 """The type that speaks Anthropic's protocol. SyGra has none: it goes through proxies."""
 PROXIES = {"claude_proxy": "anthropic", "gemini_proxy": "openai", "triton": "openai"}
-"""Types of SyGra's that speak protocols of their own, and the type to try where the server speaks a known one."""
+"""Types of SyGra's with other protocols, and the type to try where the server speaks a known one."""
 PREFIXES = {"azure_openai": "azure/", "mistralai": "mistral/", "ollama": "ollama_chat/", "vertex_ai": "vertex_ai/",
             "bedrock": "bedrock/", "azure": "azure_ai/"}  # fmt: skip
 """Types that LiteLLM speaks to, by what its names begin with."""
@@ -34,7 +33,7 @@ ARGUMENTS = {
 }  # fmt: skip
 """Keys of an entry, and what our backends call them."""
 KNOWN = ("model_type", "model", "model_serving_name", "parameters", "hf_chat_template_model_id", "completions_api")
-IDLE = ("backend", "delay", "load_balancing", "stats_interval", "name", "structured_output")
+IGNORED = ("backend", "delay", "load_balancing", "stats_interval", "name", "structured_output")
 """Keys that change nothing here."""
 REFUSED = {
     "post_process": "post_process of the node", "special_tokens": "post_process of the node",
@@ -49,15 +48,15 @@ class ModelEntry:
     """A model of models.yaml: its keys, and their place."""
 
     name: str
-    keys: Mapping[str, Any]
+    keys: Record
     place: Place
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        found = self.keys.get("parameters")
-        return dict(found) if isinstance(found, Mapping) else {}
+    def parameters(self) -> JSONObject:
+        parameters = self.keys.get("parameters")
+        return dict(parameters) if isinstance(parameters, Mapping) else {}
 
-    def but(self, keys: Mapping[str, Any]) -> "ModelEntry":
+    def but(self, keys: Record) -> "ModelEntry":
         """The same with other keys; mappings are put together one level deep, as SyGra does."""
         merged = dict(self.keys)
         for key, value in keys.items():
@@ -65,7 +64,7 @@ class ModelEntry:
             merged[key] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
         return ModelEntry(self.name, merged, self.place)
 
-    def backend(self) -> dict[str, Any]:
+    def backend(self) -> JSONObject:
         """The backend and its arguments, as a role of a run names them. What is wrong with the entry is raised."""
         self._check()
         kind = str(self.keys["model_type"])
@@ -89,8 +88,8 @@ class ModelEntry:
             if key in REFUSED and value not in (None, [], {}, ""):
                 what = f"{key!r} of the model {self.name!r} is not supported"
                 problems.append(Problem(self.place, what, f"use {REFUSED[key]} instead"))
-            elif key not in (*ARGUMENTS, *KNOWN, *IDLE, *REFUSED):
-                known = [*ARGUMENTS, *KNOWN, *IDLE]
+            elif key not in (*ARGUMENTS, *KNOWN, *IGNORED, *REFUSED):
+                known = [*ARGUMENTS, *KNOWN, *IGNORED]
                 what = f"unknown key {key!r} of the model {self.name!r}"
                 problems.append(Problem(self.place, what, did_you_mean(str(key), known)))
         kind = self.keys.get("model_type")
@@ -120,22 +119,22 @@ def variable(name: str, key: str) -> str:
     return f"SYGRA_{re.sub(r'[^A-Z0-9]', '_', name.upper())}_{key.upper()}"
 
 
-def find_models_file(given: str | None, folder: str | None) -> list[Path]:
+def find_models_file(path: str | None, folder: str | None) -> list[Path]:
     """The files that say models, weakest first: one that is named, or those beside the graph and above it, and here."""
     custom = [Path(os.environ[CUSTOM])] if os.environ.get(CUSTOM) else []
-    if given is not None:
-        return [Path(given), *custom]
+    if path is not None:
+        return [Path(path), *custom]
     here = Path.cwd()
     start = Path(folder).resolve() if folder is not None else here
     above = [each for each in (start, *start.parents) if each.is_relative_to(here)]
     places = [here / "sygra/config", here / "config", *reversed(above), *([start] if start not in above else [])]
-    found = [place / FILE for place in dict.fromkeys(places) if (place / FILE).is_file()]
-    return [*found, *custom]
+    files = [place / FILE for place in dict.fromkeys(places) if (place / FILE).is_file()]
+    return [*files, *custom]
 
 
 def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
     """The models of several files; of two with one name, the last counts. The environment says more of each."""
-    found: dict[str, ModelEntry] = {}
+    models: dict[str, ModelEntry] = {}
     for file in files:
         try:
             source = Source(str(file), file.read_bytes())
@@ -150,19 +149,19 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
         for name, keys in source.value.items():
             if not isinstance(keys, Mapping):
                 raise ConfigError([Problem(source.place((name,)), f"{name} must be a mapping", "write model_type: …")])
-            found[str(name)] = ModelEntry(str(name), keys, source.place((name,), key=True))
-    return {name: entry.but(_of_environment(name)) for name, entry in found.items()}
+            models[str(name)] = ModelEntry(str(name), keys, source.place((name,), key=True))
+    return {name: entry.but(_of_environment(name)) for name, entry in models.items()}
 
 
-def _of_environment(name: str) -> dict[str, Any]:
+def _of_environment(name: str) -> JSONObject:
     """Return a model's keys from the environment; `|` separates values of a list."""
-    keys: dict[str, Any] = {}
+    keys: JSONObject = {}
     exact = "SYGRA_" + re.sub(r"\s+", "_", name.upper()) + "_"
     for start in (variable(name, ""), exact):
         for key, value in os.environ.items():
             if key.startswith(start):
-                wanted = {"TOKEN": "auth_token"}.get(key[len(start) :], key[len(start) :].lower())
-                keys[wanted] = value.split("|") if "|" in value else value
+                name_of_key = {"TOKEN": "auth_token"}.get(key[len(start) :], key[len(start) :].lower())
+                keys[name_of_key] = value.split("|") if "|" in value else value
     return keys
 
 
@@ -173,14 +172,14 @@ MAX_TOKENS = 2048
 
 @dataclass
 class GraphModels:
-    """Finds the model that a node means; `wanted` are those that the run must make, by role, as a run names them."""
+    """Finds the model that a node means; `backends` are those that the run must make, by role, as a run names them."""
 
     graph: GraphFile
     settings: GraphSettings
     helpers: Helpers
     gen_kwargs: Mapping[str, object]
     folder: str | None
-    wanted: dict[str, object] = field(default_factory=dict)
+    backends: dict[str, object] = field(default_factory=dict)
     needs: dict[str, set[str]] = field(default_factory=dict)
     """By role, what its model must be able to do."""
 
@@ -191,7 +190,7 @@ class GraphModels:
     def generation_model(
         self, model: ModelConfig, place: Place, tools: Mapping[str, object] | None = None
     ) -> NodeModel:
-        """Whom a node asks, and how; `tools` are the parameters that tell of them."""
+        """Whom a node asks, and how; `tools` are the parameters that describe them."""
         role, parameters = self._role(model, place)
         self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
         params: dict[str, object] = {**parameters, **model.parameters, **self.gen_kwargs, **(tools or {})}
@@ -212,14 +211,14 @@ class GraphModels:
         write = self.settings.write
         return role, lambda messages: write(role, messages)
 
-    def _role(self, model: ModelConfig, place: Place) -> tuple[str, dict[str, Any]]:
+    def _role(self, model: ModelConfig, place: Place) -> tuple[str, JSONObject]:
         """The role that a model has in the run, and the parameters that its entry gives it."""
         name = model.name
         plain = re.sub(r"\W", "_", name)
-        given = next((each for each in (name, plain) if each in self.settings.roles), None)
-        if given is not None:
-            self.wanted[given] = None
-            return given, {}
+        role_of_run = next((each for each in (name, plain) if each in self.settings.roles), None)
+        if role_of_run is not None:
+            self.backends[role_of_run] = None
+            return role_of_run, {}
         if self.settings.whole:
             return UNDER_TEST, {}
         entry = self._entries.get(name)
@@ -229,10 +228,10 @@ class GraphModels:
             return self._under_test(model, place)
         backend = entry.but(model.entry).backend()
         role = f"{name}-{digest(repr(backend).encode())[:6]}" if model.entry else name
-        self.wanted[role] = backend
+        self.backends[role] = backend
         return role, entry.parameters
 
-    def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, dict[str, Any]]:
+    def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, JSONObject]:
         """The model of the run, for the one model of a graph without settings in models.yaml."""
         if model.entry:
             key = next(iter(model.entry))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
+from assay.graphs.spec import JSONObject, Record, UserFunction, Value
 from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
 from assay.records import (
     Call,
@@ -45,12 +46,12 @@ class Structure:
     """The fields that an answer must have, by name with their types; `schema` is the JSON Schema of all of it."""
 
     name: str
-    schema: Mapping[str, Any]
+    schema: Record
     types: Mapping[str, str]
     required: frozenset[str]
 
     @classmethod
-    def of_fields(cls, name: str, fields: Mapping[str, Mapping[str, Any]]) -> "Structure":
+    def of_fields(cls, name: str, fields: Mapping[str, Record]) -> "Structure":
         properties = {
             key: {
                 "type": TYPES[str(written.get("type", "str"))][0],
@@ -67,7 +68,7 @@ class Structure:
         )
 
     @classmethod
-    def of_schema(cls, name: str, schema: Mapping[str, Any]) -> "Structure":
+    def of_schema(cls, name: str, schema: Record) -> "Structure":
         """That of a pydantic class, by its JSON Schema."""
         names = {shown: name for name, (shown, _) in TYPES.items()}
         properties = schema.get("properties", {})
@@ -75,7 +76,7 @@ class Structure:
         return cls(name, schema, types, frozenset(schema.get("required", ())))
 
     @property
-    def response_format(self) -> dict[str, Any]:
+    def response_format(self) -> JSONObject:
         """The parameter that servers of OpenAI's protocol take."""
         return {"type": "json_schema", "json_schema": {"name": self.name, "schema": dict(self.schema)}}
 
@@ -91,12 +92,12 @@ class Structure:
     def fits(self, text: str) -> bool:
         """Whether a text is a JSON object with the fields, each of its type."""
         try:
-            found = json.loads(text)
+            answer = json.loads(text)
         except ValueError:
             return False
-        if not isinstance(found, dict) or not self.required <= found.keys():
+        if not isinstance(answer, dict) or not self.required <= answer.keys():
             return False
-        return all(_is_of(found[key], kind) for key, kind in self.types.items() if key in found)
+        return all(_is_of(answer[key], kind) for key, kind in self.types.items() if key in answer)
 
 
 def _is_of(value: object, kind: str) -> bool:
@@ -113,7 +114,7 @@ class ModelReply(NamedTuple):
 
     content: str
     reasoning: str | None = None
-    tool_calls: Sequence[Mapping[str, Any]] = ()
+    tool_calls: Sequence[Record] = ()
     type: str = "ai"
 
 
@@ -122,8 +123,8 @@ class LambdaNode:
     """Calls a function of the node's settings and the state; one that waits is a Call."""
 
     name: str
-    function: Callable[[Mapping[str, Any], State], Any]
-    settings: Mapping[str, Any]
+    function: Callable[[Record, State], Any]
+    settings: Record
     asks: bool = False
 
     def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
@@ -144,8 +145,8 @@ class SamplerNode:
     """Draws values: for one record the same every time, whatever else is in the run."""
 
     name: str
-    attributes: Mapping[str, tuple[Sequence[Any], Sequence[float] | None]]
-    in_turn: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    attributes: Mapping[str, tuple[Sequence[Value], Sequence[float] | None]]
+    in_turn: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     """Values that are not drawn: the n-th record gets the n-th, and the next one when it comes by again."""
     asks: bool = False
 
@@ -153,11 +154,11 @@ class SamplerNode:
         visit = walk.visits[self.name]
         walk.visits[self.name] += 1
         drawn = random.Random(f"{walk.name}\0{self.name}\0{visit}")
-        found = {
+        values_drawn = {
             key: drawn.choices(values, weights)[0] if weights is not None else drawn.choice(values)
             for key, (values, weights) in self.attributes.items()
         }
-        return {**found, **{key: each[(walk.number + visit) % len(each)] for key, each in self.in_turn.items()}}
+        return {**values_drawn, **{key: each[(walk.number + visit) % len(each)] for key, each in self.in_turn.items()}}
 
     def ask(self, state: State, walk: Walk) -> Steps:
         yield ()
@@ -168,12 +169,12 @@ class SamplerNode:
 class PromptTemplate:
     """The messages of a node, with places for values of the state."""
 
-    messages: Sequence[tuple[str, Braces | Sequence[Mapping[str, Any]]]]
+    messages: Sequence[tuple[str, Braces | Sequence[Record]]]
 
     @classmethod
-    def of(cls, written: Sequence[Mapping[str, Any]], renamed: Mapping[str, str] | None = None) -> "PromptTemplate":
-        made = [(role, _content(content, renamed)) for message in written for role, content in message.items()]
-        return cls(made)
+    def of(cls, written: Sequence[Record], renamed: Mapping[str, str] | None = None) -> "PromptTemplate":
+        messages = [(role, _content(content, renamed)) for message in written for role, content in message.items()]
+        return cls(messages)
 
     def fill(self, state: State) -> tuple[Message, ...]:
         try:
@@ -187,7 +188,7 @@ class PromptTemplate:
             raise NodeFailed(f"the prompt needs {missing}, which is not in the state") from missing
 
 
-def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[dict[str, Any]]:
+def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[JSONObject]:
     if not isinstance(content, list | tuple):
         return Braces.of(str(content), renamed)
     return [
@@ -196,16 +197,16 @@ def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[d
     ]
 
 
-def _filled(parts: Sequence[Mapping[str, Any]], state: State) -> str | tuple[Part, ...]:
+def _filled(parts: Sequence[Record], state: State) -> str | tuple[Part, ...]:
     """The parts of a message: texts, and addresses of images and sounds as servers want them."""
-    made = []
+    contents = []
     for part in parts:
         values = {key: value.fill(state) if isinstance(value, Braces) else value for key, value in part.items()}
         for key in ("image_url", "audio_url"):
             if isinstance(values.get(key), str):
                 values[key] = {"url": values[key]}
-        made.append(values)
-    return content_of(made)
+        contents.append(values)
+    return content_of(contents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +307,7 @@ class LlmNode(GenerationNode):
 
     model: NodeModel
     post: Callable[[ModelReply, State], Any]
-    tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    tools: Mapping[str, UserFunction] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
         if self.pre is not None:
@@ -354,13 +355,13 @@ class AgentNode(LlmNode):
         """Return the tools' results as messages; a tool that is missing or raises gives the model an error message."""
         read = [_as_mapping(call) for call in calls]
         known = [each for each in read if each["name"] in self.tools and isinstance(each["args"], dict)]
-        given = iter(
+        results = iter(
             (yield [Call(_with_names(self.tools[each["name"]]), (each["args"],)) for each in known]) if known else ()
         )
-        made: list[Message] = []
+        messages: list[Message] = []
         for each in read:
             answer = (
-                next(given)
+                next(results)
                 if each in known
                 else Failed(f"there is no such tool, or its arguments cannot be read: {each['name']}")
             )
@@ -368,15 +369,15 @@ class AgentNode(LlmNode):
                 walk.noticed[BROKEN_CALLS] += 1
             said = f"Error: {answer.reason}" if isinstance(answer, Failed) else answer.value
             text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
-            made.append(Message("tool", text, tool_call_id=each["id"]))
-        return made
+            messages.append(Message("tool", text, tool_call_id=each["id"]))
+        return messages
 
 
-def _with_names(tool: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+def _with_names(tool: UserFunction) -> Callable[[Record], Any]:
     """A tool as a function of its arguments by name; one that waits still waits. Its errors are worded for the model."""
     if inspect.iscoroutinefunction(tool):
 
-        async def waiting(arguments: Mapping[str, Any]) -> Any:
+        async def waiting(arguments: Record) -> Any:
             try:
                 async with user_code("", passes=UserCodeError):
                     return await tool(**arguments)
@@ -385,7 +386,7 @@ def _with_names(tool: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
 
         return waiting
 
-    def call(arguments: Mapping[str, Any]) -> Any:
+    def call(arguments: Record) -> Any:
         try:
             with user_code("", passes=UserCodeError):
                 return tool(**arguments)
@@ -399,7 +400,7 @@ def _for_model(error: UserCodeError) -> UserCodeError:
     return UserCodeError(words(error.__cause__ or error))
 
 
-def _as_mapping(call: ToolCall) -> dict[str, Any]:
+def _as_mapping(call: ToolCall) -> JSONObject:
     """A call of a tool as post-processors know it: name, args, id."""
     arguments: Any = call.arguments
     with suppress(ValueError):
@@ -443,13 +444,13 @@ class SubgraphNode:
         return (yield from self.graph.steps(state, walk, f"{self.name}/"))
 
 
-def _after(given: Any, state: State) -> State:
+def _after(returned: Value, state: State) -> State:
     """The state after a pre-processor, which may give a new one or change the old."""
-    if given is None or given is state:
+    if returned is None or returned is state:
         return state
-    if not isinstance(given, Mapping):
-        raise NodeFailed(f"pre_process must return the state, got {type(given).__name__}")
-    return {**state, **given}
+    if not isinstance(returned, Mapping):
+        raise NodeFailed(f"pre_process must return the state, got {type(returned).__name__}")
+    return {**state, **returned}
 
 
 def _as_message(each: Any) -> Message:

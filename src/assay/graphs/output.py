@@ -15,7 +15,7 @@ import orjson
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import SchemaField, SinkConfig
+from assay.graphs.spec import JSONObject, Record, SchemaField, SinkConfig, Value
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Estimate, Failed, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
@@ -29,7 +29,7 @@ from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code
 from assay.writable import written
 
-Finish = Callable[[State], Mapping[str, Any]]
+Finish = Callable[[State], Record]
 CLASSES: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "list": (list, tuple), "dict": (dict,),
     "tuple": (tuple, list), "set": (set,), "any": (object,),
@@ -41,7 +41,7 @@ def make_finish(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finis
     """Return the function from last state to output record; what cannot work is raised before the first record."""
     checks, mapped = _schema(graph, helpers, folder), _output(graph, helpers, folder)
 
-    def finish(state: State) -> Mapping[str, Any]:
+    def finish(state: State) -> Record:
         for check in checks:
             check(state)
         return mapped(state)
@@ -81,13 +81,13 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
         if isinstance(rule, Mapping)
     }
     with user_code(place_of("output_config.generator", kind), DataError):
-        made = kind({**dict(raw), "output_map": written})
+        generator = kind({**dict(raw), "output_map": written})
 
-    def generated(state: State) -> Mapping[str, Any]:
-        found = made.generate(state)
-        if not isinstance(found, Mapping):
-            raise NodeFailed(f"the generator must return a record, got {type(found).__name__}")
-        return found
+    def generated(state: State) -> Record:
+        record = generator.generate(state)
+        if not isinstance(record, Mapping):
+            raise NodeFailed(f"the generator must return a record, got {type(record).__name__}")
+        return record
 
     return generated
 
@@ -102,29 +102,29 @@ def _constant(graph: GraphFile, name: str) -> Any:
     value = graph.outputs[name].value
     if not isinstance(value, str) or not value.startswith("$"):
         return value
-    found: Any = dict(graph.fields)
+    constant: Any = dict(graph.fields)
     for key, number in _STEP.findall(value[1:]):
         try:
-            found = found[int(number)] if number else found[key]
+            constant = constant[int(number)] if number else constant[key]
         except (KeyError, IndexError, TypeError):
             place = graph.place("output_config", "output_map", name, "value")
-            known = [str(each) for each in found] if isinstance(found, Mapping) else []
+            known = [str(each) for each in constant] if isinstance(constant, Mapping) else []
             what = f"{value} leads nowhere: there is no {key or number!r}"
             raise ConfigError([Problem(place, what, did_you_mean(key, known) if known else "")]) from None
-    return found
+    return constant
 
 
 def _schema(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Callable[[State], None]]:
     config = graph.config.schema_config
     if config is None:
         return []
-    made: list[Callable[[State], None]] = []
+    checks: list[Callable[[State], None]] = []
     for number, entry in enumerate(config.fields):
         outer = entry.type.partition("[")[0].strip().lower()
         if outer not in CLASSES:
             place = graph.place("schema_config", "fields", number, "type")
             raise ConfigError([Problem(place, f"no type named {entry.type!r}", did_you_mean(outer, CLASSES))])
-        made.append(_check(entry, CLASSES[outer]))
+        checks.append(_check(entry, CLASSES[outer]))
     if config.schema is not None:
         place = graph.place("schema_config", "schema")
         kind = helpers.dotted(config.schema, folder, place)
@@ -137,8 +137,8 @@ def _schema(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Call
             except ValueError as error:
                 raise NodeFailed(f"the record does not fit {kind.__name__}: {str(error).splitlines()[0]}") from error
 
-        made.append(validate)
-    return made
+        checks.append(validate)
+    return checks
 
 
 def _check(field: SchemaField, classes: tuple[type, ...]) -> Callable[[State], None]:
@@ -165,7 +165,7 @@ MANY = 25_000
 """Records up to which the output is one JSON list, where the file does not say."""
 PREVIOUS = "use_previous_output"
 REASON = "a number of all records together, whose error is not known: the rows of its unit metrics have errors"
-Estimated = Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate]
+Estimated = Callable[[Aggregation, Sequence[Value], Sequence[int]], Estimate]
 """A number with its error, from what it is made of: an aggregation, its values, the documents they are of."""
 
 
@@ -174,8 +174,8 @@ class Processor:
     """A post-processor, made before the first request."""
 
     name: str
-    made: Any
-    params: Mapping[str, Any]
+    instance: Any
+    params: Record
 
     @property
     def takes_previous(self) -> bool:
@@ -184,7 +184,7 @@ class Processor:
 
 def make_processors(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Processor]:
     """The post-processors of a graph; what they cannot be made with is refused."""
-    found: list[Processor] = []
+    processors: list[Processor] = []
     problems: list[Problem] = []
     for number, each in enumerate(graph.config.processors):
         place = graph.place("graph_post_process", number)
@@ -194,18 +194,18 @@ def make_processors(graph: GraphFile, helpers: Helpers, folder: str | None) -> l
                 fix = "derive it from GraphPostProcessor"
                 raise ConfigError([Problem(place, f"{each.processor} has no `process`", fix)])
             params, takes = dict(each.params), accepted(kind)
-            given = {k: v for k, v in params.items() if k != PREVIOUS or k in takes.named or takes.takes_any}
-            problems += parameter_problems(kind, given, each.processor, place)
+            arguments = {k: v for k, v in params.items() if k != PREVIOUS or k in takes.named or takes.takes_any}
+            problems += parameter_problems(kind, arguments, each.processor, place)
             if problems:
                 continue
             with user_code(place_of("graph_post_process", kind), DataError):
-                made = kind(**given)
-            found.append(Processor(kind.__name__, made, params))
+                processor = kind(**arguments)
+            processors.append(Processor(kind.__name__, processor, params))
         except ConfigError as error:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return found
+    return processors
 
 
 @dataclass
@@ -224,7 +224,7 @@ class GraphFiles:
     compat: str | None = None
     sinks: Sequence[SinkConfig] = ()
     failed: int = 0
-    reports: dict[str, Any] = field(default_factory=dict)
+    reports: JSONObject = field(default_factory=dict)
     _documents: "array[int]" = field(default_factory=lambda: array("q"))
 
     def __post_init__(self) -> None:
@@ -269,21 +269,21 @@ class GraphFiles:
         """The report of one post-processor; the numbers in it are added to the rows."""
         counts = RecordCounts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
         options = {"output_file": self.name, "params": dict(processor.params), "counts": counts, "compat": self.compat}
-        report = self.reports[name] = processor.made.process(data, options)
-        if isinstance(processor.made, MetricCollatorPostProcessor):
-            found = {
+        report = self.reports[name] = processor.instance.process(data, options)
+        if isinstance(processor.instance, MetricCollatorPostProcessor):
+            numbers = {
                 _of_report(key, name) if key in rows and self.compat != "sygra" else key: row
                 for key, row in report_rows(report, len(self.records))
             }
-            rows |= {key: row for key, (row, _, _) in found.items()}
+            rows |= {key: row for key, (row, _, _) in numbers.items()}
             if data is self.records:
-                rows |= self._with_errors(found, processor.made.evidence(), estimated)
+                rows |= self._with_errors(numbers, processor.instance.evidence(), estimated)
         return report
 
     def _report_name(self, kind: str) -> str:
         """Return the file name of the next report of a class: the second one has its number."""
-        several = sum(name.startswith(kind) for name in self.reports)
-        return f"{kind}_{several + 1}" if several else kind
+        count = sum(name.startswith(kind) for name in self.reports)
+        return f"{kind}_{count + 1}" if count else kind
 
     def _with_errors(
         self,
@@ -292,15 +292,15 @@ class GraphFiles:
         estimated: Estimated,
     ) -> dict[ScoreKey, Estimate]:
         """The rows whose numbers follow from the records in a known way, with their errors."""
-        made: dict[ScoreKey, Estimate] = {}
+        estimates: dict[ScoreKey, Estimate] = {}
         for key, (row, aggregator, number) in rows.items():
             known = evidence.get(aggregator, {}).get(number)
             if known is not None:
                 documents = [self._documents[record] for record in known.records]
                 again = estimated(known.aggregation, known.values, documents)
                 if math.isclose(again, row, rel_tol=1e-9, abs_tol=1e-12):  # else it is made of something else
-                    made[key] = again
-        return made
+                    estimates[key] = again
+        return estimates
 
     def write_copies(self) -> None:
         """Put the records where `sink` wants them, too."""
@@ -342,7 +342,7 @@ class GraphFiles:
         self.records.close()
 
 
-def record_line(record: Mapping[str, Any]) -> bytes:
+def record_line(record: Record) -> bytes:
     """A record as a line of JSON."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     try:
@@ -351,7 +351,7 @@ def record_line(record: Mapping[str, Any]) -> bytes:
         return json.dumps(record, default=_plain).encode()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Value) -> Any:
     for name in ("to_dict", "model_dump", "_asdict"):
         if callable(getattr(value, name, None)):
             return getattr(value, name)()
@@ -380,11 +380,9 @@ def row_labels(numbers: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], st
     >>> row_labels({"accuracy": ["accuracy"], "share": ["accuracy"], "f1": ["average"]})["share", "accuracy"]
     'share.accuracy'
     """
-    names = [key for several in numbers.values() for key in several]
+    names = [key for keys in numbers.values() for key in keys]
     return {
-        (name, key): key if names.count(key) == 1 else f"{name}.{key}"
-        for name, several in numbers.items()
-        for key in several
+        (name, key): key if names.count(key) == 1 else f"{name}.{key}" for name, keys in numbers.items() for key in keys
     }
 
 
@@ -397,8 +395,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def outcome_of(responses: Sequence[Any]) -> Outcome:
+def outcome_of(responses: Sequence[Value]) -> Outcome:
     """Return the outcome of a graph's plan, its last response."""
-    found = responses[-1]
-    assert isinstance(found, Outcome), "failed records are handled before"
-    return found
+    outcome = responses[-1]
+    assert isinstance(outcome, Outcome), "failed records are handled before"
+    return outcome

@@ -87,30 +87,31 @@ def _runs_code(node: object) -> bool:
 
 def read_graph(fields: Fields, problems: list[Problem]) -> GraphFile | None:
     """The graph that fields describe; None where they do not, with all that is wrong in `problems`."""
-    found: list[Problem] = []
-    config = decode(GraphConfig, fields, found, known=("include",))
-    if config is None or any(problem.serious for problem in found):
-        problems += found
+    found_problems: list[Problem] = []
+    config = decode(GraphConfig, fields, found_problems, known=("include",))
+    if config is None or any(problem.serious for problem in found_problems):
+        problems += found_problems
         return None
     nodes, models, attributes = {}, {}, {}
     for name, written in config.graph_config.nodes.items():
-        node = _node(str(name), written, fields, found)
+        node = _node(str(name), written, fields, found_problems)
         if node is not None:
             nodes[str(name)] = node
-            models[str(name)] = _models(str(name), node, fields, found)
-            attributes[str(name)] = _attributes(str(name), node, fields, found)
+            models[str(name)] = _models(str(name), node, fields, found_problems)
+            attributes[str(name)] = _attributes(str(name), node, fields, found_problems)
     outputs = {
-        str(name): made
+        str(name): output
         for name, written in (config.output_config.output_map or {}).items()
-        if (made := _part(OutputField, written, fields, found, "output_config", "output_map", str(name))) is not None
+        if (output := _part(OutputField, written, fields, found_problems, "output_config", "output_map", str(name)))
+        is not None
     }
     graph = GraphFile(config, nodes, models, attributes, outputs, fields)
-    if not any(problem.serious for problem in found):
-        found += [*_check_nodes(graph), *_check_edges(graph)]
-        if not any(problem.serious for problem in found):
-            found += _check_ways(graph)
-    problems += found
-    return None if any(problem.serious for problem in found) else graph
+    if not any(problem.serious for problem in found_problems):
+        found_problems += [*_check_nodes(graph), *_check_edges(graph)]
+        if not any(problem.serious for problem in found_problems):
+            found_problems += _check_ways(graph)
+    problems += found_problems
+    return None if any(problem.serious for problem in found_problems) else graph
 
 
 def _part(record: type, written: object, fields: Fields, problems: list[Problem], *path: str) -> AnyNode | None:
@@ -145,31 +146,33 @@ def _models(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -
     if not isinstance(node, MultiLlmSpec):
         return {}
     path = ("graph_config", "nodes", name, "models")
-    made = {
+    models = {
         str(label): _part(ModelConfig, written, fields, problems, *path, str(label))
         for label, written in node.models.items()
     }
-    return {label: model for label, model in made.items() if model is not None}
+    return {label: model for label, model in models.items() if model is not None}
 
 
 def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -> dict[str, Attribute]:
     if not isinstance(node, SamplerSpec):
         return {}
     path = ("graph_config", "nodes", name, "attributes")
-    made: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {}
     for key, written in node.attributes.items():
-        found = _part(Attribute, written, fields, problems, *path, str(key))
-        if found is None:
+        attribute = _part(Attribute, written, fields, problems, *path, str(key))
+        if attribute is None:
             continue
-        if isinstance(found.values, SampledColumn):
-            if found.weights is not None:
+        if isinstance(attribute.values, SampledColumn):
+            if attribute.weights is not None:
                 what, fix = "values of a source come in their order, without weights", "take weights out"
                 problems.append(Problem(fields.place(*path, str(key), "weights"), what, fix))
-        elif not found.values or (found.weights is not None and len(found.weights) != len(found.values)):
+        elif not attribute.values or (
+            attribute.weights is not None and len(attribute.weights) != len(attribute.values)
+        ):
             what = f"{key} needs values, and as many weights as values where there are any"
             problems.append(Problem(fields.place(*path, str(key)), what, "correct the lists"))
-        made[str(key)] = found
-    return made
+        attributes[str(key)] = attribute
+    return attributes
 
 
 def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
@@ -190,7 +193,7 @@ def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
             yield Problem(graph.node_place(name), "an agent needs tools", "add tools:, or make it an llm node")
         yield from _check_texts(graph, name)
         if isinstance(node, LikelihoodSpec):
-            yield from _check_weighing(graph, name, node)
+            yield from _check_likelihood(graph, name, node)
         if isinstance(node, GenerationSpec):
             conversation = graph.config.graph_config.graph_properties.chat_conversation
             if node.chat_history and conversation is None:
@@ -206,7 +209,7 @@ def _check_texts(graph: GraphFile, name: str) -> Iterator[Problem]:
             yield Problem(graph.node_place(name, *path), f"the {path[0]} {wrong}", fix)
 
 
-def _check_weighing(graph: GraphFile, name: str, node: LikelihoodSpec) -> Iterator[Problem]:
+def _check_likelihood(graph: GraphFile, name: str, node: LikelihoodSpec) -> Iterator[Problem]:
     """Log-likelihoods are not generated, so there is nothing to say about how."""
     for key in ("parameters", "structured_output"):
         if getattr(node.model, key):
@@ -307,12 +310,12 @@ def _check_ways(graph: GraphFile) -> Iterator[Problem]:
 
 
 def _closure(start: str, ways: Mapping[str, set[str]]) -> set[str]:
-    found, waiting = {start}, [start]
+    reached, waiting = {start}, [start]
     while waiting:
-        new = ways.get(waiting.pop(), set()) - found
-        found |= new
+        new = ways.get(waiting.pop(), set()) - reached
+        reached |= new
         waiting += new
-    return found
+    return reached
 
 
 ALWAYS = ("id", "messages", "tool_calls", "__chat_history__")
@@ -337,14 +340,14 @@ def likelihood_keys(node: LikelihoodSpec) -> tuple[str, ...]:
 
 def produced(graph: GraphFile) -> set[str]:
     """The keys that the nodes of a graph declare to write."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for name, node in graph.nodes.items():
-        found.update(graph.attributes.get(name, ()))
+        keys.update(graph.attributes.get(name, ()))
         if isinstance(node, GenerationSpec | LambdaSpec):
-            found.update(output_keys(node.output_keys))
+            keys.update(output_keys(node.output_keys))
         if isinstance(node, LikelihoodSpec):
-            found.update(likelihood_keys(node))
-    return found
+            keys.update(likelihood_keys(node))
+    return keys
 
 
 def has_hidden_keys(graph: GraphFile) -> bool:

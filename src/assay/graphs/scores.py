@@ -1,6 +1,6 @@
 """Scores of a graph's records: by its unit metrics, and the numbers of its reports."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
 from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
-from assay.graphs.spec import LambdaSpec
+from assay.graphs.spec import JSONObject, LambdaSpec, Record, UserFunction, Value
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.graphs.unit_node import SUFFIX, unit_metric_fields
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
@@ -33,7 +33,7 @@ SECRETS = ("auth_token", "token", "api_key", "password")
 
 def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems: list[Problem]) -> list[str]:
     """The columns of unit results that its nodes write, checked."""
-    found: list[str] = []
+    names: list[str] = []
     for name, node in file.nodes.items():
         if not isinstance(node, LambdaSpec) or node.node_state == "idle":
             continue
@@ -45,8 +45,8 @@ def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems:
         if isinstance(function, type) and issubclass(function, UnitMetrics):
             raw: Any = file.config.graph_config.nodes[name]
             problems += check_unit_metrics(raw, file.node_place(name), partial(file.node_place, name))
-            found += unit_metric_fields(raw)
-    return found
+            names += unit_metric_fields(raw)
+    return names
 
 
 def aggregator_problems(
@@ -58,15 +58,15 @@ def aggregator_problems(
     """
     problems: list[Problem] = []
     for at, each in enumerate(processors):
-        if isinstance(each.made, MetricCollatorPostProcessor):
+        if isinstance(each.instance, MetricCollatorPostProcessor):
             params = ("graph_post_process", at, "params")
             problems += check_aggregators(
-                each.made.aggregator_metrics_map,
+                each.instance.aggregator_metrics_map,
                 None if each.takes_previous else columns,
                 file.place(*params),
                 partial(file.place, *params, "aggregator_metrics_map"),
                 like_sygra=settings.graphs.like_sygra,
-                field_names=each.made.field_names,
+                field_names=each.instance.field_names,
             )
     return problems
 
@@ -90,8 +90,8 @@ def row_problems(
             yield Problem(at, f"two columns make the row {name!r}: the other one is written at {units[name]}", fix)
         units.setdefault(name, at)
     for nth, each in enumerate(processors if units else ()):
-        found = _numbers(each, settings)
-        for label in row_labels(found or {}).values():
+        numbers = _numbers(each, settings)
+        for label in row_labels(numbers or {}).values():
             if label in units:
                 what = f"two rows are named {label!r}: the other one is of the unit metric at {units[label]}"
                 yield Problem(file.place("graph_post_process", nth), what, fix)
@@ -99,9 +99,9 @@ def row_problems(
 
 def _numbers(processor: Processor, settings: Settings) -> Mapping[str, Sequence[str]] | None:
     """By aggregator the numbers of its report; nothing of one that makes none, None where only code of users knows."""
-    if not isinstance(processor.made, MetricCollatorPostProcessor):
+    if not isinstance(processor.instance, MetricCollatorPostProcessor):
         return {}
-    return processor.made.numbers(like_sygra=settings.graphs.like_sygra)
+    return processor.instance.numbers(like_sygra=settings.graphs.like_sygra)
 
 
 def scored_columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Processor]) -> dict[str, str]:
@@ -114,8 +114,8 @@ def _columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Proces
     outputs = {field.source: name for name, field in file.outputs.items() if field.source is not None}
     columns = [outputs.get(each, each) for each in fields]
     for each in processors:
-        if isinstance(each.made, MetricCollatorPostProcessor) and not each.takes_previous:
-            for entry in each.made.aggregator_metrics_map:
+        if isinstance(each.instance, MetricCollatorPostProcessor) and not each.takes_previous:
+            for entry in each.instance.aggregator_metrics_map:
                 named = entry.get("unit_metrics_results") if isinstance(entry, Mapping) else None
                 columns += [named] if isinstance(named, str) else named if isinstance(named, list | tuple) else []
     columns = [str(column) for column in columns]
@@ -129,7 +129,7 @@ def result_columns(file: GraphFile) -> list[str]:
 
 
 def unit_value(cell: object) -> float | None:
-    """The score in a unit result; None where a value is none."""
+    """The score in a unit result; None where a value is not one."""
     result = cell.to_dict() if isinstance(cell, UnitMetricResult) else cell
     if not isinstance(result, Mapping) or "correct" not in result:
         return None
@@ -144,7 +144,7 @@ def is_unit_result(cell: object) -> bool:
     return isinstance(cell, UnitMetricResult) or (isinstance(cell, Mapping) and "correct" in cell)
 
 
-def _without_secrets(value: Any, name: str) -> Any:
+def _without_secrets(value: Value, name: str) -> Any:
     """Return a value of the file without secrets; `golden_key` and its like are kept, and prompts stay as they are."""
     if name in SECRETS:
         return HIDDEN
@@ -179,7 +179,7 @@ class GraphScores:
     def version(self) -> object:
         return (self.task.config.metadata or {}).get("version", "Yaml")
 
-    def scorers(self) -> Sequence[Any]:
+    def scorers(self) -> Sequence[Value]:
         """A graph scores within itself: its unit metrics are nodes."""
         return ()
 
@@ -200,51 +200,51 @@ class GraphScores:
         step = ScoringStep(Unfiltered(UNFILTERED), (), lambda document, own, answers: own[0], self._unit_scores)  # noqa: ARG005
         return ScoringLoop((), ResultBuilder(GENERATE), self.task.name, steps=(step,))
 
-    def _unit_scores(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def _unit_scores(self, record: Record) -> JSONObject:
         """The row of each column of unit results: its score, or why it has none."""
         if self.settings.predict_only:
             return {}
-        rows: dict[str, Any] = {}
+        rows: JSONObject = {}
         for name, column in self.scored.items():
             score = unit_value(record.get(column))
             lost = Failed(f"scoring: the record has no result in {column!r}, but {record.get(column)!r:.60}")
             rows[name] = lost if score is None else score
         return {**rows, **self._further(record)}
 
-    def _further(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def _further(self, record: Record) -> JSONObject:
         """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured; and why
         a unit result there is none. Other columns may be called so, and hold something else."""
-        found: dict[str, Any] = {}
+        scores: JSONObject = {}
         for column, cell in record.items():
             name = str(column).removesuffix(SUFFIX)
             if name == column or name in self.scored:
                 continue
             score = unit_value(cell)
             if score is not None:
-                found[name] = score
+                scores[name] = score
             elif name in self._directions or is_unit_result(cell):
-                found[name] = Failed(f"scoring: {column!r} has no score that is a number")
+                scores[name] = Failed(f"scoring: {column!r} has no score that is a number")
             else:
                 continue
             self._directions.setdefault(name, True)
-        return found
+        return scores
 
     @property
     def parents(self) -> Mapping[str, str]:
         return {}
 
-    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+    def aggregation(self, row: ScoreKey) -> Aggregation | UserFunction | None:
         return AGGREGATIONS["mean"] if row.metric in self.scored or row.metric in self._directions else None
 
     def rows(self) -> frozenset[ScoreKey] | None:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""
-        found = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(graph_of(self.task)))}
+        names = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(graph_of(self.task)))}
         for each in self.processors:
             numbers = _numbers(each, self.settings)
             if numbers is None:
                 return None
-            found |= set(row_labels(numbers).values())
-        return frozenset(ScoreKey(name, "none") for name in found)
+            names |= set(row_labels(numbers).values())
+        return frozenset(ScoreKey(name, "none") for name in names)
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         return self._directions

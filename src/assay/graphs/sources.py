@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import DataConfig, SampledColumn, SourceConfig
+from assay.graphs.spec import DataConfig, JSONObject, Record, SampledColumn, SourceConfig, Value
 from assay.graphs.transforms import TRANSFORMS, DataTransform
 from assay.samples.data import Split, columns_of, data_set, find_files
 from assay.samples.rows import DataError, Row, Rows, as_rows, digest_file
@@ -20,7 +20,7 @@ from assay.samples.spill import spilled
 from assay.tasks.settings import Helpers, Settings
 from assay.user_code import place_of, user_code
 
-Transform = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+Transform = Callable[[list[JSONObject]], list[JSONObject]]
 Opened = tuple[Sequence[Row], str]
 """Rows, and a name for their content."""
 
@@ -31,13 +31,13 @@ def graph_rows(
     *,
     folder: str | None,
     data_dir: str | None,
-    wanted: int | None,
+    limit: int | None,
     like_pandas: bool = False,
 ) -> Opened:
-    """All records of a graph. `transforms` are those of each source; `wanted` is how many, where they come from nowhere;
+    """All records of a graph. `transforms` are those of each source; `limit` is how many, where no source is named;
     `like_pandas` reads csv cells as SyGra does."""
     if config.source is None:
-        number = wanted if wanted is not None else config.num_records
+        number = limit if limit is not None else config.num_records
         if number is None:
             raise DataError("the graph has no data_config.source; say how many records: --num_records N")
         return Numbered([{} for _ in range(number)]), f"{number} empty records"
@@ -61,7 +61,7 @@ def column_values(
     folder: str | None,
     data_dir: str | None,
     like_pandas: bool = False,
-) -> tuple[list[Any], str]:
+) -> tuple[list[Value], str]:
     """The values of one column of a source, and a name for its content."""
     rows, name = _opened(source, folder, data_dir, like_pandas)
     rows = _changed(rows, changes, source)
@@ -109,11 +109,11 @@ def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, like
         raise DataError("data_config.source: a source of the type hf needs repo_id")
     token = {"token": source.token} if source.token else {}
     config = TaskConfig(task="", dataset_path=source.repo_id, dataset_name=source.config_name, dataset_kwargs=token)
-    found = data_set(config, folder=folder, data_dir=data_dir)
+    data = data_set(config, folder=folder, data_dir=data_dir)
     splits = [source.split] if isinstance(source.split, str) else list(source.split)
-    parts = [found.split(split) for split in splits]
+    parts = [data.split(split) for split in splits]
     files = [file for part in parts for file in getattr(part, "files", ())]
-    name = " ".join([found.name, *splits, *map(digest_file, files)])
+    name = " ".join([data.name, *splits, *map(digest_file, files)])
     return (parts[0] if len(parts) == 1 else spilled(list(chain(*parts)))), name
 
 
@@ -125,7 +125,7 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
     """The rows of a source after its transformations, with the columns that are wanted."""
     if not changes and source.fields is None:
         return rows
-    made: Sequence[Mapping[str, Any]] = rows
+    changed: Sequence[Record] = rows
     if changes:
         whole = [dict(row) for row in rows]
         for change in changes:
@@ -133,17 +133,14 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
             if not isinstance(whole, list):
                 raise DataError(f"a transformation must return a list of records, got {type(whole).__name__}")
             whole = [dict(row) for row in as_rows(whole, "a transformation returned")]
-        made = whole
+        changed = whole
     if source.fields is not None:
-        wanted = {*source.fields, "id"}
-        made = [{key: value for key, value in row.items() if key in wanted} for row in made]
-    return spilled(made)
+        columns = {*source.fields, "id"}
+        changed = [{key: value for key, value in row.items() if key in columns} for row in changed]
+    return spilled(changed)
 
 
-Record = dict[str, Any]
-
-
-def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Any]]) -> list[Record]:
+def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Value]]) -> list[JSONObject]:
     """One list of records: below each other (`vstack`), or beside the primary ones, with columns called `alias->column`."""
     kinds = [source.join_type for source in sources]
     if any(source.alias is None for source in sources) or None in kinds:
@@ -154,38 +151,40 @@ def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Any]]) -> 
     if "vstack" in kinds or kinds.count("primary") != 1:
         raise DataError("data_config.source: exactly one of several sources is primary, or all are vstack")
     at = kinds.index("primary")
-    made = [_named(row, sources[at]) for row in tables[at]]
+    records = [_named(row, sources[at]) for row in tables[at]]
     for source, table in zip(sources, tables, strict=True):
         if source.join_type != "primary":
-            made = _beside(made, sources[at], source, [_named(row, source) for row in table])
-    return made
+            records = _beside(records, sources[at], source, [_named(row, source) for row in table])
+    return records
 
 
-def _named(row: Record, source: SourceConfig) -> Record:
+def _named(row: JSONObject, source: SourceConfig) -> JSONObject:
     return {f"{source.alias}->{key}": value for key, value in row.items()}
 
 
-def _beside(made: list[Record], primary: SourceConfig, source: SourceConfig, others: list[Record]) -> list[Record]:
+def _beside(
+    records: list[JSONObject], primary: SourceConfig, source: SourceConfig, others: list[JSONObject]
+) -> list[JSONObject]:
     if not others:
         raise DataError(f"data_config.source: {source.alias!r} has no records to join")
     if source.join_type == "cross":
-        return [{**row, **other} for row in made for other in others]
+        return [{**row, **other} for row in records for other in others]
     if source.join_type == "sequential":
-        return [{**row, **others[number % len(others)]} for number, row in enumerate(made)]
+        return [{**row, **others[number % len(others)]} for number, row in enumerate(records)]
     if source.join_type == "random":
         drawn = random.Random(f"join {source.alias}")
-        return [{**row, **drawn.choice(others)} for row in made]
+        return [{**row, **drawn.choice(others)} for row in records]
     if not source.primary_key or not source.join_key:
         raise DataError(f"data_config.source: {source.alias!r} needs primary_key and join_key")
     left, right = f"{primary.alias}->{source.primary_key}", f"{source.alias}->{source.join_key}"
-    for key, row in ((left, made[0] if made else {left: None}), (right, others[0])):
+    for key, row in ((left, records[0] if records else {left: None}), (right, others[0])):
         if key not in row:
             raise DataError(f"data_config.source: there is no column {key!r} to join by; there are: {', '.join(row)}")
-    found: dict[Any, list[Record]] = {}
+    by_key: dict[Any, list[JSONObject]] = {}
     for other in others:
-        found.setdefault(other[right], []).append(other)
+        by_key.setdefault(other[right], []).append(other)
     nothing = [dict.fromkeys(others[0])]
-    return [{**row, **other} for row in made for other in found.get(row[left], nothing)]
+    return [{**row, **other} for row in records for other in by_key.get(row[left], nothing)]
 
 
 @dataclass
@@ -203,39 +202,39 @@ class GraphSources:
         if problems:
             raise ConfigError(problems)
         limit, start = self.settings.limit, self.settings.start
-        wanted = int(limit) + start if limit is not None and limit >= 1 else None
+        last = int(limit) + start if limit is not None and limit >= 1 else None
         return graph_rows(
             file.config.data_config,
             transforms,
             folder=folder,
             data_dir=self.settings.data_dir,
-            wanted=wanted,
+            limit=last,
             like_pandas=self.settings.graphs.like_sygra,
         )
 
     def missing_files(self, file: GraphFile, folder: str | None) -> Iterator[Problem]:
         """Data files that the sources name, and that are not there."""
         written: Any = file.fields.get("data_config", {})
-        several = isinstance(written.get("source"), list)
+        is_list = isinstance(written.get("source"), list)
         for number, source in enumerate(file.config.data_config.source or ()):
             if source.type == "disk" and source.file_path:
                 try:
                     find_files(os.path.expanduser(source.file_path), folder, self.settings.data_dir)  # noqa: PTH111  # maybe a pattern
                 except DataError as error:
-                    place = file.place("data_config", "source", *([number] if several else []), "file_path")
+                    place = file.place("data_config", "source", *([number] if is_list else []), "file_path")
                     yield Problem(place, str(error), "put the file there, or correct its name")
 
     def column(
-        self, file: GraphFile, wanted: SampledColumn, at: tuple[str | int, ...], folder: str | None
-    ) -> Sequence[Any]:
+        self, file: GraphFile, sampled: SampledColumn, at: tuple[str | int, ...], folder: str | None
+    ) -> Sequence[Value]:
         """The values that a sampler takes in turn."""
         problems: list[Problem] = []
-        changes = self._of_source(file, wanted.source, at, folder, problems)
+        changes = self._of_source(file, sampled.source, at, folder, problems)
         if problems:
             raise ConfigError(problems)
         values, name = column_values(
-            wanted.source,
-            wanted.column,
+            sampled.source,
+            sampled.column,
             changes,
             folder=folder,
             data_dir=self.settings.data_dir,
@@ -251,9 +250,9 @@ class GraphSources:
     def transforms(self, file: GraphFile, folder: str | None, problems: list[Problem]) -> list[list[Transform]]:
         """The changes of every source of the records; what is wrong with them is in `problems`."""
         written: Any = file.fields.get("data_config", {})
-        several = isinstance(written.get("source"), list)
+        is_list = isinstance(written.get("source"), list)
         return [
-            self._of_source(file, source, ("data_config", "source", *([number] if several else [])), folder, problems)
+            self._of_source(file, source, ("data_config", "source", *([number] if is_list else [])), folder, problems)
             for number, source in enumerate(file.config.data_config.source or ())
         ]
 
@@ -265,7 +264,7 @@ class GraphSources:
         folder: str | None,
         problems: list[Problem],
     ) -> list[Transform]:
-        made: list[Transform] = []
+        transforms: list[Transform] = []
         for index, each in enumerate(source.transformations):
             place = file.place(*at, "transformations", index, "transform")
             try:
@@ -281,15 +280,15 @@ class GraphSources:
             if isinstance(change, DataTransform):
                 change.like_sygra = self.settings.graphs.like_sygra
                 problems += change.problems(each.params, file.place(*at, "transformations", index))
-            made.append(_transform(each.transform, change, dict(each.params)))
-        return made
+            transforms.append(_transform(each.transform, change, dict(each.params)))
+        return transforms
 
 
-def _transform(name: str, made: Any, params: dict[str, Any]) -> Transform:
-    guard = user_code(place_of(name, made.transform), DataError)
+def _transform(name: str, instance: Any, params: JSONObject) -> Transform:
+    guard = user_code(place_of(name, instance.transform), DataError)
 
     def transform(rows: Any) -> Any:
         with guard:
-            return made.transform(rows, params)
+            return instance.transform(rows, params)
 
     return transform

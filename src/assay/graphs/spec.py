@@ -7,6 +7,15 @@ from typing import Any, Literal
 from assay.config.option import NOTHING, Remark, option
 from assay.config.task import generation_slips
 
+Value = Any
+"""A value of a record: JSON, or whatever user code returns."""
+Record = Mapping[str, Any]
+"""Values by key: a record, parameters from YAML, metadata."""
+JSONObject = dict[str, Any]
+"""The same where it is built or changed."""
+UserFunction = Callable[..., Any]
+"""A function of user code; its signature is checked where it is bound."""
+
 JoinType = Literal["primary", "column", "sequential", "cross", "random", "vstack"]
 START, END = "START", "END"
 MAX_STEPS = 100
@@ -345,7 +354,7 @@ class GraphConfig:
     data_config: DataConfig = option("The records.", DataConfig())
     output_config: OutputConfig = option("The output record.", OutputConfig())
     schema_config: SchemaConfig | None = option("What must hold for it.", None)
-    graph_post_process: tuple[str | PostProcess, ...] = option("A post-processor of all records.", ())
+    graph_post_process: tuple[str | PostProcess, ...] = option("Post-processors of all records, in order.", ())
     task_name: str | None = option("No effect: the folder, or `task`, is its name.", None)
     task: str | None = option("A name by which it can be selected; the folder's when absent.", None)
     task_alias: str | None = option("The name shown in tables.", None)
@@ -361,4 +370,4 @@ class GraphConfig:
 
 
 AnyNode = Any
-"""One of the node records; their types tell what they have."""
+"""One of the node records; their types say what they have."""

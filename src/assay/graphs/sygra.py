@@ -1,9 +1,11 @@
 """Base classes for the helper code of a graph, by SyGra's names."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from assay.graphs.spec import JSONObject, Record, Value
 
 
 class SygraState(dict[str, Any]):
@@ -20,7 +22,7 @@ class SygraMessage:
 class NodePreProcessor:
     """Changes the state before a model is asked."""
 
-    def apply(self, state: Any) -> Any:
+    def apply(self, state: Value) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no `apply`")
 
 
@@ -34,7 +36,7 @@ class NodePostProcessor:
 class NodePostProcessorWithState:
     """Makes values of a model's message and the state."""
 
-    def apply(self, resp: SygraMessage, state: Any) -> Any:
+    def apply(self, resp: SygraMessage, state: Value) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no `apply`")
 
 
@@ -42,7 +44,7 @@ class LambdaFunction:
     """A node that is a function of its configuration and the state."""
 
     @staticmethod
-    def apply(lambda_node_dict: dict[str, Any], state: Any) -> Any:
+    def apply(lambda_node_dict: JSONObject, state: Value) -> Any:
         raise NotImplementedError("a lambda node's class has no `apply`")
 
 
@@ -50,7 +52,7 @@ class AsyncLambdaFunction:
     """The same for a function that waits."""
 
     @staticmethod
-    async def apply(lambda_node_dict: dict[str, Any], state: Any) -> Any:
+    async def apply(lambda_node_dict: JSONObject, state: Value) -> Any:
         raise NotImplementedError("a lambda node's class has no `apply`")
 
 
@@ -58,14 +60,14 @@ class EdgeCondition:
     """Says which way a record goes: a key of `path_map`."""
 
     @staticmethod
-    def apply(state: Any) -> str:
+    def apply(state: Value) -> str:
         raise NotImplementedError("a condition's class has no `apply`")
 
 
 class GraphPostProcessor:
     """Makes a report, or other records, of the records of a run."""
 
-    def process(self, data: Sequence[dict[str, Any]], metadata: dict[str, Any]) -> list[Any]:
+    def process(self, data: Sequence[JSONObject], metadata: JSONObject) -> list[Value]:
         raise NotImplementedError(f"{type(self).__name__} has no `process`")
 
 
@@ -75,21 +77,21 @@ class BaseOutputGenerator:
     A field's `transform` is a method of the class, of the value and the state.
     """
 
-    def __init__(self, output_config: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, output_config: Record | None = None) -> None:
         self.output_config = output_config or {}
-        self.output_map: Mapping[str, Any] = self.output_config.get("output_map", {})
+        self.output_map: Record = self.output_config.get("output_map", {})
 
-    def generate(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
+    def generate(self, state: Record) -> JSONObject | None:
         """The record; None leaves it out."""
         return {field: self._value(rule or {}, state) for field, rule in self.output_map.items()}
 
-    def _value(self, rule: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
+    def _value(self, rule: Record, state: Record) -> Any:
         value = rule["value"] if "value" in rule else state.get(rule.get("from", ""))
         transform = rule.get("transform")
         return getattr(self, transform)(value, state) if transform else value
 
 
-def parse_response_as_json(s: Any) -> dict[str, Any] | None:
+def parse_response_as_json(s: Any) -> JSONObject | None:
     """The JSON object that a reply is, or else the first one in it; None without one.
 
     >>> parse_response_as_json('The answer is {"topic": "Music"}.')
@@ -101,18 +103,18 @@ def parse_response_as_json(s: Any) -> dict[str, Any] | None:
         return None
     text = s if isinstance(s, str) else str(s)
     try:
-        found = json.loads(text)
-        return found if isinstance(found, dict) else {"value": found}
+        value = json.loads(text)
+        return value if isinstance(value, dict) else {"value": value}
     except (ValueError, RecursionError):
         return _first_object(text)
 
 
-def _first_object(text: str) -> dict[str, Any] | None:
+def _first_object(text: str) -> JSONObject | None:
     decoder, start = json.JSONDecoder(), text.find("{")
     while start >= 0:
         try:
-            found: dict[str, Any] = decoder.raw_decode(text, start)[0]
-            return found
+            value: JSONObject = decoder.raw_decode(text, start)[0]
+            return value
         except (ValueError, RecursionError):
             start = text.find("{", start + 1)
     return None

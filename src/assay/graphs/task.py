@@ -65,7 +65,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     problems += [] if problems else row_problems(file, fields, processors or (), settings)
     if problems or graph is None or processors is None:
         raise ConfigError(problems)
-    made = GraphTask(
+    prepared = GraphTask(
         task=task,
         settings=settings,
         processors=processors,
@@ -75,12 +75,12 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         graph=graph,
         graph_models=models,
     )
-    if not made.scored and not processors and not result_columns(file) and not settings.predict_only:
+    if not prepared.scored and not processors and not result_columns(file) and not settings.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
     check_clusters(task, rows)
-    if not made.size:
+    if not prepared.size:
         raise DataError("there are no records")
-    return made
+    return prepared
 
 
 def columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
@@ -97,10 +97,10 @@ def lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
         for key in (
             ("golden_key", "predicted_key") if isinstance(node, LambdaSpec) and not has_hidden_keys(file) else ()
         ):
-            wanted = node.settings.get(key)
-            if isinstance(wanted, str) and "unit_metrics_map" in node.settings and wanted not in known:
-                what = f"nothing produces {wanted!r}: no column of the records, no output_keys"
-                yield Problem(file.node_place(name, key), what, did_you_mean(wanted, known))
+            column = node.settings.get(key)
+            if isinstance(column, str) and "unit_metrics_map" in node.settings and column not in known:
+                what = f"nothing produces {column!r}: no column of the records, no output_keys"
+                yield Problem(file.node_place(name, key), what, did_you_mean(column, known))
 
 
 @dataclass(kw_only=True)
@@ -124,8 +124,8 @@ class GraphTask(GraphScores):
     def _golden(self) -> str | None:
         """The column that answers are compared with, where unit metrics say so."""
         nodes = graph_of(self.task).nodes.values()
-        found = (node.settings.get("golden_key") for node in nodes if isinstance(node, LambdaSpec))
-        return next((str(key) for key in found if key is not None), None)
+        keys = (node.settings.get("golden_key") for node in nodes if isinstance(node, LambdaSpec))
+        return next((str(key) for key in keys if key is not None), None)
 
     @property
     def source(self) -> str:
@@ -150,7 +150,7 @@ class GraphTask(GraphScores):
         return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
 
     def models(self) -> Mapping[str, object]:
-        return self.graph_models.wanted
+        return self.graph_models.backends
 
     def role_needs(self) -> Mapping[str, frozenset[str]]:
         return {role: self.needs_of(role) for role in self.models()}
@@ -260,14 +260,14 @@ def _has_unseen_functions(
     file: GraphFile, folder: str | None, find_dotted: FindDotted, problems: list[Problem]
 ) -> bool:
     """Whether a lambda node calls code that is not looked at: it may measure. What is not there at all is a problem."""
-    found = False
+    is_hidden = False
     for name, node in file.nodes.items():
         if isinstance(node, LambdaSpec):
             try:
-                found |= find_dotted(node.function, folder, file.node_place(name, "lambda")) is None
+                is_hidden |= find_dotted(node.function, folder, file.node_place(name, "lambda")) is None
             except ConfigError as error:
                 problems += error.problems
-    return found
+    return is_hidden
 
 
 def _columns(

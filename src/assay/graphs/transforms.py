@@ -2,14 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
+from assay.graphs.spec import JSONObject, Record, Value
 from assay.registry import Table, parameter_problems
-
-Record = dict[str, Any]
 
 
 class DataTransform:
@@ -24,10 +23,10 @@ class DataTransform:
     def name(self) -> str:
         return type(self).__name__
 
-    def transform(self, data: list[Record], params: dict[str, Any]) -> list[Record]:
+    def transform(self, data: list[JSONObject], params: JSONObject) -> list[JSONObject]:
         raise NotImplementedError(f"{type(self).__name__} has no `transform`")
 
-    def problems(self, params: Mapping[str, Any], place: Place) -> list[Problem]:  # noqa: ARG002  # nothing is known
+    def problems(self, params: Record, place: Place) -> list[Problem]:  # noqa: ARG002  # nothing is known
         """List the problems of parameters that show before the transform runs."""
         return []
 
@@ -35,16 +34,16 @@ class DataTransform:
 class _Checked(DataTransform):
     """A transform whose parameters are the keyword parameters of `rows`."""
 
-    def rows(self, data: Sequence[Record], **params: Any) -> list[Record]:
+    def rows(self, data: Sequence[JSONObject], **params: Any) -> list[JSONObject]:
         raise NotImplementedError
 
-    def transform(self, data: list[Record], params: dict[str, Any]) -> list[Record]:
+    def transform(self, data: list[JSONObject], params: JSONObject) -> list[JSONObject]:
         wrong = self.problems(params, Place(f"transform {self.name!r}"))
         if wrong:
             raise ConfigError(wrong)
         return self.rows(list(data), **params)
 
-    def problems(self, params: Mapping[str, Any], place: Place) -> list[Problem]:
+    def problems(self, params: Record, place: Place) -> list[Problem]:
         return parameter_problems(partial(self.rows, []), params, f"transform {self.name!r}", place)
 
 
@@ -53,16 +52,16 @@ class RenameFieldsTransform(_Checked):
 
     name = "rename_fields"
 
-    def rows(self, data: Sequence[Record], *, mapping: dict[str, Any], overwrite: bool = False) -> list[Record]:  # type: ignore[override]
+    def rows(self, data: Sequence[JSONObject], *, mapping: JSONObject, overwrite: bool = False) -> list[JSONObject]:  # type: ignore[override]
         return [self._renamed(record, mapping, overwrite) for record in data]
 
     @staticmethod
-    def _renamed(record: Record, mapping: Mapping[str, Any], overwrite: bool) -> Record:
-        made = dict(record)
+    def _renamed(record: JSONObject, mapping: Record, overwrite: bool) -> JSONObject:
+        renamed = dict(record)
         for old, new in mapping.items():
-            if old in made and (overwrite or new not in made):
-                made[new] = made.pop(old)
-        return made
+            if old in renamed and (overwrite or new not in renamed):
+                renamed[new] = renamed.pop(old)
+        return renamed
 
 
 class AddNewFieldTransform(_Checked):
@@ -70,7 +69,7 @@ class AddNewFieldTransform(_Checked):
 
     name = "add_new_field"
 
-    def rows(self, data: Sequence[Record], *, mapping: dict[str, Any]) -> list[Record]:  # type: ignore[override]
+    def rows(self, data: Sequence[JSONObject], *, mapping: JSONObject) -> list[JSONObject]:  # type: ignore[override]
         return [{**record, **mapping} for record in data]
 
 
@@ -81,12 +80,12 @@ class AddRetryFieldsTransform(_Checked):
 
     def rows(  # type: ignore[override]
         self,
-        data: Sequence[Record],
+        data: Sequence[JSONObject],
         *,
         max_retries: int = 3,
         initial_retry_count: int = 0,
         original_current_user_text: str = "",
-    ) -> list[Record]:
+    ) -> list[JSONObject]:
         added = {
             "max_retries": max_retries,
             "curr_retries": initial_retry_count,
@@ -101,11 +100,11 @@ class SkipRecords(_Checked):
     name = "skip_records"
 
     def rows(  # type: ignore[override]
-        self, data: Sequence[Record], *, skip_type: str = "range", range: str = "", count: dict[str, Any] | None = None
-    ) -> list[Record]:
+        self, data: Sequence[JSONObject], *, skip_type: str = "range", range: str = "", count: JSONObject | None = None
+    ) -> list[JSONObject]:
         if skip_type == "count":
-            known = count or {}
-            start = int(known.get("from_start", known.get("from_begin", 0)))
+            known: JSONObject = count or {}
+            start = int(known["from_start"] if "from_start" in known else known.get("from_begin", 0))
             return list(data[start : len(data) - int(known.get("from_end", 0))])
         if skip_type != "range":
             what = f"skip_type must be range or count, got {skip_type!r}"
@@ -116,15 +115,15 @@ class SkipRecords(_Checked):
 
 def _slices(written: str) -> list[slice]:
     """The slices that a text such as "[:10],[-10:]" names."""
-    found = []
+    slices = []
     for part in filter(None, (each.strip() for each in written.split(","))):
         bounds = re.fullmatch(r"\[\s*(-?\d*)\s*:\s*(-?\d*)\s*\]", part)
         if bounds is None:
             fix = "write [start:end], as in [:10],[-10:]"
             raise ConfigError([Problem(Place("transform 'skip_records'"), f"invalid range {part!r}", fix)])
         start, end = (int(each) if each else None for each in bounds.groups())
-        found.append(slice(start, end))
-    return found
+        slices.append(slice(start, end))
+    return slices
 
 
 def _indices(part: slice, length: int) -> Sequence[int]:
@@ -139,13 +138,13 @@ class CombineRecords(_Checked):
 
     def rows(  # type: ignore[override]
         self,
-        data: Sequence[Record],
+        data: Sequence[JSONObject],
         *,
         combine: int = 1,
         shift: int = 1,
-        skip: dict[str, Any] | None = None,
-        join_column: dict[str, Any] | None = None,
-    ) -> list[Record]:
+        skip: JSONObject | None = None,
+        join_column: JSONObject | None = None,
+    ) -> list[JSONObject]:
         if combine < 2:
             return list(data)
         if shift < 1:
@@ -158,18 +157,18 @@ class CombineRecords(_Checked):
         return [_joined(data[at : at + combine], join_column or {}) for at in starts]
 
 
-def _joined(records: Sequence[Record], columns: Mapping[str, Any]) -> Record:
+def _joined(records: Sequence[JSONObject], columns: Record) -> JSONObject:
     return {column: _filled(str(rule), [record[column] for record in records]) for column, rule in columns.items()}
 
 
-def _filled(rule: str, values: Sequence[Any]) -> str:
+def _filled(rule: str, values: Sequence[Value]) -> str:
     """A rule with its values in place of their numbers; a number without a record stays.
 
     >>> _filled("$1-$2 $3", ["a", "b"])
     'a-b $3'
     """
     return re.sub(
-        r"\$(\d+)", lambda found: str(values[int(found[1]) - 1]) if 0 < int(found[1]) <= len(values) else found[0], rule
+        r"\$(\d+)", lambda match: str(values[int(match[1]) - 1]) if 0 < int(match[1]) <= len(values) else match[0], rule
     )
 
 

@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from typing import Any, TypeVar
 
 from assay.errors import ConfigError, Place, Problem
+from assay.graphs.spec import JSONObject, Record, UserFunction, Value
 from assay.registry import MetricRegistry, Table, dress, library_problem, read_signature, subclass_of
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.metrics.text import ALONE
@@ -26,9 +27,9 @@ class UnitMetricResult:
     """The verdict about one record, what it is about, and its score: 1 or 0 unless the metric gives another."""
 
     correct: bool
-    golden: dict[str, Any]
-    predicted: dict[str, Any]
-    metadata: dict[str, Any] = field(default_factory=dict)
+    golden: JSONObject
+    predicted: JSONObject
+    metadata: JSONObject = field(default_factory=dict)
     score: float = NOT_GIVEN
 
     def __post_init__(self) -> None:
@@ -42,7 +43,7 @@ class UnitMetricResult:
         object.__setattr__(self, "correct", bool(self.correct))
         object.__setattr__(self, "metadata", self.metadata if isinstance(self.metadata, dict) else {})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONObject:
         """Itself as JSON can say it: numbers that are not finite become null."""
         return {
             "correct": self.correct,
@@ -53,7 +54,7 @@ class UnitMetricResult:
         }
 
     @classmethod
-    def from_dict(cls, written: Mapping[str, Any]) -> "UnitMetricResult":
+    def from_dict(cls, written: Record) -> "UnitMetricResult":
         """The result that a mapping describes; one of SyGra has no score."""
         correct, score = bool(written.get("correct", False)), written.get("score")
         return cls(
@@ -68,7 +69,7 @@ class UnitMetricResult:
 _ALWAYS_FINITE = frozenset((str, bool, int, type(None)))
 
 
-def finite(value: Any) -> Any:
+def finite(value: Value) -> Any:
     """A value without infinities, which JSON does not have, however deep."""
     if type(value) in _ALWAYS_FINITE:  # most of them: to ask what a text is not would take longer than all else
         return value
@@ -108,14 +109,14 @@ class UnitMetric:
     def __init__(self, **config: Any) -> None:
         self.config = config
 
-    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         raise NotImplementedError(f"{type(self).__name__} has neither `compare` nor `evaluate`")
 
-    def evaluate(self, golden: list[Any], predicted: list[Any]) -> list[UnitMetricResult]:
+    def evaluate(self, golden: list[Value], predicted: list[Value]) -> list[UnitMetricResult]:
         """The verdict about each record."""
         if len(golden) != len(predicted):
             raise ValueError(f"there are {len(golden)} golden and {len(predicted)} predicted values")
-        return [self.compare(right, given) for right, given in zip(golden, predicted, strict=True)]
+        return [self.compare(right, answer) for right, answer in zip(golden, predicted, strict=True)]
 
     def validate_config(self) -> None:
         """For classes written for SyGra, which call it in their constructors."""
@@ -127,24 +128,24 @@ class UnitMetric:
         return str(getattr(getattr(self, "metadata", None), "name", "")) or type(self).__name__
 
 
-def metric_of(name: str, function: Callable[..., Any]) -> type[UnitMetric]:
+def metric_of(name: str, function: UserFunction) -> type[UnitMetric]:
     """A function of golden and predicted values as a class. It gives a verdict, a score, or a whole result."""
 
     class FunctionUnitMetric(UnitMetric):
-        def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
-            given = function(golden, predicted, **self.config)
-            if isinstance(given, UnitMetricResult):
-                return given
-            correct = given if isinstance(given, bool) else float(given) >= 1
+        def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
+            verdict = function(golden, predicted, **self.config)
+            if isinstance(verdict, UnitMetricResult):
+                return verdict
+            correct = verdict if isinstance(verdict, bool) else float(verdict) >= 1
             return UnitMetricResult(
-                correct, as_mapping(golden), as_mapping(predicted), {"validator": name}, float(given)
+                correct, as_mapping(golden), as_mapping(predicted), {"validator": name}, float(verdict)
             )
 
     dress(FunctionUnitMetric, function, name)
     return FunctionUnitMetric
 
 
-def as_mapping(value: Any) -> dict[str, Any]:
+def as_mapping(value: Value) -> JSONObject:
     """A value as a result holds it: a mapping as it is, anything else as its text."""
     return dict(value) if isinstance(value, Mapping) else {"text": value}
 
@@ -170,25 +171,25 @@ def difference(golden: str, predicted: str, *, like_sygra: bool = False) -> Sequ
 class _Comparing(UnitMetric):
     """The base of these metrics: it reads the golden and the predicted value."""
 
-    def golden(self, value: Any, key: str | None) -> Any:
+    def golden(self, value: Value, key: str | None) -> Any:
         """The right value; that there is none is an error of the data."""
-        found = self._read(value, key)
-        if found is None:
+        side = self._read(value, key)
+        if side is None:
             where = f"no {key!r}" if key is not None and isinstance(value, Mapping) else "no value"
             raise ValueError(f"the golden value has {where}: {value!r:.80}")
-        return found
+        return side
 
-    def predicted(self, value: Any, key: str | None) -> Any:
+    def predicted(self, value: Value, key: str | None) -> Any:
         """The predicted value, or None."""
         return self._read(value, key)
 
-    def _read(self, value: Any, key: str | None) -> Any:
+    def _read(self, value: Value, key: str | None) -> Any:
         if key is None or not isinstance(value, Mapping):
             return str(value) if value is not None or self.like_sygra else None
         return value.get(key, "") if self.like_sygra else value.get(key)
 
     def result(
-        self, correct: bool, golden: Any, predicted: Any, metadata: Mapping[str, Any], score: float | None = None
+        self, correct: bool, golden: Value, predicted: Value, metadata: Record, score: float | None = None
     ) -> UnitMetricResult:
         said = {"validator": self.validator, **metadata}
         number = float(correct) if score is None else score
@@ -211,21 +212,21 @@ class ExactMatchMetric(_Comparing):
 
     validator = "exact_match"
 
-    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
-        right, given = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
+    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
+        right, answer = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
         return self.result(
-            right == given,
+            right == answer,
             golden,
             predicted,
             {
                 "golden_text": right,
-                "predicted_text": given,
+                "predicted_text": answer,
                 "case_sensitive": self.case_sensitive,
                 "normalize_whitespace": self.normalize_whitespace,
             },
         )
 
-    def _text(self, value: Any) -> str | None:
+    def _text(self, value: Value) -> str | None:
         if value is None and not self.like_sygra:
             return None
         return plain(str(value), case_sensitive=self.case_sensitive, normalize_whitespace=self.normalize_whitespace)
@@ -245,13 +246,13 @@ class FuzzyMatchMetric(_Comparing):
     def __post_init__(self) -> None:
         _check_share("threshold", self.threshold)
 
-    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
-        right, given = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
-        alike = 0.0 if given is None else difference(str(right), given).ratio()
-        said = {"golden_text": right, "predicted_text": given, "similarity_score": alike, "threshold": self.threshold}
-        return self.result(given is not None and alike >= self.threshold, golden, predicted, said, alike)
+    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
+        right, answer = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
+        alike = 0.0 if answer is None else difference(str(right), answer).ratio()
+        said = {"golden_text": right, "predicted_text": answer, "similarity_score": alike, "threshold": self.threshold}
+        return self.result(answer is not None and alike >= self.threshold, golden, predicted, said, alike)
 
-    def _text(self, value: Any) -> str | None:
+    def _text(self, value: Value) -> str | None:
         if value is None:
             return None
         return plain(str(value), case_sensitive=self.case_sensitive, normalize_whitespace=self.normalize_whitespace)
@@ -271,12 +272,12 @@ class TypedValueMatchMetric(_Comparing):
     def __post_init__(self) -> None:
         _check_share("fuzzy_match_threshold", self.fuzzy_match_threshold)
 
-    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
-        wanted, given = self.golden(golden, self.golden_text_key), self.predicted(predicted, self.predicted_text_key)
-        right = plain(str(wanted), case_sensitive=self.case_sensitive)
-        if given is None and not self.like_sygra:
+    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
+        target, answer = self.golden(golden, self.golden_text_key), self.predicted(predicted, self.predicted_text_key)
+        right = plain(str(target), case_sensitive=self.case_sensitive)
+        if answer is None and not self.like_sygra:
             return self.result(False, golden, predicted, {"golden_text": right, "predicted_text": None})
-        typed = plain(str(given), case_sensitive=self.case_sensitive)
+        typed = plain(str(answer), case_sensitive=self.case_sensitive)
         matcher = difference(right, typed, like_sygra=self.like_sygra)
         alike = matcher.ratio()
         said = {
@@ -296,7 +297,7 @@ class TypedValueMatchMetric(_Comparing):
 
 @dataclass(kw_only=True)
 class ActionWithinBboxMetric(_Comparing):
-    """Whether a point lies in a box {x, y, width, height}, its edges included, or at most `tolerance` beside it."""
+    """Whether a point is in a box {x, y, width, height}, its edges included, or at most `tolerance` beside it."""
 
     predicted_x_key: str = "x"
     predicted_y_key: str = "y"
@@ -305,7 +306,7 @@ class ActionWithinBboxMetric(_Comparing):
 
     validator = "action_within_bbox"
 
-    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         box = self.golden(golden, self.golden_bbox_key)
         sides = {
             side: _number(box.get(side)) if isinstance(box, Mapping) else None for side in ("x", "y", "width", "height")
@@ -337,13 +338,13 @@ class ScrollDirectionMetric(_Comparing):
 
     validator = "scroll_direction"
 
-    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         right = self.golden(golden, self.golden_direction_key)
-        given = self.predicted(predicted, self.predicted_direction_key)
+        answer = self.predicted(predicted, self.predicted_direction_key)
         if right not in DIRECTIONS and not self.like_sygra:
             raise ValueError(f"the golden direction {right!r:.40} is none of {', '.join(DIRECTIONS)}")
-        said = {"golden_direction": right, "predicted_direction": given}
-        return self.result(right == given and right in DIRECTIONS, golden, predicted, said)
+        said = {"golden_direction": right, "predicted_direction": answer}
+        return self.result(right == answer and right in DIRECTIONS, golden, predicted, said)
 
 
 @dataclass(kw_only=True)
@@ -357,12 +358,12 @@ class ScrollAmountMetric(_Comparing):
 
     validator = "scroll_amount"
 
-    def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
+    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         written = self.golden(golden, self.golden_amount_key)
-        right, given = _number(written), _number(self.predicted(predicted, self.predicted_amount_key))
+        right, answer = _number(written), _number(self.predicted(predicted, self.predicted_amount_key))
         if right is None:
             raise ValueError(f"the golden {self.golden_amount_key!r} must be a number, got {written!r:.60}")
-        apart = None if given is None else abs(right - given)
+        apart = None if answer is None else abs(right - answer)
         percent = None if apart is None or right == 0 else apart / abs(right) * 100
         if apart is None:
             near = False
@@ -377,12 +378,12 @@ class ScrollAmountMetric(_Comparing):
             "tolerance_used": self.tolerance_percent,
             "scroll_threshold": self.scroll_threshold,
             "golden_scroll_amount": right,
-            "predicted_scroll_amount": given,
+            "predicted_scroll_amount": answer,
         }
         return self.result(near, golden, predicted, said)
 
 
-def _number(value: Any) -> float | None:
+def _number(value: Value) -> float | None:
     """The number that a value says, or None."""
     try:
         return float(value)
@@ -431,17 +432,17 @@ def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:
                 problem = Problem(Place(f"unit metric {name!r}"), f"cannot work here: {obstacle[0]}", obstacle[1])
             if problem is not None:
                 raise ConfigError([problem])
-            prepared: Callable[..., Any] | None = getattr(function, "prepared", None)
+            prepared: UserFunction | None = getattr(function, "prepared", None)
             self._score = prepared(**params) if prepared is not None else _bound(function, params)
 
-        def compare(self, golden: Any, predicted: Any) -> UnitMetricResult:
-            right, given = _value(golden, self.key), _value(predicted, self.key)
+        def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
+            right, answer = _value(golden, self.key), _value(predicted, self.key)
             if right is None:
                 raise ValueError(f"the golden value has no {self.key!r}: {golden!r:.80}")
             references = [str(each) for each in right] if isinstance(right, list | tuple) else [str(right)]
-            score = float(self._score(references, "" if given is None else str(given)))
+            score = float(self._score(references, "" if answer is None else str(answer)))
             above, below = score >= self.threshold - TOLERANCE, score <= self.threshold + TOLERANCE
-            correct = given is not None and (above if declared.higher_is_better else below)
+            correct = answer is not None and (above if declared.higher_is_better else below)
             said = {"validator": name, "threshold": self.threshold}
             return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), said, score)
 
@@ -453,11 +454,11 @@ def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:
     return OfAnswer
 
 
-def _bound(function: Callable[..., Any], params: Mapping[str, Any]) -> Callable[..., Any]:
+def _bound(function: UserFunction, params: Record) -> UserFunction:
     return lambda references, answer: function(references, answer, **params)
 
 
-def _value(value: Any, key: str | None) -> Any:
+def _value(value: Value, key: str | None) -> Any:
     return value.get(key) if key is not None and isinstance(value, Mapping) else value
 
 
@@ -466,7 +467,7 @@ ADAPTED_METRICS: dict[str, type[UnitMetric]] = {
 }
 
 
-Made = TypeVar("Made", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=UserFunction)
 
 
 def _adopted(name: str, thing: Any) -> type[UnitMetric]:
@@ -481,7 +482,7 @@ UnitMetricRegistry = MetricRegistry(UNIT_METRICS)
 """The same by SyGra's name, with its methods."""
 
 
-def unit_metric(name: str) -> Callable[[Made], Made]:
+def unit_metric(name: str) -> Callable[[Decorated], Decorated]:
     """Make a class or function known as a unit metric by a name.
 
     A class is derived from UnitMetric. A function takes what is right, what was predicted, and keyword parameters, and

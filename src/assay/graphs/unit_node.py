@@ -6,6 +6,7 @@ from typing import Any
 from assay.config.option import near_miss
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.graphs.spec import JSONObject, Record, Value
 from assay.graphs.sygra import LambdaFunction
 from assay.graphs.unit_metrics import UNIT_METRICS, UnitMetric, UnitMetricResult
 from assay.user_code import UserCodeError, user_code
@@ -30,18 +31,18 @@ class UnitMetrics(LambdaFunction):
     """
 
     @staticmethod
-    def apply(lambda_node_dict: dict[str, Any], state: Any) -> dict[str, Any]:
+    def apply(lambda_node_dict: JSONObject, state: Value) -> JSONObject:
         """The state with the results."""
         node, like_sygra = lambda_node_dict, lambda_node_dict.get("compat") == "sygra"
-        right, given = (_side(node, state, key, like_sygra=like_sygra) for key in ("golden_key", "predicted_key"))
-        found = {}
+        right, answer = (_side(node, state, key, like_sygra=like_sygra) for key in ("golden_key", "predicted_key"))
+        results = {}
         for entry in _entries(node):
             metric = _metric(entry, like_sygra=like_sygra)
-            found[result_field(entry, node)] = _scored(metric, entry["name"], right, given).to_dict()
-        return {**state, **found}
+            results[result_field(entry, node)] = _scored(metric, entry["name"], right, answer).to_dict()
+        return {**state, **results}
 
 
-def _side(node: Mapping[str, Any], state: Mapping[str, Any], key: str, *, like_sygra: bool) -> dict[str, Any]:
+def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONObject:
     """A value of the state as metrics take it."""
     name = node[key]
     if name not in state:
@@ -50,52 +51,52 @@ def _side(node: Mapping[str, Any], state: Mapping[str, Any], key: str, *, like_s
     return dict(value) if isinstance(value, Mapping) and not like_sygra else {"text": value}
 
 
-def _scored(metric: UnitMetric, name: str, right: dict[str, Any], given: dict[str, Any]) -> UnitMetricResult:
+def _scored(metric: UnitMetric, name: str, right: JSONObject, answer: JSONObject) -> UnitMetricResult:
     if metric.like_sygra:
         try:
             with user_code(name):
-                results = metric.evaluate([right], [given])
+                results = metric.evaluate([right], [answer])
         except UserCodeError as error:  # SyGra takes whatever a metric raises for a wrong answer
-            return UnitMetricResult(False, right, given, {"validator": name, "error": str(error.__cause__)})
+            return UnitMetricResult(False, right, answer, {"validator": name, "error": str(error.__cause__)})
     else:
-        results = metric.evaluate([right], [given])
+        results = metric.evaluate([right], [answer])
     if len(results) != 1:
         raise ValueError(f"unit metric {name!r} gave {len(results)} results for one record")
     return results[0]
 
 
-def _metric(entry: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
+def _metric(entry: Record, *, like_sygra: bool) -> UnitMetric:
     """The metric of an entry, made once for all records that have the same."""
     name, params = str(entry["name"]), entry.get("params") or {}
     kind = UNIT_METRICS.find(
         name, Place(f"unit metric {name!r}")
     )  # tells apart what a name meant before it was registered again
     key = (kind, repr(params), like_sygra)
-    if key not in _MADE:
-        if len(_MADE) >= MOST_MADE:
-            _MADE.clear()
-        _MADE[key] = _new(name, params, like_sygra=like_sygra)
-    return _MADE[key]
+    if key not in _METRICS:
+        if len(_METRICS) >= MOST_MADE:
+            _METRICS.clear()
+        _METRICS[key] = _new(name, params, like_sygra=like_sygra)
+    return _METRICS[key]
 
 
 MOST_MADE = 256
-_MADE: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
+_METRICS: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
 """By what they were made with, metrics for all records: a task has a few."""
 
 
-def _new(name: str, params: Mapping[str, Any], *, like_sygra: bool) -> UnitMetric:
-    made = UNIT_METRICS.bind(name, params, Place(f"unit metric {name!r}"))
-    made.like_sygra = like_sygra
-    return made
+def _new(name: str, params: Record, *, like_sygra: bool) -> UnitMetric:
+    metric = UNIT_METRICS.bind(name, params, Place(f"unit metric {name!r}"))
+    metric.like_sygra = like_sygra
+    return metric
 
 
-def _entries(node: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _entries(node: Record) -> Sequence[Record]:
     """The entries that are any: of others `check_unit_metrics` speaks."""
     written = node.get("unit_metrics_map")
     return [each for each in written if isinstance(each, Mapping)] if isinstance(written, list | tuple) else ()
 
 
-def result_field(entry: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+def result_field(entry: Record, node: Record) -> str:
     """The field that an entry of `unit_metrics_map` writes."""
     if entry.get("as"):
         return str(entry["as"])
@@ -103,23 +104,23 @@ def result_field(entry: Mapping[str, Any], node: Mapping[str, Any]) -> str:
     return name if name in declared and f"{name}_result" not in declared else f"{name}_result"
 
 
-def _declared(node: Mapping[str, Any]) -> Sequence[str]:
+def _declared(node: Record) -> Sequence[str]:
     written = node.get("output_keys") or ()
     return (written,) if isinstance(written, str) else tuple(written)
 
 
-def unit_metric_fields(node: Mapping[str, Any]) -> list[str]:
+def unit_metric_fields(node: Record) -> list[str]:
     """All fields that the node writes."""
     return [result_field(entry, node) for entry in _entries(node)]
 
 
-def runs_code(node: Mapping[str, Any]) -> bool:
+def runs_code(node: Record) -> bool:
     """Whether one of the node's metrics executes what the model wrote."""
     names = [str(entry.get("name")) for entry in _entries(node)]
     return any(UNIT_METRICS[name].runs_code for name in names if name in UNIT_METRICS)
 
 
-def check_unit_metrics(node_config: Mapping[str, Any], place: Place, at: Places | None = None) -> list[Problem]:
+def check_unit_metrics(node_config: Record, place: Place, at: Places | None = None) -> list[Problem]:
     """All that is wrong with the node: what it lacks, unknown metrics and parameters, fields that clash.
 
     `place` is that of the node, `at` returns the place of its keys.
@@ -165,7 +166,7 @@ def _entry_problems(entry: Any, number: int, place: Place) -> list[Problem]:
     return []
 
 
-def _field_problems(node: Mapping[str, Any], place: Place, at: Places) -> list[Problem]:
+def _field_problems(node: Record, place: Place, at: Places) -> list[Problem]:
     fields, declared = unit_metric_fields(node), _declared(node)
     problems: list[Problem] = []
     for number, field in enumerate(fields):

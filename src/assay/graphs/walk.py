@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from assay.errors import SelfExplanatory
-from assay.graphs.spec import END, MAX_STEPS
+from assay.graphs.spec import END, MAX_STEPS, Record
 from assay.records import Asking, Call, Failed, Generate, Outcome, Prompt, Request, Response, plain
 from assay.user_code import user_code
 
@@ -41,11 +41,11 @@ class Walk:
 
     def at(self, node: str) -> "Walk":
         """The same walk, for what is asked by a node below this one, or by a label of it."""
-        made = Walk.__new__(Walk)
-        made.name, made.number, made.node = self.name, self.number, (*self.node, node)
-        made.asked, made.responses, made.noticed = self.asked, self.responses, self.noticed
-        made.visits, made.trace = self.visits, self.trace
-        return made
+        walk = Walk.__new__(Walk)
+        walk.name, walk.number, walk.node = self.name, self.number, (*self.node, node)
+        walk.asked, walk.responses, walk.noticed = self.asked, self.responses, self.noticed
+        walk.visits, walk.trace = self.visits, self.trace
+        return walk
 
     def enter(self, node: str) -> list[int]:
         """Note that the record entered a node; returns the list for the numbers of its responses."""
@@ -88,13 +88,13 @@ class ConditionalEdge:
 
     def choose(self, state: State) -> str:
         said = plain(self.condition(state))
-        found = self.paths.get(said) or self.paths.get(str(said))
-        if found is None and said in ENDS:
-            found = END
-        if found is None:
+        target = self.paths.get(said) or self.paths.get(str(said))
+        if target is None and said in ENDS:
+            target = END
+        if target is None:
             known = ", ".join(str(path) for path in self.paths if path != "__end__")
             raise NodeFailed(f"a condition said {said!r:.60}, and path_map has: {known}")
-        return found
+        return target
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +116,14 @@ class Graph:
     ways: Mapping[str, OutgoingEdges]
     start: OutgoingEdges
     max_steps: int = MAX_STEPS
-    finish: Callable[[State], Mapping[str, Any]] = dict
+    finish: Callable[[State], Record] = dict
 
-    def plan(self, record: Mapping[str, Any], name: str, number: int = 0) -> Asking:
+    def plan(self, record: Record, name: str, number: int = 0) -> Asking:
         """Yield the requests about a record; return the responses and the Outcome, or the failure, at the end."""
         walk, state = Walk(name, number), dict(record)
         try:
             yield from self.steps(state, walk)
-            made = {plain(key): plain(value) for key, value in self._finished(state).items()}
+            record_written = {plain(key): plain(value) for key, value in self._finished(state).items()}
         except NodeFailed as failed:
             if not any(isinstance(response, Failed) for response in walk.responses):
                 walk.responses.append(Failed(str(failed)))
@@ -131,9 +131,9 @@ class Graph:
                 response._replace(trace=walk.trace) if isinstance(response, Failed) else response
                 for response in walk.responses
             ]
-        return [*walk.responses, Outcome(made, walk.asked, walk.noticed, trace=walk.trace)]
+        return [*walk.responses, Outcome(record_written, walk.asked, walk.noticed, trace=walk.trace)]
 
-    def _finished(self, state: State) -> Mapping[str, Any]:
+    def _finished(self, state: State) -> Record:
         with user_code("the output", NodeFailed, NodeFailed):
             return self.finish(state)
 
@@ -173,28 +173,28 @@ class Graph:
 
     def _together(self, active: Sequence[GraphNode], state: State, walk: Walk, within: str) -> Steps:
         """Nodes of one step: all see the state as it was, what they ask goes out together, and then all write."""
-        made: dict[str, Updates] = {}
+        updates: dict[str, Updates] = {}
         waiting: dict[str, tuple[Steps, Sequence[Request | Call]]] = {}
         entered = {node.name: walk.enter(within + node.name) for node in active}
         for node in active:
             own = dict(state)
             if node.asks:
-                self._resume(node.name, node.ask(own, walk.at(node.name)), None, waiting, made)
+                self._resume(node.name, node.ask(own, walk.at(node.name)), None, waiting, updates)
             else:
                 with _running(node.name):
-                    made[node.name] = node.apply(own, walk)
+                    updates[node.name] = node.apply(own, walk)
         while waiting:
             now, waiting = waiting, {}
             responses = iter((yield [request for _, requests in now.values() for request in requests]))
-            for name, (asking, requests) in now.items():
+            for name, (steps, requests) in now.items():
                 known = len(walk.responses)
-                self._resume(name, asking, [next(responses) for _ in requests], waiting, made)
+                self._resume(name, steps, [next(responses) for _ in requests], waiting, updates)
                 entered[name].extend(range(known, len(walk.responses)))
         writers: dict[str, str] = {}
         before = dict(state)
         for node in active:
             own_updates = {
-                key: value for key, value in made[node.name].items() if key not in before or before[key] is not value
+                key: value for key, value in updates[node.name].items() if key not in before or before[key] is not value
             }
             for key in own_updates:
                 if key != "messages" and writers.setdefault(key, node.name) != node.name:
@@ -205,17 +205,17 @@ class Graph:
     def _resume(
         self,
         name: str,
-        asking: Steps,
+        steps: Steps,
         responses: Sequence[Response] | None,
         waiting: dict[str, tuple[Steps, Sequence[Request | Call]]],
-        made: dict[str, Updates],
+        updates: dict[str, Updates],
     ) -> None:
         with _running(name):
             try:
-                requests = next(asking) if responses is None else asking.send(responses)
-                waiting[name] = (asking, requests)
+                requests = next(steps) if responses is None else steps.send(responses)
+                waiting[name] = (steps, requests)
             except StopIteration as stop:
-                made[name] = stop.value
+                updates[name] = stop.value
 
 
 def merge(state: State, updates: object, name: str) -> None:

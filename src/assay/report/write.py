@@ -14,9 +14,7 @@ FILE_TYPES: Mapping[str, Callable[[Document], str]] = {"html": page, "md": as_ma
 def report_text(runs: Sequence[str | Path], format: str = "html", options: ReportOptions | None = None) -> str:
     """A report of runs as a text: `html`, `md`, `json` or `csv`."""
     if format not in FILE_TYPES:
-        raise ConfigError(
-            [Problem(Place("format"), f"no format named {format!r}", did_you_mean(format, FILE_TYPES))]
-        )
+        raise ConfigError([Problem(Place("format"), f"no format named {format!r}", did_you_mean(format, FILE_TYPES))])
     return FILE_TYPES[format](document(runs, options))
 
 

@@ -15,7 +15,7 @@ KINDS = {
     TRUNCATED: "an answer was cut off at the token limit, or came no further than thinking",
     EMPTY: "an answer without text",
     UNEXTRACTED: "a filter found nothing in an answer",
-    DISAGREEING: "two filters come to different values of one metric",
+    DISAGREEING: "two filters give different values of one metric",
     GOLD_IN_ANSWER: "the right answer is in the raw answer, and no filter's first metric is above 0",
 }
 """Kinds of samples, as results and `assay samples --reason` call them."""
@@ -59,7 +59,7 @@ def _kinds(kept: SampleRecord, directions: Directions) -> Iterator[str]:
     finished = [reply.get("finish") for reply in kept.replies] if kept.replies is not None else ()
     if "length" in finished or UNFINISHED in finished:
         yield TRUNCATED
-    texts = [text for several in kept.responses for text in several if isinstance(text, str)]
+    texts = [text for responses in kept.responses for text in responses if isinstance(text, str)]
     if UNFINISHED not in finished and any(not text.strip() for text in texts):
         yield EMPTY
     if len(kept.scores) > 1 and _disagree(kept.scores):
@@ -103,7 +103,7 @@ def _disagree(scores: Sequence[FilterScores]) -> bool:
 
 def _has_gold(sample: Sample, texts: Sequence[str]) -> bool:
     golds = [gold.casefold() for gold in _gold_texts(sample)]
-    return any(_stands_in(gold, text.casefold()) for gold in golds for text in texts)
+    return any(_is_in(gold, text.casefold()) for gold in golds for text in texts)
 
 
 def _gold_texts(sample: Sample) -> list[str]:
@@ -112,11 +112,11 @@ def _gold_texts(sample: Sample) -> list[str]:
         return []
     if isinstance(gold, int) and sample.choices is not None:
         return [sample.choices[gold]] if 0 <= gold < len(sample.choices) else []
-    several = gold if isinstance(gold, list | tuple) else [gold]
-    return [text for each in several if isinstance(each, str | int | float) and (text := str(each).strip())]
+    golds = gold if isinstance(gold, list | tuple) else [gold]
+    return [text for each in golds if isinstance(each, str | int | float) and (text := str(each).strip())]
 
 
-def _stands_in(gold: str, text: str) -> bool:
+def _is_in(gold: str, text: str) -> bool:
     """Whether a text has these words as whole words: 4 is not in 42."""
     start = text.find(gold)
     while start >= 0:

@@ -56,10 +56,10 @@ class Splits:
         return digest("\n".join(parts).encode())
 
 
-def _as_split(made: Any, name: str) -> Split:
-    if made is None:
+def _as_split(rows: Any, name: str) -> Split:
+    if rows is None:
         raise DataError(f"process_docs returned nothing for the split {name!r}")
-    return as_rows(made, "process_docs returned")
+    return as_rows(rows, "process_docs returned")
 
 
 def evaluated_split(config: TaskConfig) -> str:
@@ -71,11 +71,11 @@ def evaluated_split(config: TaskConfig) -> str:
 
 def chosen(docs: Split, task: str, settings: Settings) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The documents to evaluate with their numbers, in the order of the data."""
-    wanted = _wanted(len(docs), task, settings) if _is_restricted(task, settings) else None
-    if wanted is None:
+    numbers = _numbers(len(docs), task, settings) if _is_restricted(task, settings) else None
+    if numbers is None:
         yield from enumerate(docs)
         return
-    last, keep = max(wanted, default=-1), set(wanted)
+    last, keep = max(numbers, default=-1), set(numbers)
     for number, doc in enumerate(docs):
         if number > last:
             return
@@ -89,9 +89,9 @@ def walked(docs: Split, task: str, settings: Settings, *, whole: bool) -> Iterat
     With `whole` they come from the first on, chosen or not: examples are drawn one document after the other, and so a part
     of the documents is asked just what it is asked in a run of all.
     """
-    wanted = _wanted(len(docs), task, settings) if _is_restricted(task, settings) else range(len(docs))
-    keep = wanted if isinstance(wanted, range) else frozenset(wanted)
-    last, position = max(wanted, default=-1), 0
+    numbers = _numbers(len(docs), task, settings) if _is_restricted(task, settings) else range(len(docs))
+    keep = numbers if isinstance(numbers, range) else frozenset(numbers)
+    last, position = max(numbers, default=-1), 0
     for number, doc in enumerate(docs):
         if number > last:
             return
@@ -104,7 +104,7 @@ def walked(docs: Split, task: str, settings: Settings, *, whole: bool) -> Iterat
 
 def count(docs: Split, task: str, settings: Settings) -> int:
     """How many documents `chosen` gives, of which the shard may have a part."""
-    whole = len(_wanted(len(docs), task, settings)) if _is_restricted(task, settings) else len(docs)
+    whole = len(_numbers(len(docs), task, settings)) if _is_restricted(task, settings) else len(docs)
     return whole if settings.shard is None else len(range(settings.shard.number - 1, whole, settings.shard.of))
 
 
@@ -130,7 +130,7 @@ def _is_restricted(task: str, settings: Settings) -> bool:
     return picked or settings.limit is not None or settings.sample is not None or settings.start > 0
 
 
-def _wanted(n: int, task: str, settings: Settings) -> Sequence[int]:
+def _numbers(n: int, task: str, settings: Settings) -> Sequence[int]:
     if settings.samples is not None and settings.samples.get(task) is not None:
         numbers = sorted(set(settings.samples[task]))
         if numbers and not 0 <= numbers[0] <= numbers[-1] < n:
@@ -202,14 +202,14 @@ def _class_sampler(kind: Any, pool: Pool, seed: int | None, leaks: Leaks) -> Sam
     """A sampler class of helper code, as lm-eval uses it: made with the pool, seeded, asked for documents."""
     place = place_of("fewshot_config.sampler", kind)
     with user_code(place, DataError):
-        made = kind(list(pool), rnd=None)
-        made.set_rnd(seed)
-        known = {id(doc): number for number, doc in enumerate(made.df)}
+        sampler = kind(list(pool), rnd=None)
+        sampler.set_rnd(seed)
+        known = {id(doc): number for number, doc in enumerate(sampler.df)}
     guard = user_code(place, RenderError)  # its errors are those of the document that it is asked for
 
     def choose(doc: Mapping[str, Any], number: int) -> Sequence[int]:
         with guard:
-            picked = made.sample(n=number, eval_doc=doc if leaks.one_more else None)
+            picked = sampler.sample(n=number, eval_doc=doc if leaks.one_more else None)
             return [known[id(each)] if id(each) in known else list(pool).index(each) for each in picked]
 
     return choose

@@ -1,4 +1,4 @@
-"""A task that is handed instances, with their responses, and scores them: for whoever has answers of their own already.
+"""A task that is handed instances, with their responses, and scores them: for users who have answers already.
 
 The loop is that of every run: for filter, for document, create the result, for metric, compute.
 """
@@ -35,11 +35,11 @@ class InstanceTask(Task):
     OUTPUT_TYPE: ClassVar[str | None] = None
 
     def __init__(self, config: TaskConfig | Mapping[str, object]) -> None:
-        made = config if isinstance(config, TaskConfig) else Task.from_config(config).config
+        task_config = config if isinstance(config, TaskConfig) else Task.from_config(config).config
         if self.OUTPUT_TYPE is not None:
-            made = replace(made, output_type=self.OUTPUT_TYPE)  # type: ignore[arg-type]  # one of them
-        super().__init__(made)
-        self._scoring = scoring(self, made, Settings(), _ALONE)
+            task_config = replace(task_config, output_type=self.OUTPUT_TYPE)  # type: ignore[arg-type]  # one of them
+        super().__init__(task_config)
+        self._scoring = scoring(self, task_config, Settings(), _ALONE)
         self._loop = self._with_own_methods(self._scoring)
         self._instances: list[Instance] = []
         self._sample_scores: Scores = {}
@@ -54,7 +54,7 @@ class InstanceTask(Task):
         """The scores of instances, which are those of the task where none are given. Filters are applied where they were not."""
         documents = self.sort_instances(list(instances or self._instances))
         scores: Scores = {}
-        for scored in self._loop.score([self._document(several) for several in documents.values()]):
+        for scored in self._loop.score([self._document(instances_of_one) for instances_of_one in documents.values()]):
             for step, rows in zip(self._scoring.steps, _by_filter(scored, self._scoring.steps), strict=True):
                 named = [metric.name for metric in step.metrics] if EVERY_ROW in rows.failed else rows.failed
                 failed = {row: Failed(rows.failed.get(row) or rows.failed[EVERY_ROW]) for row in named}
@@ -124,6 +124,6 @@ def _aggregated(metric: Metric | None, values: Sequence[Any]) -> Any:
     plain = [
         (metric.reductions.plain if metric else mean)(each, ()) if isinstance(each, list) else each for each in scored
     ]
-    found = metric.aggregation if metric is not None else "mean"
-    function: Any = AGGREGATIONS[found].function if isinstance(found, str) else found
+    aggregation = metric.aggregation if metric is not None else "mean"
+    function: Any = AGGREGATIONS[aggregation].function if isinstance(aggregation, str) else aggregation
     return function(plain)

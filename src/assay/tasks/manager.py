@@ -109,21 +109,21 @@ class TaskManager:
     ) -> LoadedTasks:
         """Load what is asked for, or raise a ConfigError with everything that is wrong with it."""
         single = isinstance(specs, str | Mapping | Entry | Task | Group | os.PathLike)
-        several: list[Any] = [specs] if single else list(specs)  # type: ignore[arg-type]
-        objects = [spec for spec in several if isinstance(spec, Task | Group)]
-        wanted = [spec for spec in several if not isinstance(spec, Task | Group)]
-        loaded, problems = self.attempt(wanted, overrides)
+        listed: list[Any] = [specs] if single else list(specs)  # type: ignore[arg-type]
+        objects = [spec for spec in listed if isinstance(spec, Task | Group)]
+        names = [spec for spec in listed if not isinstance(spec, Task | Group)]
+        loaded, problems = self.attempt(names, overrides)
         if any(problem.serious for problem in problems):
             raise ConfigError([problem for problem in problems if problem.serious])
-        given = _flat(objects)
-        empty = [group for group in given["groups"].values() if not group.children]
+        loaded_objects = _flat(objects)
+        empty = [group for group in loaded_objects["groups"].values() if not group.children]
         if empty:
             fix = "add tasks or groups to it with add_child"
             raise ConfigError([Problem(Place(f"group {g.name!r}"), "the group has no members", fix) for g in empty])
         return LoadedTasks(
-            tasks={**loaded["tasks"], **given["tasks"]},
-            groups={**loaded["groups"], **given["groups"]},
-            group_map={**loaded["group_map"], **given["group_map"]},
+            tasks={**loaded["tasks"], **loaded_objects["tasks"]},
+            groups={**loaded["groups"], **loaded_objects["groups"]},
+            group_map={**loaded["group_map"], **loaded_objects["group_map"]},
         )
 
     def attempt(
@@ -241,11 +241,11 @@ class _Builder:
         """The class of a group. One that a `!function` names is known when helper code is run, before a run."""
         if not isinstance(config.type, str):
             return StandardGroup
-        found = group_type(config.type)
-        if found is None:
+        kind = group_type(config.type)
+        if kind is None:
             fix = "give the name of a subclass of StandardGroup that is imported, or !function module.Class"
             raise ConfigError([Problem(node.fields.place("type"), f"no kind of group named {config.type!r}", fix)])
-        return found
+        return kind
 
 
 def file_of(fields: Fields) -> str:
@@ -299,8 +299,8 @@ def _steps(fields: Fields) -> Iterator[Problem]:
 
 
 def _entries(value: object) -> Iterator[tuple[int, Mapping[str, object]]]:
-    several = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
-    return ((number, each) for number, each in enumerate(several) if isinstance(each, Mapping))
+    entries = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    return ((number, each) for number, each in enumerate(entries) if isinstance(each, Mapping))
 
 
 class KnownFormats:
@@ -324,7 +324,7 @@ class KnownFormats:
 
     @property
     def problems(self) -> list[Problem]:
-        return [problem for several in self.broken.values() for problem in several]
+        return [problem for problems in self.broken.values() for problem in problems]
 
     def _settle(self, name: str, chain: tuple[str, ...]) -> None:
         """Make a format, and first the one it starts from."""

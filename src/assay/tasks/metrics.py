@@ -48,7 +48,7 @@ class MetricBinder:
                 problems += error.problems
         if problems:
             raise ConfigError(problems)
-        return _told_apart(bound)
+        return _distinct(bound)
 
     def _default(self, name: str) -> Metric:
         declared = METRICS[name]
@@ -71,7 +71,7 @@ class MetricBinder:
                 gives = () if config.hf_evaluate else self._names(declared, config.kwargs, number)
             else:
                 # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-                compute = _handed_on
+                compute = _passed_through
         better = self._better(config, named, declared)
         is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
         by_name = aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation
@@ -110,17 +110,17 @@ class MetricBinder:
     def _function(
         self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
     ) -> Callable[..., Any] | None:
-        """The user's function that a metric is; None where it is one of the table, or hands on what it gets."""
+        """The user's function that a metric is; None where it is one of the table, or passes on what it gets."""
         if callable(config.name):
             return config.name
         is_generation = self.output_type == GENERATE
         if declared is not None and self.output_type in declared.functions and not self._from_hub(config):
             return None
-        if declared is not None and is_generation and self._is_handed_on(config, declared):
+        if declared is not None and is_generation and self._is_passed_through(config, declared):
             return None
-        found = self.helpers.find_metric(named) if is_generation else None
-        if found is not None:
-            return found
+        function = self.helpers.find_metric(named) if is_generation else None
+        if function is not None:
+            return function
         if declared is not None:
             fix = f"it scores {', '.join(declared.functions)}"
             raise self._problem(number, "metric", f"metric {named!r} does not score {self.output_type}", fix)
@@ -129,7 +129,7 @@ class MetricBinder:
         raise self._problem(number, "metric", f"no metric named {named!r}", did_you_mean(named, fitting))
 
     @staticmethod
-    def _is_handed_on(config: MetricConfig, declared: DeclaredMetric) -> bool:
+    def _is_passed_through(config: MetricConfig, declared: DeclaredMetric) -> bool:
         aggregation = config.aggregation or declared.aggregation
         return not config.hf_evaluate and (callable(aggregation) or aggregation in OF_PAIRS)
 
@@ -202,38 +202,40 @@ class MetricBinder:
     def _aggregation(
         self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
     ) -> Aggregation | Callable[..., Any]:
-        wanted: object = config.aggregation
-        if wanted is None and declared is None and named in self.helpers.metrics:
-            wanted = self.helpers.metrics[named].aggregation
-        if isinstance(wanted, str) and wanted not in AGGREGATIONS:
-            wanted = self.helpers.aggregations.get(wanted, wanted)
-        if callable(wanted):
-            return wanted
-        if wanted is None:
+        aggregation_named: object = config.aggregation
+        if aggregation_named is None and declared is None and named in self.helpers.metrics:
+            aggregation_named = self.helpers.metrics[named].aggregation
+        if isinstance(aggregation_named, str) and aggregation_named not in AGGREGATIONS:
+            aggregation_named = self.helpers.aggregations.get(aggregation_named, aggregation_named)
+        if callable(aggregation_named):
+            return aggregation_named
+        if aggregation_named is None:
             if declared is None or declared.aggregation is None:
                 fix = "add `aggregation: mean`"
                 raise self._problem(number, "metric", f"metric {named!r} has no aggregation", fix)
-            wanted = declared.aggregation
-        if wanted not in AGGREGATIONS:
-            what = f"no aggregation named {wanted!r}"
-            raise self._problem(number, "aggregation", what, did_you_mean(str(wanted), AGGREGATIONS.names()))
-        found = AGGREGATIONS[str(wanted)]
-        _need(found.needs, self.place(number, "aggregation"), f"aggregation {found.name!r}")
-        return found
+            aggregation_named = declared.aggregation
+        if aggregation_named not in AGGREGATIONS:
+            what = f"no aggregation named {aggregation_named!r}"
+            raise self._problem(number, "aggregation", what, did_you_mean(str(aggregation_named), AGGREGATIONS.names()))
+        aggregation = AGGREGATIONS[str(aggregation_named)]
+        _need(aggregation.needs, self.place(number, "aggregation"), f"aggregation {aggregation.name!r}")
+        return aggregation
 
     def _reductions(self, config: MetricConfig, number: int) -> MetricReductions:
         try:
-            found = read_reductions(config.reduction)
+            reductions = read_reductions(config.reduction)
         except LookupError as error:
             what = f"no reduction named {error.args[0]!r}"
             known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
             raise self._problem(number, "reduction", what, did_you_mean(error.args[0], known)) from None
         except ValueError as error:
             raise self._problem(number, "reduction", str(error), "see docs/scorers.md") from None
-        if found.least > self.repeats:
-            what = f"needs {found.least} repeats, but the task has {self.repeats}"
-            raise self._problem(number, "reduction", what, f"write `repeats: {found.least}` or more, or give --repeats")
-        return found
+        if reductions.least > self.repeats:
+            what = f"needs {reductions.least} repeats, but the task has {self.repeats}"
+            raise self._problem(
+                number, "reduction", what, f"write `repeats: {reductions.least}` or more, or give --repeats"
+            )
+        return reductions
 
     def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
         return ConfigError([Problem(self.place(number, key), what, fix)])
@@ -246,7 +248,7 @@ def function_name(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _told_apart(metrics: list[Metric]) -> list[Metric]:
+def _distinct(metrics: list[Metric]) -> list[Metric]:
     """Metrics whose added rows have different names: where two would share one, it names the metric, too."""
     taken = Counter(row for metric in metrics for row in metric.reductions.added)
     taken.update(metric.name for metric in metrics)
@@ -282,7 +284,7 @@ def _of_answers(score: Callable[[list[Any], Any], Any]) -> Callable[[GenResult],
     return compute
 
 
-def _handed_on(result: GenResult) -> Any:
+def _passed_through(result: GenResult) -> Any:
     return pair(result.references, result.answer)
 
 
@@ -301,10 +303,10 @@ def _best_of_references(
 
     def compute(result: GenResult) -> Any:
         answer = result.answer
-        found = [score(reference, answer) for reference in result.references]
+        scores = [score(reference, answer) for reference in result.references]
         if result.any_counts:
-            return 1.0 if any(each[named] if isinstance(each, Mapping) else each for each in found) else 0.0
-        return best(found, higher_is_better=higher_is_better, metric=named)
+            return 1.0 if any(each[named] if isinstance(each, Mapping) else each for each in scores) else 0.0
+        return best(scores, higher_is_better=higher_is_better, metric=named)
 
     return compute
 

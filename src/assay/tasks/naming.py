@@ -1,7 +1,7 @@
 """Names of the tasks and groups of a selection in results.
 
 A registered name stays bare, an inline one is `parent::name`, a format that was asked for is added as `@format`. Where
-one name has come to mean several things — overrides differ — what is as registered keeps the name, and the others are
+one name means more than one thing — overrides differ — what is as registered keeps the name, and the others are
 called by the way they were reached: `group::task`.
 """
 
@@ -36,11 +36,11 @@ def meanings(nodes: Iterable[Node], ways: Mapping[int, str] | None = None) -> di
     for node in nodes:
         finder.visit(node).way = (ways or {}).get(id(node), "")
     same_label: dict[str, list[Meaning]] = {}
-    for meaning in finder.found:
+    for meaning in finder.meanings:
         same_label.setdefault(meaning.label, []).append(meaning)
     plain = {id(_plain(same)) for same in same_label.values()}
     taken: set[str] = set()
-    for meaning in sorted(finder.found, key=lambda meaning: id(meaning) not in plain):
+    for meaning in sorted(finder.meanings, key=lambda meaning: id(meaning) not in plain):
         if not meaning.key:
             _assign(meaning, plain, taken)
     return finder.by_node
@@ -51,7 +51,7 @@ class _Finder:
 
     def __init__(self) -> None:
         self.by_node: dict[int, Meaning] = {}
-        self.found: list[Meaning] = []
+        self.meanings: list[Meaning] = []
         self._by_label: dict[str, list[Meaning]] = {}
 
     def visit(self, node: Node) -> Meaning:
@@ -73,7 +73,7 @@ class _Finder:
                 meaning.nodes.append(node)
                 return meaning
         candidates.append(Meaning(label, [node], children=children))
-        self.found.append(candidates[-1])
+        self.meanings.append(candidates[-1])
         return candidates[-1]
 
 
@@ -93,17 +93,17 @@ def _is_pristine(meaning: Meaning) -> bool:
 
 
 def _assign(meaning: Meaning, plain: set[int], taken: set[str]) -> None:
-    wanted = meaning.label
+    name = meaning.label
     if id(meaning) not in plain and meaning.parent is not None:
         if not meaning.parent.key:
             _assign(meaning.parent, plain, taken)
         bare = meaning.label if meaning.nodes[0].registered else meaning.label.rpartition("::")[2]
-        wanted = f"{meaning.parent.key}::{bare}"
+        name = f"{meaning.parent.key}::{bare}"
     elif id(meaning) not in plain and meaning.way:
-        wanted = f"{meaning.way}::{meaning.label}"
-    meaning.key = wanted
+        name = f"{meaning.way}::{meaning.label}"
+    meaning.key = name
     for number in count(2):
         if meaning.key not in taken:
             break
-        meaning.key = f"{wanted}#{number}"
+        meaning.key = f"{name}#{number}"
     taken.add(meaning.key)

@@ -59,13 +59,13 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
         raise ConfigError(problems)
 
 
-def check_over_length(model: AnyModel, wanted: str) -> None:
+def check_over_length(model: AnyModel, over_length: str) -> None:
     """Examples can only be dropped by a model that counts tokens, and prompts only be cut by one with over_length='truncate'."""
     place = Place("over_length")
-    if wanted == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
+    if over_length == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
         what = f"model {model.name!r} does not say how many tokens a prompt has, or may have"
         raise ConfigError([Problem(place, what, "give tokenizer=FOLDER and max_length=N in --model_args")])
-    if wanted == "truncate" and not getattr(model, "cuts", False):  # models of users need not know of it
+    if over_length == "truncate" and not getattr(model, "cuts", False):  # models of users need not know of it
         what = f"model {model.name!r} does not cut prompts"
         raise ConfigError([Problem(place, what, "make it with over_length='truncate', or take drop_shots")])
 
@@ -105,8 +105,8 @@ def ready_group(group: Group[Any], resolve: Resolve) -> None:
         for entry in group.config.aggregate_metric_list or ()
     )
     scorer = group.config.group_scorer
-    found = resolve(scorer) if isinstance(scorer, Function) else scorer
-    group.config = replace(group.config, aggregate_metric_list=entries or None, group_scorer=found)
+    group_scorer = resolve(scorer) if isinstance(scorer, Function) else scorer
+    group.config = replace(group.config, aggregate_metric_list=entries or None, group_scorer=group_scorer)
     wrong = check_filter(group.config.group_filter)
     if wrong is not None:
         raise ConfigError([Problem(place_in(group, "group_filter"), wrong, "see docs/groups.md")])
@@ -120,12 +120,12 @@ def ready_group(group: Group[Any], resolve: Resolve) -> None:
 def _directions(group: Group[Any], tasks: Sequence[Runnable]) -> dict[str, bool | None]:
     """By metric whether more is better, where the members agree."""
     below = {task.name for task in group.get_all_tasks()}
-    found: dict[str, bool | None] = {}
+    directions: dict[str, bool | None] = {}
     for task in tasks:
         if task.task.name in below:
             for metric, better in task.higher_is_better().items():
-                found[metric] = better if found.get(metric, better) == better else None
-    return found
+                directions[metric] = better if directions.get(metric, better) == better else None
+    return directions
 
 
 def check_samples(samples: Mapping[str, object] | None, tasks: Iterable[str]) -> None:
@@ -133,9 +133,7 @@ def check_samples(samples: Mapping[str, object] | None, tasks: Iterable[str]) ->
     known, problems = list(tasks), []
     for name, numbers in (samples or {}).items():
         if name not in known:
-            problems.append(
-                Problem(Place("samples"), f"no task of this run named {name!r}", did_you_mean(name, known))
-            )
+            problems.append(Problem(Place("samples"), f"no task of this run named {name!r}", did_you_mean(name, known)))
         elif not isinstance(numbers, list | tuple) or not all(isinstance(n, int) and n >= 0 for n in numbers):
             problems.append(
                 Problem(Place(f"samples.{name}"), "must be a list of numbers of documents", "write [0, 5, 7]")
@@ -184,13 +182,13 @@ def doubled(group: Group[Any]) -> Iterator[Problem]:
 
 
 def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
-    """Whether two entries make rows of one name, of the same filter or of filters that only a run will tell."""
+    """Whether two entries make rows of one name, of the same filter or of filters that only a run will show."""
     if one.row_name != other.row_name or not one.filter_list or not other.filter_list:
         return one.row_name == other.row_name
     if isinstance(one.filter_list, Mapping) or isinstance(other.filter_list, Mapping):
         return one.filter_list == other.filter_list
-    several = [[each] if isinstance(each, str) else each for each in (one.filter_list, other.filter_list)]
-    return not {filter_name(str(each)) for each in several[0]}.isdisjoint(filter_name(str(each)) for each in several[1])
+    filters = [[each] if isinstance(each, str) else each for each in (one.filter_list, other.filter_list)]
+    return not {filter_name(str(each)) for each in filters[0]}.isdisjoint(filter_name(str(each)) for each in filters[1])
 
 
 def place_in(group: Group[Any], *path: str | int) -> Place:
@@ -203,7 +201,7 @@ def place_in(group: Group[Any], *path: str | int) -> Place:
 def _fault(group: Group[Any], entry: AggMetricConfig, names: Sequence[str], known: Known) -> Fault | None:
     if callable(entry.aggregation):
         return None
-    rows = {name: found for name in names if (found := _rows(group, name, known)) is not None}
+    rows = {name: keys for name in names if (keys := _rows(group, name, known)) is not None}
     if not rows:
         return None
     metrics = {entry.metric_name}
@@ -226,12 +224,12 @@ def _rows(group: Group[Any], name: str, known: Known) -> frozenset[ScoreKey] | N
 def _metric_fault(
     entry: AggMetricConfig, metrics: set[str], rows: Mapping[str, frozenset[ScoreKey]], whole: bool
 ) -> Fault | None:
-    there = sorted({key.metric for found in rows.values() for key in found})
+    there = sorted({key.metric for keys in rows.values() for key in keys})
     if not metrics & set(there):
-        wanted = sorted(metrics)[0] if entry.aggregation == "pass@k" else entry.metric_name
-        what = f"no task of the group has the metric {wanted!r}"
-        return (what, f"{did_you_mean(wanted, there)} (there are: {', '.join(there)})") if whole else None
-    without = [name for name, found in rows.items() if not any(key.metric in metrics for key in found)]
+        metric = sorted(metrics)[0] if entry.aggregation == "pass@k" else entry.metric_name
+        what = f"no task of the group has the metric {metric!r}"
+        return (what, f"{did_you_mean(metric, there)} (there are: {', '.join(there)})") if whole else None
+    without = [name for name, keys in rows.items() if not any(key.metric in metrics for key in keys)]
     if without and entry.missing != "skip":
         return f"{some(without)}: no metric {entry.metric_name!r}", SKIP
     return None
@@ -241,20 +239,20 @@ def _filter_fault(
     entry: AggMetricConfig, metrics: set[str], rows: Mapping[str, frozenset[ScoreKey]], names: Sequence[str]
 ) -> Fault | None:
     """A filter that is named and that members lack."""
-    filters = {name: {key.filter for key in found if key.metric in metrics} for name, found in rows.items()}
+    filters = {name: {key.filter for key in keys if key.metric in metrics} for name, keys in rows.items()}
     if isinstance(entry.filter_list, Mapping):
         unknown = [str(name) for name in entry.filter_list if name != "*" and name not in names]
         if unknown:
             return f"no member named {unknown[0]!r}", did_you_mean(unknown[0], names)
         by_task = {str(task): filter_name(str(name)) for task, name in entry.filter_list.items()}
-        wanted = {name: [by_task.get(name, by_task.get("*", NONE))] for name in filters}
+        names_wanted = {name: [by_task.get(name, by_task.get("*", NONE))] for name in filters}
     else:
-        several = [entry.filter_list] if isinstance(entry.filter_list, str) else list(entry.filter_list or ())
-        wanted = {name: [filter_name(str(each)) for each in several] for name in filters}
-    for name, found in filters.items():
-        absent = next((each for each in wanted[name] if found and "*" not in found and each not in found), None)
+        listed = [entry.filter_list] if isinstance(entry.filter_list, str) else list(entry.filter_list or ())
+        names_wanted = {name: [filter_name(str(each)) for each in listed] for name in filters}
+    for name, keys in filters.items():
+        absent = next((each for each in names_wanted[name] if keys and "*" not in keys and each not in keys), None)
         if absent is not None and (entry.missing != "skip" or not any(absent in each for each in filters.values())):
             known_elsewhere = any(absent in each for each in filters.values())
             who = f"{name}: no" if known_elsewhere else "no task of the group has"
-            return f"{who} {entry.metric_name!r} of a filter {absent!r}", f"{did_you_mean(absent, found)} or {SKIP}"
+            return f"{who} {entry.metric_name!r} of a filter {absent!r}", f"{did_you_mean(absent, keys)} or {SKIP}"
     return None

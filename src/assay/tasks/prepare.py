@@ -73,9 +73,9 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
         helpers.as_dataset,
     )
     scored = scoring(task, config, settings, helpers)
-    made = _bound(task, config, splits, settings, scored)
-    made.check_first()
-    return made
+    prepared = _bound(task, config, splits, settings, scored)
+    prepared.check_first()
+    return prepared
 
 
 def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, scored: ScoringLoop) -> "PreparedTask":
@@ -98,11 +98,11 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     )
     first = _look_at_first(config, prompter, docs)
     prompter.multiple_inputs = first.multiple_inputs
-    several = isinstance(first.target, list) and not (
+    has_targets = isinstance(first.target, list) and not (
         settings.like_lm_eval and not first.target
     )  # lm-eval: len([]) is 0
     check_targets(task, config, columns, settings, first.choices)
-    scored = replace(scored, reading=scored.reading.but(multiple_targets=several or config.multiple_targets))
+    scored = replace(scored, reading=scored.reading.but(multiple_targets=has_targets or config.multiple_targets))
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
     return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint(), source)
 
@@ -121,8 +121,8 @@ def _look_at_first(config: TaskConfig, prompter: Prompter, docs: Split) -> _Firs
     problem: RenderError | None = None
     for doc in islice(docs, LOOKED_AT):
         try:
-            several = has_multiple_inputs(config, prompter, doc)
-            return _First(several, prompter.target(doc), prompter.choices(doc))
+            is_multiple = has_multiple_inputs(config, prompter, doc)
+            return _First(is_multiple, prompter.target(doc), prompter.choices(doc))
         except RenderError as error:
             problem = problem or error
     assert problem is not None, "a split has documents"
@@ -131,20 +131,20 @@ def _look_at_first(config: TaskConfig, prompter: Prompter, docs: Split) -> _Firs
 
 def check_clusters(task: Task, docs: Split) -> None:
     """Refuse to put documents together by a column that they do not have."""
-    wanted = task.config.cluster_by
-    if wanted is not None and wanted not in columns_of(docs):
-        what = f"the documents have no column {wanted!r} to put them together by"
-        raise ConfigError([Problem(placer(task, "cluster_by")(), what, did_you_mean(wanted, columns_of(docs)))])
+    column = task.config.cluster_by
+    if column is not None and column not in columns_of(docs):
+        what = f"the documents have no column {column!r} to put them together by"
+        raise ConfigError([Problem(placer(task, "cluster_by")(), what, did_you_mean(column, columns_of(docs)))])
 
 
 def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
     """Refuse scorers that read a column which the documents do not have."""
     known = columns_of(docs)
     for _, scorer in scored.pipelines:
-        for wanted in scorer.needs_columns:
-            if wanted not in known:
-                what = f"scorer {scorer.name!r} reads the column {wanted!r}, which the documents do not have"
-                raise ConfigError([Problem(placer(task, "scorer")(), what, did_you_mean(wanted, known))])
+        for column in scorer.needs_columns:
+            if column not in known:
+                what = f"scorer {scorer.name!r} reads the column {column!r}, which the documents do not have"
+                raise ConfigError([Problem(placer(task, "scorer")(), what, did_you_mean(column, known))])
 
 
 def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
@@ -238,10 +238,10 @@ class PreparedTask:
                 self._pass_over(doc_id, doc)
                 continue
             try:
-                made = self.sample(doc_id, doc)
+                sample = self.sample(doc_id, doc)
             except RenderError as error:
-                made = Sample(doc_id, doc, (), None, None, problem=str(error))
-            yield made
+                sample = Sample(doc_id, doc, (), None, None, problem=str(error))
+            yield sample
 
     @cached_property
     def draws(self) -> bool:
@@ -291,7 +291,7 @@ class PreparedTask:
 
     @cached_property
     def _delimiter(self) -> str:
-        """Between context and choice; after a chat template only behind a prefix that does not bring its own space."""
+        """Between context and choice; after a chat template only behind a prefix that does not end with a space."""
         prefix = self.config.gen_prefix
         if self.settings.chat.template is None or (prefix and not prefix[-1].isspace()):
             return self.config.target_delimiter
@@ -353,28 +353,30 @@ class PreparedTask:
 
         def is_averaged(metric: str, filter_name: str) -> bool:
             if (metric, filter_name) not in known:
-                found = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
-                known[metric, filter_name] = isinstance(found, Aggregation) and found.of_numbers
+                aggregation = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
+                known[metric, filter_name] = isinstance(aggregation, Aggregation) and aggregation.of_numbers
             return known[metric, filter_name]
 
         def takes_nan(metric: str, filter_name: str) -> bool:
             """As lm-eval, whose mean of NaN is NaN; and an aggregation that is made for it."""
-            found = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
-            return self.settings.like_lm_eval or (isinstance(found, Aggregation) and found.name == "nanmean")
+            aggregation = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
+            return self.settings.like_lm_eval or (
+                isinstance(aggregation, Aggregation) and aggregation.name == "nanmean"
+            )
 
         lenient = any(scorer.overwrites for _, scorer in self.scoring.pipelines)
         self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, lenient, takes_nan))
 
     def rows(self) -> frozenset[ScoreKey] | None:
-        found = set()
+        rows = set()
         for each, scorer in self.scoring.pipelines:
-            metrics, given = scorer.get_metrics(each.name), scorer.rows()
-            if given is None or any(metric.gives is None for metric in metrics):
+            metrics, own_rows = scorer.get_metrics(each.name), scorer.rows()
+            if own_rows is None or any(metric.gives is None for metric in metrics):
                 return None
             names = [name for metric in metrics for name in metric.gives or (metric.name,)]
             added = [row for metric in metrics for row in metric.reductions.added]
-            found |= {ScoreKey(name, each.name) for name in (*names, *added, *given)}
-        return frozenset(found)
+            rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows)}
+        return frozenset(rows)
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         known = {metric.name: metric.higher_is_better for metric in self._metrics()}
@@ -395,12 +397,12 @@ class PreparedTask:
     def described(self) -> Mapping[str, object]:
         """Return the task's settings as this run uses them, without absent ones."""
         values = dict(self.task.fields) or {"task": self.task.name}
-        made = {
+        described = {
             "num_fewshot": self.num_fewshot,
             "repeats": self.repeats,
             "generation_kwargs": self.config.generation_kwargs,
         }
-        return {**values, **{key: value for key, value in made.items() if value is not None}}
+        return {**values, **{key: value for key, value in described.items() if value is not None}}
 
     def check_first(self) -> None:
         """Build the first samples, to find out what cannot work; the chat template is left to when there is a model."""
@@ -418,8 +420,8 @@ class PreparedTask:
 
 def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> Aggregation | Callable[..., Any] | None:
     """The aggregation that the metrics of a filter have for one of them."""
-    found = next((each.aggregation for each in metrics if each.name == metric), None)
-    return AGGREGATIONS[found] if isinstance(found, str) else found
+    aggregation = next((each.aggregation for each in metrics if each.name == metric), None)
+    return AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation
 
 
 @contextmanager

@@ -95,10 +95,10 @@ def _paths(task: Task, config: TaskConfig, keys: Sequence[str], settings: Settin
 def _written(task: Task, config: TaskConfig, path: Sequence[str]) -> object:
     """Return the value in the file, before a format changed it; of a task made in Python, that of its configuration."""
     if path[0] not in task.fields:
-        made: Any = config
+        value: Any = config
         for step in path:
-            made = getattr(made, step, None)
-        return made
+            value = getattr(value, step, None)
+        return value
     written: object = task.fields[path[0]]
     for step in path[1:]:
         written = written.get(step) if isinstance(written, Mapping) else None
@@ -133,10 +133,10 @@ def _slip_of_text(key: str, text: str, columns: Collection[str], folder: str | N
 
 def _forgotten_function(text: str, columns: Collection[str], folder: str | None) -> Slip | None:
     """`utils.text` without its `!function`: there is such a file beside that of the task."""
-    found = _FUNCTION.fullmatch(text.strip())
-    if found is None or folder is None or text in columns or found[1] in columns:
+    match = _FUNCTION.fullmatch(text.strip())
+    if match is None or folder is None or text in columns or match[1] in columns:
         return None
-    if not Path(folder, f"{found[1]}.py").is_file():
+    if not Path(folder, f"{match[1]}.py").is_file():
         return None
     return f"{text!r} is a text, and no function", f"write !function {text.strip()}"
 
@@ -181,7 +181,7 @@ def _is_close(text: str, columns: Collection[str]) -> bool:
 
 
 def _is_misspelt_prefix(text: str, columns: Collection[str]) -> bool:
-    """Whether the first words of an answer are a slip of a column: "Answer" is a good beginning, "answr" is none."""
+    """Whether the first words of an answer are a slip of a column: "Answer" is a good beginning, "answr" is not."""
     return bool(_WORD.fullmatch(text)) and text.islower() and bool(nearest(text, columns, count=1, floor=CLOSE))
 
 
@@ -225,13 +225,13 @@ def unfilled_items(items: Sequence[object], columns: Collection[str]) -> Slip | 
     >>> unfilled_items(["{one}", "{two}"], ["one", "two"])
     ('{one} is not filled in', 'write one template that gives the list: "{{[one, two]}}"')
     """
-    found = [unfilled(item, columns) if isinstance(item, str) else None for item in items]
-    wrong = next((slip for slip in found if slip is not None), None)
+    slips = [unfilled(item, columns) if isinstance(item, str) else None for item in items]
+    wrong = next((slip for slip in slips if slip is not None), None)
     if wrong is None:
         return None
     named = [
         _BRACES.fullmatch(item) if isinstance(item, str) and slip else None
-        for item, slip in zip(items, found, strict=True)
+        for item, slip in zip(items, slips, strict=True)
     ]
     listed = ", ".join(one[1] if one else repr(item) for one, item in zip(named, items, strict=True))
     return wrong[0], f'write one template that gives the list: "{{{{[{listed}]}}}}"'
@@ -263,8 +263,8 @@ FORMAT_TEXTS = ("instruction", "question_prefix", "answer_instruction", "answer_
 
 def check_templates(task: Task, config: TaskConfig) -> None:
     """Refuse a task with an invalid template; other tasks are not affected."""
-    made = [getattr(each, key, None) for each in (config, config.fewshot_config) for key in TEMPLATES]
-    wrong = next((what for text in made if isinstance(text, str) and (what := template_error(text))), None)
+    texts = [getattr(each, key, None) for each in (config, config.fewshot_config) for key in TEMPLATES]
+    wrong = next((what for text in texts if isinstance(text, str) and (what := template_error(text))), None)
     if wrong is None:
         return
     raise placed(task, wrong)
@@ -273,7 +273,9 @@ def check_templates(task: Task, config: TaskConfig) -> None:
 def placed(task: Task, wrong: str) -> RenderError:
     """Return the error about an invalid template of a task, with its place."""
     known = [*written_slips(task.fields), *format_slips(task.fields)]
-    return RenderError(str(known[0] if known else Problem(Place(f"task {task.name!r}"), _told("a text of it", wrong))))
+    return RenderError(
+        str(known[0] if known else Problem(Place(f"task {task.name!r}"), _invalid("a text of it", wrong)))
+    )
 
 
 def written_slips(fields: Fields) -> Iterator[Problem]:
@@ -297,10 +299,10 @@ def _template_slips(values: object, path: tuple[str, ...], keys: tuple[str, ...]
         text = values.get(key)
         wrong = template_error(text) if isinstance(text, str) else None
         if wrong:
-            yield Problem(fields.place(*path, key), _told(key, wrong), "correct the template")
+            yield Problem(fields.place(*path, key), _invalid(key, wrong), "correct the template")
 
 
-def _told(what: str, wrong: str) -> str:
+def _invalid(what: str, wrong: str) -> str:
     return f"{what} is not a valid template: {wrong}"
 
 

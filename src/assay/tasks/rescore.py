@@ -63,10 +63,10 @@ def prepare_scoring(task: Task, settings: Settings, helpers: Helpers, facts: Tas
     shots = facts.num_fewshot if facts.num_fewshot is not None else config.num_fewshot
     config = replace(config, repeats=facts.repeats, num_fewshot=shots)
     prompter = Prompter(config, tuple(facts.first or ()), strict=not settings.like_lm_eval)
-    several = facts.multiple_targets or config.multiple_targets
+    multiple = facts.multiple_targets or config.multiple_targets
     if facts.first is not None:
         prompter.multiple_inputs = has_multiple_inputs(config, prompter, facts.first)
-        several = several or isinstance(prompter.target(facts.first), list)
+        multiple = multiple or isinstance(prompter.target(facts.first), list)
     scored = scoring(task, config, settings, helpers)
-    scored = replace(scored, reading=scored.reading.but(multiple_targets=several))
+    scored = replace(scored, reading=scored.reading.but(multiple_targets=multiple))
     return RescoredTask(task, config, settings, (), prompter, scored, source=facts.source, facts=facts)

@@ -17,7 +17,7 @@ UNFINISHED_THINKING = "unfinished thinking"
 SHORTENED = "to a prompt that lost its beginning"
 FEWER_EXAMPLES = "to a prompt with fewer examples"
 MARKS = {INVALID: "no match", UNFINISHED_MARK: UNFINISHED_THINKING}
-Replies = Sequence[Mapping[str, object]] | None
+ResponseDetails = Sequence[Mapping[str, object]] | None
 Keep = Callable[[SampleRecord], object]
 
 
@@ -37,7 +37,7 @@ class TaskRun:
     _started: int = 0
     _next: int = 0
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
-    _together: list[tuple[AnsweredSample, Replies, str]] = field(default_factory=list)
+    _together: list[tuple[AnsweredSample, ResponseDetails, str]] = field(default_factory=list)
 
     def samples(self) -> Iterator[tuple[int, Sample]]:
         """The samples to ask about, each with its number."""
@@ -63,11 +63,11 @@ class TaskRun:
             self._take(*self._waiting.pop(number))
         if self._together:
             scored = iter(self.runnable.score([document for document, _, failure in self._together if not failure]))
-            for document, replied, failure in self._together:
+            for document, details, failure in self._together:
                 if failure:
-                    self._fail(document.sample, failure, document.responses, replied)
+                    self._fail(document.sample, failure, document.responses, details)
                 else:
-                    self._note(document, next(scored), replied)
+                    self._note(document, next(scored), details)
             self._together = []
         if self.ended is not None:
             self.ended()
@@ -77,25 +77,25 @@ class TaskRun:
         self.board.documents += 1
         own = len(sample.requests) or len(responses)  # a graph's are all its own
         failure = next((response for response in responses[:own] if isinstance(response, Failed)), None)
-        replied = response_metadata(responses, own)
+        details = response_metadata(responses, own)
         if failure is not None or sample.problem:
             reason = failure.reason if failure is not None else sample.problem
             if self.runnable.is_batch:
-                self._together.append((AnsweredSample(sample, ()), replied, reason))
+                self._together.append((AnsweredSample(sample, ()), details, reason))
             else:
-                self._fail(sample, reason, (), replied)
+                self._fail(sample, reason, (), details)
             return
         self._notice(sample, responses[:own])
         document = self.runnable.document(sample, responses)
         if self.runnable.is_batch:
-            self._together.append((document, replied, ""))
+            self._together.append((document, details, ""))
         else:
             [scores] = self.runnable.score([document])
-            self._note(document, scores, replied)
+            self._note(document, scores, details)
 
-    def _note(self, document: AnsweredSample, scores: list[FilterScores] | Failed, replied: Replies) -> None:
+    def _note(self, document: AnsweredSample, scores: list[FilterScores] | Failed, details: ResponseDetails) -> None:
         if isinstance(scores, Failed):
-            self._fail(document.sample, scores.reason, document.responses, replied)
+            self._fail(document.sample, scores.reason, document.responses, details)
             return
         column = self.runnable.task.config.cluster_by
         if column is not None:
@@ -106,7 +106,7 @@ class TaskRun:
                 if contains(filtered.answers, mark):
                     self.board.noticed[f"{meaning} by filter {filtered.filter}"] += 1
         reason = self.board.fail_rows(scores)
-        self._put(SampleRecord(document.sample, document.responses, scores, self.runnable.repeats, reason, replied))
+        self._put(SampleRecord(document.sample, document.responses, scores, self.runnable.repeats, reason, details))
 
     def _put(self, kept: SampleRecord) -> None:
         """Hand a sample that is done over, with what is worth a look about it."""
@@ -134,7 +134,7 @@ class TaskRun:
                 noticed[SHORTENED] += 1
 
     def _fail(
-        self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), replied: Replies = None
+        self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), details: ResponseDetails = None
     ) -> None:
         self.board.fail(reason)
-        self._put(SampleRecord(sample, responses, (), self.runnable.repeats, reason, replied))
+        self._put(SampleRecord(sample, responses, (), self.runnable.repeats, reason, details))

@@ -46,14 +46,12 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     whole = ScorerFactory.create_scorer(replace(config, process_results=process), placer(task, "scorer")())
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
     making = _Making(task, config, settings, helpers, whole, process is not None, lenient)
-    made = [making.filter(*each) for each in (_different(entries) if lenient else enumerate(entries))]
+    filters = [making.filter(*each) for each in (_different(entries) if lenient else enumerate(entries))]
     if making.problems:
-        raise ConfigError(
-            dict.fromkeys(making.problems)
-        )  # filters without metrics of their own share those of the task
-    pipelines = [(pipeline, bound.scorer) for pipeline, bound in filter(None, made)]
+        raise ConfigError(dict.fromkeys(making.problems))  # filters without metrics share those of the task
+    pipelines = [(pipeline, bound.scorer) for pipeline, bound in filter(None, filters)]
     if not lenient:
-        check_rows([bound for _, bound in filter(None, made)])
+        check_rows([bound for _, bound in filter(None, filters)])
     _check_filters(task, pipelines)
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
     return ScoringLoop(pipelines, reading, task.name)

@@ -49,9 +49,9 @@ def validate(
     `find_metric` finds metrics that are not in our own table, `find_dotted` the objects that graphs name and assay supplies.
     """
     catalog = manager.catalog
-    wanted: object = [*catalog.index.named.values()] if specs is None else specs
-    found, problems = manager.attempt(wanted, thorough=True)
-    for task in found["tasks"].values():
+    selected: object = [*catalog.index.named.values()] if specs is None else specs
+    loaded, problems = manager.attempt(selected, thorough=True)
+    for task in loaded["tasks"].values():
         try:
             with user_code("cannot be checked"):  # a file may say anything: the others are checked
                 problems += check_task(task, manager.formats, find_metric)
@@ -60,7 +60,7 @@ def validate(
                     problems += kind.check(task, Helpers(_unloaded, list, find_metric, dict), find_dotted)
         except UserCodeError as error:
             problems.append(uncheckable(file_of(task.fields), str(error)))
-    for group in found["groups"].values():
+    for group in loaded["groups"].values():
         problems += doubled(group) if not is_lenient(group) else ()
         problems += _check_aggregators(group)
     if specs is None:
@@ -142,12 +142,12 @@ def _check_data(task: Task) -> Iterator[Problem]:
     folder = fields.origin("dataset_kwargs").folder
     for split, written in files.items() if isinstance(files, Mapping) else [("", files)]:
         place = fields.place("dataset_kwargs", "data_files", *([str(split)] if split != "" else []))
-        several = written if isinstance(written, list | tuple) else [written]
-        if not isinstance(split, str) or not all(isinstance(path, str) for path in several):
+        paths = written if isinstance(written, list | tuple) else [written]
+        if not isinstance(split, str) or not all(isinstance(path, str) for path in paths):
             what = f"data_files: {split!r} must be the name of a split, with a file or a list of files"
             yield Problem(place, what, "write `data_files: {test: file.jsonl}`", serious=not lenient)
             continue
-        for path in several:
+        for path in paths:
             try:
                 if not path.startswith(("hf://", "http://", "https://")):
                     find_files(path, folder, None)
