@@ -24,6 +24,10 @@ from assay.samples.rows import digest_file
 from assay.tasks import TaskManager
 from assay.tasks.runnable import Runnable
 
+ResultsJSON = Mapping[str, Any]
+"""The content of a results.json, or a part of it: lm-eval's layout, and what it lacks under `assay`."""
+ManifestJSON = Mapping[str, Any]
+"""The content of a manifest.json, or a part of it."""
 NOT_SPEC = ("output_path", "runs_dir", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks",
             "model_args", "include_path", "data_dir", "use_cache", "verbosity", "batch_size", "max_batch_size",
             "device", "max_failed", "include_defaults", "cache_requests", "rewrite_requests_cache",
@@ -34,7 +38,7 @@ NOT_SPEC = ("output_path", "runs_dir", "force", "write_out", "show_config", "dry
 
 def spec(
     config: RunConfig, models: Mapping[str, AnyModel], tasks: Iterable[Runnable], helpers: Iterable[Path]
-) -> dict[str, Any]:
+) -> ManifestJSON:
     """Everything that the results of a run depend on."""
     options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in NOT_SPEC}
     stated = {key: redacted(value, key) for key, value in options.items() if value is not None}
@@ -45,7 +49,7 @@ def spec(
     return {**identities, "tasks": digests, "helper_code": code, **stated}
 
 
-def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> dict[str, Any]:
+def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> ManifestJSON:
     """Facts of a run beside its spec: models and environment."""
     arguments = {UNDER_TEST: parse_arguments(config.model_args, "model_args")}
     arguments |= {role: parse_role(written, role)[1] for role, written in (config.model_role or {}).items()}
@@ -61,7 +65,7 @@ def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> dict[str, Any]:
     return {"model": named.pop(UNDER_TEST), **({"roles": named} if named else {}), "environment": environment()}
 
 
-def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
+def remembered(config: RunConfig, manager: TaskManager) -> ManifestJSON:
     """What loading the tasks of a run again needs: its options without secrets, and the facts of conditions."""
     defaults = RunConfig()
     options = {f.name: getattr(config, f.name) for f in yaml_fields(RunConfig)}
@@ -98,7 +102,7 @@ def _task_spec(task: object, folders: Sequence[str]) -> object:
     return getattr(task, "name", task)
 
 
-def task_facts(runnable: Runnable) -> dict[str, Any]:
+def task_facts(runnable: Runnable) -> ManifestJSON:
     """Facts of a task that scoring its samples needs when its data is not there."""
     return {
         "size": runnable.size,
@@ -110,7 +114,7 @@ def task_facts(runnable: Runnable) -> dict[str, Any]:
     }
 
 
-def config_section(config: RunConfig, model: AnyModel) -> dict[str, Any]:
+def config_section(config: RunConfig, model: AnyModel) -> ResultsJSON:
     """The section `config` of lm-eval's results."""
     return {
         "model": model.name,
@@ -140,7 +144,7 @@ def model_name(config: RunConfig, model: AnyModel) -> str:
     return next((str(arguments[key]) for key in ("pretrained", "model", "path") if arguments.get(key)), model.name)
 
 
-def run_section(config: RunConfig, model: AnyModel, started: float) -> dict[str, Any]:
+def run_section(config: RunConfig, model: AnyModel, started: float) -> ResultsJSON:
     """The other keys that lm-eval reports of a run. Times differ from run to run; nothing else does."""
     named = model_name(config, model)
     system, ended = config.system_instruction, time.time()
@@ -163,7 +167,7 @@ def run_section(config: RunConfig, model: AnyModel, started: float) -> dict[str,
     }
 
 
-def again(results: Mapping[str, Any]) -> dict[str, Any]:
+def again(results: ResultsJSON) -> ResultsJSON:
     """The keys of a run's results that results made of its answers keep."""
     now = time.time()
     kept = {key: results[key] for key in RUN_KEYS if key in results}

@@ -14,7 +14,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import StoredRun
 from assay.evaluation.definitions import definitions
 from assay.evaluation.flow import finish
-from assay.evaluation.manifest import again, helper_digests
+from assay.evaluation.manifest import ManifestJSON, ResultsJSON, again, helper_digests
 from assay.evaluation.prepare import Prepared, prepare_to_score
 from assay.evaluation.score import changed_keys
 from assay.evaluation.scoring import RunUsage, ScoredTasks, replay
@@ -70,7 +70,7 @@ class Shards:
         return self.parts[0].left_out
 
     @property
-    def results(self) -> Mapping[str, Any]:
+    def results(self) -> ResultsJSON:
         return self.parts[0].results
 
     @property
@@ -133,7 +133,7 @@ class MergedOutput:
             self.folder.keepers.append(files)
         return TaskRun(task, all_of([keeper.add, *([files.add] if files is not None else [])]), keeper.end)
 
-    def write(self, results: Mapping[str, Any], scored: ScoredTasks) -> dict[str, Any]:
+    def write(self, results: ResultsJSON, scored: ScoredTasks) -> dict[str, Any]:
         for files in self.folder.keepers:
             if isinstance(files, GraphFiles):
                 files.write_copies()
@@ -217,17 +217,17 @@ def _missing(numbered: Mapping[int, StoredRun]) -> list[Problem]:
     return [Problem(Place("merge"), what, fix)] if absent else []
 
 
-def _spec(part: StoredRun) -> dict[str, Any]:
+def _spec(part: StoredRun) -> ManifestJSON:
     """The spec of the whole run: the same command without --shard resumes in the merged folder."""
     return {key: value for key, value in part.manifest["spec"].items() if key != "shard"}
 
 
-def _without_addresses(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _without_addresses(spec: ManifestJSON) -> ManifestJSON:
     """A spec without server addresses: each shard may ask another server of the same model."""
     return {**spec, "model": re.sub(r"https?://\S+", "", str(spec.get("model")))}
 
 
-def _facts(shards: Shards) -> dict[str, Any]:
+def _facts(shards: Shards) -> ManifestJSON:
     first = shards.parts[0].manifest
     options = {key: value for key, value in shards.parts[0].options.items() if key != "shard" and value is not None}
     options["include_path"] = list(dict.fromkeys(str(Path(path).resolve()) for path in options.get("include_path", ())))

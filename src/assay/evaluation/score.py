@@ -17,7 +17,7 @@ from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
 from assay.evaluation.definitions import Definitions, definitions, parse_filter, parse_metric, with_metrics
 from assay.evaluation.flow import finish
 from assay.evaluation.graph_output import OutputFile
-from assay.evaluation.manifest import again
+from assay.evaluation.manifest import ManifestJSON, ResultsJSON, again
 from assay.evaluation.prepare import Prepared, prepare_to_score
 from assay.evaluation.scoring import ScoredTasks, replay
 from assay.evaluation.writing import file_label
@@ -60,7 +60,7 @@ class ScoreOptions:
     compat: Literal["lm-eval", "sygra"] | None = None
     output_path: str | None = None
     confirm_run_unsafe_code: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: ManifestJSON = field(default_factory=dict)
 
 
 class RowChange(NamedTuple):
@@ -76,7 +76,7 @@ class RowChange(NamedTuple):
     def row(self) -> str:
         return row_name(self.key)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> ResultsJSON:
         return {"name": self.name, "row": self.row, "before": self.before, "after": self.after, "changed": self.changed}
 
 
@@ -121,7 +121,7 @@ class SampleChanges:
             file.writelines(self._lines)
         self._lines = []
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> ResultsJSON:
         return {task: {"count": count, "ids": self.documents[task]} for task, count in self.counts.items()}
 
 
@@ -129,7 +129,7 @@ class SampleChanges:
 class Rescored:
     """A scoring of stored answers: its results, its folder, every row before and after, and remarks for the user."""
 
-    results: Mapping[str, Any]
+    results: ResultsJSON
     folder: Path
     numbers: Sequence[RowChange]
     remarks: Sequence[str]
@@ -215,7 +215,7 @@ class ScoringOutput:
         writer.end()
         writer.place()
 
-    def write(self, results: Mapping[str, Any], scored: ScoredTasks) -> Rescored:  # noqa: ARG002  # the shape of an output
+    def write(self, results: ResultsJSON, scored: ScoredTasks) -> Rescored:  # noqa: ARG002  # the shape of an output
         self.changes.write()
         for report in self.reports:
             report.place_reports()
@@ -240,8 +240,8 @@ def _answers(paths: Sequence[Path], options: ScoreOptions) -> StoredAnswers:
 
 
 def _completed(
-    results: Mapping[str, Any], answers: StoredAnswers, changes: SampleChanges, rows: Sequence[RowChange]
-) -> dict[str, Any]:
+    results: ResultsJSON, answers: StoredAnswers, changes: SampleChanges, rows: Sequence[RowChange]
+) -> ResultsJSON:
     account, before = {**results["assay"]}, answers.results.get("assay", {})
     if "shard" in before:
         account["shard"] = {**before["shard"], "status": account["status"]}
@@ -254,7 +254,7 @@ def _completed(
     return {**results, **again(answers.results), "assay": account}
 
 
-def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> dict[str, Any]:
+def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> ManifestJSON:
     given = {
         "filters": options.filters,
         "metrics": options.metrics,
@@ -337,7 +337,7 @@ def _plain(value: Any) -> Any:
 
 
 def row_changes(
-    before: Mapping[str, Any], after: Mapping[str, Any], changed: Mapping[tuple[str, ScoreKey], int]
+    before: ResultsJSON, after: ResultsJSON, changed: Mapping[tuple[str, ScoreKey], int]
 ) -> list[RowChange]:
     """Every row of either results, groups first."""
     old, new = before.get("results", {}), after["results"]

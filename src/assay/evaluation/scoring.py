@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from assay.evaluation.manifest import ResultsJSON
 from assay.runs.scores import ScoreFile
 from assay.runs.stored import Stored
 from assay.scoring.remembered import Memory
@@ -44,7 +45,7 @@ class Output(Protocol[Written]):
         """A task that takes answers and hands every scored sample to be written."""
         ...
 
-    def write(self, results: Mapping[str, Any], scored: ScoredTasks) -> Written: ...
+    def write(self, results: ResultsJSON, scored: ScoredTasks) -> Written: ...
 
 
 def score_tasks(tasks: Sequence[Runnable], answers: AnswerSource, output: Output[Any]) -> ScoredTasks:

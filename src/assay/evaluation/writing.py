@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from assay.config.run import RunConfig
 from assay.evaluation.manifest import (
+    ManifestJSON,
+    ResultsJSON,
     config_section,
     facts,
     helper_digests,
@@ -93,7 +95,7 @@ class RunOutput:
         if self.folder is not None:
             self.folder.beat_now_and_then(lambda: {run.runnable.task.name: run.board.documents for run in runs})
 
-    def write(self, results: Mapping[str, Any], scored: ScoredTasks) -> Evaluation:
+    def write(self, results: ResultsJSON, scored: ScoredTasks) -> Evaluation:
         config, usage = self.prepared.config, scored.usage
         numbers = {key: value for key, value in results.items() if key != "assay"}
         logged = {"samples": {name: sample_log(config, name, kept) for name, kept in self.samples.items()}}
@@ -127,7 +129,7 @@ def open_output(prepared: PreparedRun, models: Mapping[str, AnyModel], options: 
         yield RunOutput(prepared, model, folder.journal, folder, options)
 
 
-def _noted(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> dict[str, Any]:
+def _noted(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> ManifestJSON:
     """The facts of a run that its manifest records beside its spec."""
     code = helper_digests(prepared.helper_files)
     return {
@@ -139,7 +141,7 @@ def _noted(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> dict[str, A
     }
 
 
-def _place(config: RunConfig, run_spec: Mapping[str, Any], model: AnyModel) -> Path:
+def _place(config: RunConfig, run_spec: ManifestJSON, model: AnyModel) -> Path:
     """The folder that the user named, else a new one below `runs_dir`."""
     if config.output_path is not None:
         return Path(config.output_path)
@@ -148,7 +150,7 @@ def _place(config: RunConfig, run_spec: Mapping[str, Any], model: AnyModel) -> P
     return folder_for(Path(config.runs_dir), run_spec, model_name(config, model), tasks)
 
 
-def _ending(account: Mapping[str, Any], config: RunConfig, usage: RunUsage) -> dict[str, Any]:
+def _ending(account: ResultsJSON, config: RunConfig, usage: RunUsage) -> ResultsJSON:
     """The status of the run as a whole, its shard, and the usage of its answers."""
     stopped = usage.ended and any("not_asked" in task for task in account["tasks"].values())
     ended = {"status": "partial", "ended": usage.ended} if stopped else {"status": account["status"]}
