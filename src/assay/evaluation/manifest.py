@@ -66,7 +66,7 @@ def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> ManifestJSON:
 
 
 def remembered(config: RunConfig, manager: TaskManager) -> ManifestJSON:
-    """What loading the tasks of a run again needs: its options without secrets, and the facts of conditions."""
+    """Facts for loading the tasks of a run again: its options without secrets, and those of conditions."""
     defaults = RunConfig()
     options = {f.name: getattr(config, f.name) for f in yaml_fields(RunConfig)}
     given = {name: value for name, value in options.items() if value != getattr(defaults, name)}

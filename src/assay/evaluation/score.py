@@ -189,9 +189,7 @@ class ScoringOutput:
             samples = partial(self.answers.samples, task)
         writer = SampleWriter(self.folder / "samples", name, file.asked if file is not None else None)
         self._open[name] = _OpenTask(writer, samples)
-        report = task.files(
-            self.folder, self.answers.created, file_label(task, self.prepared.tasks, self.answers.config)
-        )
+        report = task.files(self.folder, self.answers.created, file_label(task, self.prepared))
         if isinstance(report, GraphFiles):
             self.reports.append(report)
 

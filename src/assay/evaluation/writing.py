@@ -21,11 +21,11 @@ from assay.evaluation.manifest import (
     task_facts,
 )
 from assay.evaluation.models import UNDER_TEST, note_addresses
-from assay.evaluation.prepare import PreparedRun
+from assay.evaluation.prepare import Prepared, PreparedRun
 from assay.evaluation.scoring import RunUsage, ScoredTasks, scorer_memories
 from assay.models.protocol import AnyModel
 from assay.registry import USED
-from assay.runs.folder import RunFolder, Writer, open_run
+from assay.runs.folder import RunFolder, open_run
 from assay.runs.journal import Journal
 from assay.runs.parquet import file_name
 from assay.runs.placing import folder_for
@@ -47,7 +47,7 @@ class Evaluation(NamedTuple):
 
 
 class OutputOptions(NamedTuple):
-    """What a caller wants of a run beside its files: `notes` go into the manifest, `keep_samples` into the results."""
+    """Options of a run's output: `notes` go into the manifest, samples into the results with `keep_samples`."""
 
     notes: Mapping[str, Any] = {}
     keep_samples: bool = False
@@ -66,29 +66,16 @@ class RunOutput:
     samples: dict[str, list[Kept]] = field(default_factory=dict)
 
     def task_run(self, task: Runnable) -> TaskRun:
-        name, config = task.task.name, self.prepared.config
         sinks: list[Keep] = []
         end = None
         if self.options.keep_samples:
-            sinks.append(self.samples.setdefault(name, []).append)
+            sinks.append(self.samples.setdefault(task.task.name, []).append)
         if self.folder is not None:
-            keeper = self.folder.keeper(name, config.log_samples, partial(logged_id, config, name))
-            sinks.append(keeper.add)
-            end = keeper.end
-        own = self._own_files(task)
-        if own is not None:
-            sinks.append(own.add)
+            written, end = folder_sinks(self.folder, self.prepared, task)
+            sinks += written
+        elif (files := task.files(None, self.prepared.started, file_label(task, self.prepared))) is not None:
+            sinks.append(files.add)  # read by the post-processors of a graph
         return self.options.task_run(task, all_of(sinks), end)
-
-    def _own_files(self, task: Runnable) -> Writer | None:
-        """The files that a graph writes itself; without a folder, what its post-processors read."""
-        label = file_label(task, self.prepared.tasks, self.prepared.config)
-        if self.folder is None:
-            return task.files(None, self.prepared.started, label)
-        files = task.files(self.folder.path, self.folder.manifest["created"], label)
-        if files is not None:
-            self.folder.keepers.append(files)
-        return files
 
     def beat(self, runs: Sequence[TaskRun]) -> None:
         """Renew the lease of the folder, with how many documents each task has done."""
@@ -158,6 +145,17 @@ def _ending(account: ResultsJSON, config: RunConfig, usage: RunUsage) -> Results
     return {**ended, **part, **({"account": usage.account} if usage.account else {})}
 
 
+def folder_sinks(folder: RunFolder, prepared: Prepared, task: Runnable) -> tuple[list[Keep], Callable[[], None]]:
+    """What takes the samples of a task into a run's folder, and what to call after the last."""
+    name, config = task.task.name, prepared.config
+    keeper = folder.keeper(name, config.log_samples, partial(logged_id, config, name))
+    files = task.files(folder.path, folder.manifest["created"], file_label(task, prepared))
+    if files is None:
+        return [keeper.add], keeper.end
+    folder.keepers.append(files)
+    return [keeper.add, files.add], keeper.end
+
+
 def all_of(sinks: Sequence[Keep]) -> Keep | None:
     """One callable for all of them; None where there are none."""
     if len(sinks) > 1:
@@ -165,10 +163,10 @@ def all_of(sinks: Sequence[Keep]) -> Keep | None:
     return sinks[0] if sinks else None
 
 
-def file_label(task: Runnable, tasks: Sequence[Runnable], config: RunConfig) -> str:
+def file_label(task: Runnable, prepared: Prepared) -> str:
     """The prefix of a graph's files: the run's name, and the task's where the run has several graphs."""
-    several = sum(each.task.graph is not None for each in tasks) > 1
-    names = [config.run_name or "", task.task.name if several else ""]
+    several = sum(each.task.graph is not None for each in prepared.tasks) > 1
+    names = [prepared.config.run_name or "", task.task.name if several else ""]
     return "".join(f"{file_name(name)}_" for name in names if name)
 
 
