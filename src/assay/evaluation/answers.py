@@ -16,8 +16,8 @@ from assay.catalog.selection import looks_like_path, split_specs
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
 from assay.errors import AssayError, Place, Problem
-from assay.evaluation.manifest import ManifestJSON, ResultsJSON
 from assay.evaluation.options import run_config, task_manager
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON
 from assay.records import Likelihood, Response, Text, arguments
 from assay.registry import is_plugin_file
 from assay.runs.folder import RunError

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.evaluation.manifest import ResultsJSON
 from assay.evaluation.prepare import Prepared
+from assay.evaluation.scoring import ResultsJSON
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
 from assay.groups.withheld import counted_tasks

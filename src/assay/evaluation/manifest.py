@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import assay
 from assay.catalog.graphs import graph_file
@@ -15,6 +14,7 @@ from assay.config.option import yaml_fields
 from assay.config.run import RunConfig
 from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON
 from assay.models.protocol import AnyModel
 from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
@@ -24,10 +24,6 @@ from assay.samples.rows import digest_file
 from assay.tasks import TaskManager
 from assay.tasks.runnable import Runnable
 
-ResultsJSON = Mapping[str, Any]
-"""The content of a results.json, or a part of it: lm-eval's layout, and what it lacks under `assay`."""
-ManifestJSON = Mapping[str, Any]
-"""The content of a manifest.json, or a part of it."""
 NOT_SPEC = ("output_path", "runs_dir", "force", "write_out", "show_config", "dry_run", "log_samples", "tasks",
             "model_args", "include_path", "data_dir", "use_cache", "verbosity", "batch_size", "max_batch_size",
             "device", "max_failed", "include_defaults", "cache_requests", "rewrite_requests_cache",

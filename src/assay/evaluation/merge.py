@@ -14,10 +14,10 @@ from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import StoredRun
 from assay.evaluation.definitions import definitions
 from assay.evaluation.flow import finish
-from assay.evaluation.manifest import ManifestJSON, ResultsJSON, again, helper_digests
+from assay.evaluation.manifest import again, helper_digests
 from assay.evaluation.prepare import Prepared, prepare_to_score
 from assay.evaluation.score import changed_keys
-from assay.evaluation.scoring import RunUsage, ScoredTasks, replay
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON, RunUsage, ScoredTasks, replay
 from assay.evaluation.writing import all_of, folder_sinks
 from assay.registry import load_plugins
 from assay.runs.account import summed

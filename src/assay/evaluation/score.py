@@ -17,9 +17,9 @@ from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
 from assay.evaluation.definitions import Definitions, definitions, parse_filter, parse_metric, with_metrics
 from assay.evaluation.flow import finish
 from assay.evaluation.graph_output import OutputFile
-from assay.evaluation.manifest import ManifestJSON, ResultsJSON, again
+from assay.evaluation.manifest import again
 from assay.evaluation.prepare import Prepared, prepare_to_score
-from assay.evaluation.scoring import ScoredTasks, replay
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON, ScoredTasks, replay
 from assay.evaluation.writing import file_label
 from assay.records import ScoreKey
 from assay.registry import load_plugins

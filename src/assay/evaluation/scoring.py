@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from assay.evaluation.manifest import ResultsJSON
 from assay.runs.scores import ScoreFile
 from assay.runs.stored import Stored
 from assay.scoring.remembered import Memory
@@ -16,6 +15,10 @@ from assay.scoring.workers import Workers
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
 
+ResultsJSON = Mapping[str, Any]
+"""The content of a results.json, or a part of it: lm-eval's layout, and what it lacks under `assay`."""
+ManifestJSON = Mapping[str, Any]
+"""The content of a manifest.json, or a part of it."""
 Written = TypeVar("Written", covariant=True)
 
 

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from assay.config.run import RunConfig
 from assay.evaluation.manifest import (
-    ManifestJSON,
-    ResultsJSON,
     config_section,
     facts,
     helper_digests,
@@ -22,7 +20,7 @@ from assay.evaluation.manifest import (
 )
 from assay.evaluation.models import UNDER_TEST, note_addresses
 from assay.evaluation.prepare import Prepared, PreparedRun
-from assay.evaluation.scoring import RunUsage, ScoredTasks, scorer_memories
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON, RunUsage, ScoredTasks, scorer_memories
 from assay.models.protocol import AnyModel
 from assay.registry import USED
 from assay.runs.folder import RunFolder, open_run
