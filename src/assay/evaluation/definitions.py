@@ -33,7 +33,7 @@ class Definitions(NamedTuple):
     left_out: dict[str, str]
 
 
-def definitions(answers: "StoredAnswers", files: Sequence[str] = (), selected: Sequence[str] = ()) -> Definitions:
+def load_definitions(answers: "StoredAnswers", files: Sequence[str] = (), selected: Sequence[str] = ()) -> Definitions:
     """The definitions of the tasks of stored answers; `selected` are names, globs or groups. All problems at once."""
     manager, names = answers.manager, answers.names
     loaded, problems = manager.attempt(answers.config.tasks)

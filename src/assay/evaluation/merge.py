@@ -12,7 +12,7 @@ from typing import Any
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import StoredRun
-from assay.evaluation.definitions import definitions
+from assay.evaluation.definitions import load_definitions
 from assay.evaluation.flow import finish
 from assay.evaluation.manifest import again, helper_digests
 from assay.evaluation.prepare import Prepared, prepare_to_score
@@ -78,7 +78,7 @@ def merge(
         raise ConfigError([Problem(Place(str(output)), "is one of the shards", "name a new folder first: OUT RUN…")])
     parts = _in_order([StoredRun.of(Path(folder), include_path) for folder in folders])
     shards = Shards(parts[0].run, include_path, parts)
-    loaded = definitions(shards)
+    loaded = load_definitions(shards)
     refuse_unsafe(loaded.tasks.values(), confirmed=confirm_run_unsafe_code or shards.config.confirm_run_unsafe_code)
     prepared = prepare_to_score(shards, loaded, shards.config)
     _refuse_changed(shards, prepared.tasks, [*prepared.helper_files, *load_plugins(shards.config.plugins)])

@@ -14,7 +14,7 @@ from assay.config.row_names import row_name, rows_of, sample_scores
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, some
 from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
-from assay.evaluation.definitions import Definitions, definitions, parse_filter, parse_metric, with_metrics
+from assay.evaluation.definitions import Definitions, load_definitions, parse_filter, parse_metric, with_metrics
 from assay.evaluation.flow import finish
 from assay.evaluation.graph_output import OutputFile
 from assay.evaluation.manifest import again
@@ -145,17 +145,17 @@ def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None
     )
     answers = _answers([Path(path) for path in paths], options)
     if not answers.names:
-        what = "no task of this run has come to its end: there is nothing to score yet"
-        raise ConfigError([Problem(Place(str(answers.folder)), what, "let it go on, by the same command")])
+        what = "no task of this run has finished: nothing to score yet"
+        raise ConfigError([Problem(Place(str(answers.folder)), what, "run the same command again to resume it")])
     config = answers.config if options.compat is None else replace(answers.config, compat=options.compat)
-    found = definitions(answers, options.files, () if isinstance(answers, OutputFile) else options.tasks)
-    refuse_unsafe(found.tasks.values(), confirmed=options.confirm_run_unsafe_code)
-    tasks = {name: with_metrics(task, filters, metrics) for name, task in found.tasks.items()}
-    prepared = prepare_to_score(answers, found._replace(tasks=tasks), config)
+    loaded = load_definitions(answers, options.files, () if isinstance(answers, OutputFile) else options.tasks)
+    refuse_unsafe(loaded.tasks.values(), confirmed=options.confirm_run_unsafe_code)
+    tasks = {name: with_metrics(task, filters, metrics) for name, task in loaded.tasks.items()}
+    prepared = prepare_to_score(answers, loaded._replace(tasks=tasks), config)
     _refuse_stale(answers, prepared.tasks)
     target = Path(options.output_path) if options.output_path is not None else answers.folder
     with new_version(target) as part:
-        remarks = _remarks(answers, found, prepared)
+        remarks = _remarks(answers, loaded, prepared)
         output = ScoringOutput(answers, prepared, options, part, remarks, SampleChanges(part))
         return finish(prepared, replay(output.read, done=output.close), output)
 
@@ -272,9 +272,9 @@ def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> Man
     }
 
 
-def _remarks(answers: StoredAnswers, found: Definitions, prepared: Prepared) -> list[str]:
+def _remarks(answers: StoredAnswers, loaded: Definitions, prepared: Prepared) -> list[str]:
     """Groups and tasks that are left out, and definitions that differ from those of the run."""
-    remarks = [f"left out: {name}: {why}" for name, why in found.left_out.items()]
+    remarks = [f"left out: {name}: {why}" for name, why in loaded.left_out.items()]
     if isinstance(answers, OutputFile) and answers.asked is None:
         remarks.append(
             f"{answers.path.name}: an output lacks the records that failed; the results cover the others only"

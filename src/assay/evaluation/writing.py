@@ -162,9 +162,9 @@ def all_of(sinks: Sequence[Keep]) -> Keep | None:
 
 
 def file_label(task: Runnable, prepared: Prepared) -> str:
-    """The prefix of a graph's files: the run's name, and the task's where the run has several graphs."""
-    several = sum(each.task.graph is not None for each in prepared.tasks) > 1
-    names = [prepared.config.run_name or "", task.task.name if several else ""]
+    """The prefix of a graph's files: the run's name, and the task's where the run has more than one graph."""
+    named_by_task = sum(each.task.graph is not None for each in prepared.tasks) > 1
+    names = [prepared.config.run_name or "", task.task.name if named_by_task else ""]
     return "".join(f"{file_name(name)}_" for name in names if name)
 
 
