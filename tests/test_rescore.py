@@ -455,7 +455,7 @@ def test_a_run_that_was_killed_is_scored_as_far_as_tasks_had_ended(tasks: Path, 
     assert scored.results["assay"]["status"] == "partial"
     assert any("not finished, not scored: colours" in line for line in scored.remarks)
     (output / "samples/sums.parquet.part").unlink()
-    with pytest.raises(AssayError, match="no task of this run is finished yet"):
+    with pytest.raises(AssayError, match="no task of this run has finished"):
         score([output])
 
 

@@ -17,6 +17,7 @@ from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig, options_where
 from assay.errors import AssayError, Place, Problem
 from assay.evaluation.options import run_config, task_manager
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON
 from assay.records import Likelihood, Response, Text, arguments
 from assay.registry import is_plugin_file
 from assay.runs.folder import RunError
@@ -69,7 +70,7 @@ class StoredAnswers(Protocol):
         ...
 
     @property
-    def results(self) -> Mapping[str, Any]:
+    def results(self) -> ResultsJSON:
         """The earlier results, as far as they are known."""
         ...
 
@@ -121,7 +122,7 @@ class StoredRun:
         return self.run.path
 
     @property
-    def manifest(self) -> Mapping[str, Any]:
+    def manifest(self) -> ManifestJSON:
         return self.run.manifest
 
     @cached_property
@@ -172,7 +173,7 @@ class StoredRun:
         return self.run.broken
 
     @property
-    def results(self) -> Mapping[str, Any]:
+    def results(self) -> ResultsJSON:
         return self.run.results
 
     @property
@@ -276,7 +277,7 @@ class LoggedRun:
         return task_manager(self.config)
 
     @cached_property
-    def results(self) -> Mapping[str, Any]:
+    def results(self) -> ResultsJSON:
         """The results beside all files, merged as if one run had written them."""
         beside = [(name, results_beside(file)) for name, file in self.files.items()]
         merged: dict[str, Any] = {**beside[0][1]}
@@ -354,7 +355,7 @@ def is_known(spec: str, include_path: Sequence[str]) -> bool:
     return graph is None or any(graph.is_relative_to(Path(folder).expanduser().resolve()) for folder in folders)
 
 
-def imported(manifest: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def imported(manifest: ManifestJSON, names: Iterable[str]) -> ManifestJSON:
     """The manifest of an imported run: its paths are listed, not used."""
     rest = {key: value for key, value in manifest.items() if key != SIGNATURE}
     if not isinstance(manifest.get("options"), Mapping):

@@ -32,7 +32,7 @@ class Definitions(NamedTuple):
     left_out: dict[str, str]
 
 
-def definitions(answers: "StoredAnswers", files: Sequence[str] = (), selected: Sequence[str] = ()) -> Definitions:
+def load_definitions(answers: "StoredAnswers", files: Sequence[str] = (), selected: Sequence[str] = ()) -> Definitions:
     """The definitions of the tasks of stored answers; `selected` are names, globs or groups. All problems at once."""
     manager, names = answers.manager, answers.names
     loaded, problems = manager.attempt(answers.config.tasks)
@@ -84,7 +84,7 @@ def _replacements(loaded: dict[str, Task], known: Mapping[str, Task]) -> dict[st
     return {graphs[0]: Task.from_kind(task.definition.fields, name=graphs[0])}
 
 
-def _chosen(selected: Sequence[str], names: Sequence[str], groups: Mapping[str, Group[Any]]) -> list[str]:
+def _chosen(selected: Sequence[str], names: Sequence[str], groups: Mapping[str, Group[Task]]) -> list[str]:
     """The selected tasks; all of them where nothing is selected."""
     if not selected:
         return list(names)
@@ -99,7 +99,7 @@ def _chosen(selected: Sequence[str], names: Sequence[str], groups: Mapping[str, 
     return [name for name in names if name in chosen]
 
 
-def _lacking(group: Group[Any], chosen: Iterable[str]) -> str:
+def _lacking(group: Group[Task], chosen: Iterable[str]) -> str:
     there = set(chosen)
     without = [task.name for task in group.get_all_tasks() if task.name not in there]
     return f"not scored here: {_some(without)}" if without else ""

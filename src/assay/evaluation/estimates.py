@@ -4,16 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.evaluation.prepare import Prepared
+from assay.evaluation.scoring import ResultsJSON
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, counted_tasks, group_numbers
 from assay.records import Estimate, ScoreKey
 from assay.runs.results import GroupResult, Share, TaskResult, assay_section, lm_eval_results
 from assay.statistics.aggregations import Aggregation
 from assay.statistics.intervals import interval
+from assay.tasks import Task
 from assay.tasks.run import TaskRun
 
 
-def estimate(prepared: Prepared, runs: Sequence[TaskRun]) -> dict[str, Any]:
+def estimate(prepared: Prepared, runs: Sequence[TaskRun]) -> ResultsJSON:
     """Results in lm-eval's layout, with what lm-eval does not report under `assay`."""
     config, like_lm_eval = prepared.config, prepared.config.compat == "lm-eval"
     tasks = {run.runnable.task.name: task_result(run, config.bootstrap_iters or 0, like_lm_eval) for run in runs}
@@ -56,7 +58,7 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
 
 
 def group_result(
-    group: Group[Any], tasks: Mapping[str, TaskResult], numbers: Mapping[ScoreKey, Estimate]
+    group: Group[Task], tasks: Mapping[str, TaskResult], numbers: Mapping[ScoreKey, Estimate]
 ) -> GroupResult:
     entries = group.config.aggregate_metric_list or ()
     return GroupResult(

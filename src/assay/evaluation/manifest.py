@@ -5,7 +5,6 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import assay
 from assay.catalog.graphs import graph_file
@@ -14,6 +13,7 @@ from assay.config.option import yaml_fields
 from assay.config.run import OPTIONS, RunConfig, identity_of
 from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON
 from assay.models.protocol import AnyModel
 from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
@@ -26,7 +26,7 @@ from assay.tasks.runnable import Runnable
 
 def spec(
     config: RunConfig, models: Mapping[str, AnyModel], tasks: Iterable[Runnable], helpers: Iterable[Path]
-) -> dict[str, Any]:
+) -> ManifestJSON:
     """Everything that the results of a run depend on."""
     stated = {key: redacted(value, key) for key, value in identity_of(config).items() if value is not None}
     code = digest("\n".join(sorted(digest_file(file) for file in helpers)).encode())
@@ -36,7 +36,7 @@ def spec(
     return {**identities, "tasks": digests, "helper_code": code, **stated}
 
 
-def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> dict[str, Any]:
+def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> ManifestJSON:
     """Facts of a run beside its spec: models and environment."""
     arguments = {UNDER_TEST: parse_arguments(config.model_args, "model_args")}
     arguments |= {role: parse_role(written, role)[1] for role, written in (config.model_role or {}).items()}
@@ -52,8 +52,8 @@ def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> dict[str, Any]:
     return {"model": named.pop(UNDER_TEST), **({"roles": named} if named else {}), "environment": environment()}
 
 
-def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
-    """What loading the tasks of a run again needs: its options without secrets, and the facts of conditions."""
+def remembered(config: RunConfig, manager: TaskManager) -> ManifestJSON:
+    """Facts for loading the tasks of a run again: its options without secrets, and those of conditions."""
     defaults = RunConfig()
     options = {f.name: getattr(config, f.name) for f in yaml_fields(RunConfig)}
     given = {name: value for name, value in options.items() if value != getattr(defaults, name)}
@@ -89,7 +89,7 @@ def _task_spec(task: object, folders: Sequence[str]) -> object:
     return getattr(task, "name", task)
 
 
-def task_facts(runnable: Runnable) -> dict[str, Any]:
+def task_facts(runnable: Runnable) -> ManifestJSON:
     """Facts of a task that scoring its samples needs when its data is not there."""
     return {
         "size": runnable.size,
@@ -101,7 +101,7 @@ def task_facts(runnable: Runnable) -> dict[str, Any]:
     }
 
 
-def config_section(config: RunConfig, model: AnyModel) -> dict[str, Any]:
+def config_section(config: RunConfig, model: AnyModel) -> ResultsJSON:
     """The section `config` of lm-eval's results."""
     return {
         "model": model.name,
@@ -118,7 +118,7 @@ def model_name(config: RunConfig, model: AnyModel) -> str:
     return next((str(arguments[key]) for key in ("pretrained", "model", "path") if arguments.get(key)), model.name)
 
 
-def run_section(config: RunConfig, model: AnyModel, started: float) -> dict[str, Any]:
+def run_section(config: RunConfig, model: AnyModel, started: float) -> ResultsJSON:
     """The other keys that lm-eval reports of a run. Times differ from run to run; nothing else does."""
     named = model_name(config, model)
     system, ended = config.system_instruction, time.time()
@@ -141,7 +141,7 @@ def run_section(config: RunConfig, model: AnyModel, started: float) -> dict[str,
     }
 
 
-def again(results: Mapping[str, Any]) -> dict[str, Any]:
+def again(results: ResultsJSON) -> ResultsJSON:
     """The keys of a run's results that results made of its answers keep."""
     now = time.time()
     kept = {key: results[key] for key in RUN_KEYS if key in results}

@@ -5,20 +5,20 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import StoredRun
-from assay.evaluation.definitions import definitions
+from assay.evaluation.definitions import load_definitions
 from assay.evaluation.flow import finish
 from assay.evaluation.manifest import again, helper_digests
 from assay.evaluation.prepare import Prepared, prepare_to_score
 from assay.evaluation.score import changed_keys
-from assay.evaluation.scoring import RunUsage, ScoredTasks, replay
-from assay.evaluation.writing import all_of, file_label, logged_id
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON, RunUsage, ScoredTasks, replay
+from assay.evaluation.writing import all_of, folder_sinks
 from assay.graphs.output import GraphFiles
 from assay.registry import load_plugins
 from assay.runs.folder import RunFolder, difference, open_run
@@ -40,46 +40,18 @@ OWN = ("format", "created", "spec", "spec_digest", "status", "requests", "finish
 
 
 @dataclass(frozen=True)
-class Shards:
-    """The answers of all shards of a run, in the order of its documents."""
+class Shards(StoredRun):
+    """The answers of all shards of a run, in the order of its documents; all else is the first shard's."""
 
-    parts: Sequence[StoredRun]
-
-    @property
-    def folder(self) -> Path:
-        return self.parts[0].folder
+    parts: Sequence[StoredRun] = ()
 
     @cached_property
     def config(self) -> RunConfig:
         return replace(self.parts[0].config, shard=None)
 
-    @property
-    def names(self) -> Sequence[str]:
-        return self.parts[0].names
-
-    @property
-    def absent(self) -> Sequence[str]:
-        return ()
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        return self.parts[0].broken
-
-    @property
-    def left_out(self) -> Sequence[str]:
-        return self.parts[0].left_out
-
-    @property
-    def results(self) -> Mapping[str, Any]:
-        return self.parts[0].results
-
-    @property
+    @cached_property
     def manager(self) -> TaskManager:
         return self.parts[0].manager
-
-    @property
-    def created(self) -> float:
-        return self.parts[0].created
 
     def record(self, name: str) -> Mapping[str, Any] | None:
         records = (part.record(name) for part in self.parts)
@@ -104,8 +76,9 @@ def merge(
     """Merge the shards of a run into a new folder; returns the content of its results.json."""
     if Path(output).resolve() in [Path(folder).resolve() for folder in folders]:
         raise ConfigError([Problem(Place(str(output)), "is one of the shards", "name a new folder first: OUT RUN…")])
-    shards = Shards(_in_order([StoredRun.of(Path(folder), include_path) for folder in folders]))
-    loaded = definitions(shards)
+    parts = _in_order([StoredRun.of(Path(folder), include_path) for folder in folders])
+    shards = Shards(parts[0].run, include_path, parts)
+    loaded = load_definitions(shards)
     refuse_unsafe(loaded.tasks.values(), confirmed=confirm_run_unsafe_code or shards.config.confirm_run_unsafe_code)
     prepared = prepare_to_score(shards, loaded, shards.config)
     _refuse_changed(shards, prepared.tasks, [*prepared.helper_files, *load_plugins(shards.config.plugins)])
@@ -124,16 +97,10 @@ class MergedOutput:
     folder: RunFolder
 
     def task_run(self, task: Runnable) -> TaskRun:
-        name, config = task.task.name, self.shards.config
-        keeper = self.folder.keeper(name, config.log_samples, partial(logged_id, config, name))
-        files = task.files(
-            self.folder.path, self.folder.manifest["created"], file_label(task, self.prepared.tasks, config)
-        )
-        if files is not None:
-            self.folder.keepers.append(files)
-        return TaskRun(task, all_of([keeper.add, *([files.add] if files is not None else [])]), keeper.end)
+        sinks, end = folder_sinks(self.folder, self.prepared, task)
+        return TaskRun(task, all_of(sinks), end)
 
-    def write(self, results: Mapping[str, Any], scored: ScoredTasks) -> dict[str, Any]:
+    def write(self, results: ResultsJSON, scored: ScoredTasks) -> dict[str, Any]:
         for files in self.folder.keepers:
             if isinstance(files, GraphFiles):
                 files.write_copies()
@@ -217,17 +184,17 @@ def _missing(numbered: Mapping[int, StoredRun]) -> list[Problem]:
     return [Problem(Place("merge"), what, fix)] if absent else []
 
 
-def _spec(part: StoredRun) -> dict[str, Any]:
+def _spec(part: StoredRun) -> ManifestJSON:
     """The spec of the whole run: the same command without --shard resumes in the merged folder."""
     return {key: value for key, value in part.manifest["spec"].items() if key != "shard"}
 
 
-def _without_addresses(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _without_addresses(spec: ManifestJSON) -> ManifestJSON:
     """A spec without server addresses: each shard may ask another server of the same model."""
     return {**spec, "model": re.sub(r"https?://\S+", "", str(spec.get("model")))}
 
 
-def _facts(shards: Shards) -> dict[str, Any]:
+def _facts(shards: Shards) -> ManifestJSON:
     first = shards.parts[0].manifest
     options = {key: value for key, value in shards.parts[0].options.items() if key != "shard" and value is not None}
     options["include_path"] = list(dict.fromkeys(str(Path(path).resolve()) for path in options.get("include_path", ())))

@@ -14,12 +14,12 @@ from assay.config.row_names import row_name, rows_of, sample_scores
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, some
 from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
-from assay.evaluation.definitions import Definitions, definitions, parse_filter, parse_metric, with_metrics
+from assay.evaluation.definitions import Definitions, load_definitions, parse_filter, parse_metric, with_metrics
 from assay.evaluation.flow import finish
 from assay.evaluation.graph_output import OutputFile
 from assay.evaluation.manifest import again
 from assay.evaluation.prepare import Prepared, prepare_to_score
-from assay.evaluation.scoring import ScoredTasks, replay
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON, ScoredTasks, replay
 from assay.evaluation.writing import file_label
 from assay.graphs.output import GraphFiles
 from assay.records import ScoreKey
@@ -59,7 +59,7 @@ class ScoreOptions:
     compat: Literal["lm-eval", "sygra"] | None = None
     output_path: str | None = None
     confirm_run_unsafe_code: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: ManifestJSON = field(default_factory=dict)
 
 
 class RowChange(NamedTuple):
@@ -75,7 +75,7 @@ class RowChange(NamedTuple):
     def row(self) -> str:
         return row_name(self.key)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> ResultsJSON:
         return {"name": self.name, "row": self.row, "before": self.before, "after": self.after, "changed": self.changed}
 
 
@@ -120,7 +120,7 @@ class SampleChanges:
             file.writelines(self._lines)
         self._lines = []
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> ResultsJSON:
         return {task: {"count": count, "ids": self.documents[task]} for task, count in self.counts.items()}
 
 
@@ -128,7 +128,7 @@ class SampleChanges:
 class Rescored:
     """A scoring of stored answers: its results, its folder, every row before and after, and remarks for the user."""
 
-    results: Mapping[str, Any]
+    results: ResultsJSON
     folder: Path
     numbers: Sequence[RowChange]
     remarks: Sequence[str]
@@ -144,17 +144,17 @@ def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None
     )
     answers = _answers([Path(path) for path in paths], options)
     if not answers.names:
-        what = "no task of this run has come to its end: there is nothing to score yet"
-        raise ConfigError([Problem(Place(str(answers.folder)), what, "let it go on, by the same command")])
+        what = "no task of this run has finished: nothing to score yet"
+        raise ConfigError([Problem(Place(str(answers.folder)), what, "run the same command again to resume it")])
     config = answers.config if options.compat is None else replace(answers.config, compat=options.compat)
-    found = definitions(answers, options.files, () if isinstance(answers, OutputFile) else options.tasks)
-    refuse_unsafe(found.tasks.values(), confirmed=options.confirm_run_unsafe_code)
-    tasks = {name: with_metrics(task, filters, metrics) for name, task in found.tasks.items()}
-    prepared = prepare_to_score(answers, found._replace(tasks=tasks), config)
+    loaded = load_definitions(answers, options.files, () if isinstance(answers, OutputFile) else options.tasks)
+    refuse_unsafe(loaded.tasks.values(), confirmed=options.confirm_run_unsafe_code)
+    tasks = {name: with_metrics(task, filters, metrics) for name, task in loaded.tasks.items()}
+    prepared = prepare_to_score(answers, loaded._replace(tasks=tasks), config)
     _refuse_stale(answers, prepared.tasks)
     target = Path(options.output_path) if options.output_path is not None else answers.folder
     with new_scoring(target) as part:
-        remarks = _remarks(answers, found, prepared)
+        remarks = _remarks(answers, loaded, prepared)
         output = ScoringOutput(answers, prepared, options, part, remarks, SampleChanges(part))
         return finish(prepared, replay(output.read, done=output.close), output)
 
@@ -188,9 +188,7 @@ class ScoringOutput:
             samples = partial(self.answers.samples, task)
         writer = SampleWriter(self.folder / "samples", name, file.request_arrays if file is not None else None)
         self._open[name] = _OpenTask(writer, samples)
-        report = task.files(
-            self.folder, self.answers.created, file_label(task, self.prepared.tasks, self.answers.config)
-        )
+        report = task.files(self.folder, self.answers.created, file_label(task, self.prepared))
         if isinstance(report, GraphFiles):
             self.reports.append(report)
 
@@ -214,7 +212,7 @@ class ScoringOutput:
         writer.end()
         writer.place()
 
-    def write(self, results: Mapping[str, Any], scored: ScoredTasks) -> Rescored:  # noqa: ARG002  # the shape of an output
+    def write(self, results: ResultsJSON, scored: ScoredTasks) -> Rescored:  # noqa: ARG002  # the shape of an output
         self.changes.write()
         for report in self.reports:
             report.place_reports()
@@ -239,8 +237,8 @@ def _answers(paths: Sequence[Path], options: ScoreOptions) -> StoredAnswers:
 
 
 def _completed(
-    results: Mapping[str, Any], answers: StoredAnswers, changes: SampleChanges, rows: Sequence[RowChange]
-) -> dict[str, Any]:
+    results: ResultsJSON, answers: StoredAnswers, changes: SampleChanges, rows: Sequence[RowChange]
+) -> ResultsJSON:
     account, before = {**results["assay"]}, answers.results.get("assay", {})
     if "shard" in before:
         account["shard"] = {**before["shard"], "status": account["status"]}
@@ -253,7 +251,7 @@ def _completed(
     return {**results, **again(answers.results), "assay": account}
 
 
-def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> dict[str, Any]:
+def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> ManifestJSON:
     given = {
         "filters": options.filters,
         "metrics": options.metrics,
@@ -273,9 +271,9 @@ def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> dic
     }
 
 
-def _remarks(answers: StoredAnswers, found: Definitions, prepared: Prepared) -> list[str]:
+def _remarks(answers: StoredAnswers, loaded: Definitions, prepared: Prepared) -> list[str]:
     """Groups and tasks that are left out, and definitions that differ from those of the run."""
-    remarks = [f"left out: {name}: {why}" for name, why in found.left_out.items()]
+    remarks = [f"left out: {name}: {why}" for name, why in loaded.left_out.items()]
     if isinstance(answers, OutputFile) and answers.asked is None:
         remarks.append(
             f"{answers.path.name}: an output lacks the records that failed; the results cover the others only"
@@ -336,7 +334,7 @@ def _plain(value: Any) -> Any:
 
 
 def row_changes(
-    before: Mapping[str, Any], after: Mapping[str, Any], changed: Mapping[tuple[str, ScoreKey], int]
+    before: ResultsJSON, after: ResultsJSON, changed: Mapping[tuple[str, ScoreKey], int]
 ) -> list[RowChange]:
     """Every row of either results, groups first."""
     old, new = before.get("results", {}), after["results"]

@@ -14,6 +14,10 @@ from assay.scoring.workers import ScorerMemo, Workers
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
 
+ResultsJSON = Mapping[str, Any]
+"""The content of a results.json, or a part of it: lm-eval's layout, and what it lacks under `assay`."""
+ManifestJSON = Mapping[str, Any]
+"""The content of a manifest.json, or a part of it."""
 Written = TypeVar("Written", covariant=True)
 
 
@@ -43,7 +47,7 @@ class Output(Protocol[Written]):
         """A task that takes answers and hands every scored sample to be written."""
         ...
 
-    def write(self, results: Mapping[str, Any], scored: ScoredTasks) -> Written: ...
+    def write(self, results: ResultsJSON, scored: ScoredTasks) -> Written: ...
 
 
 def score_tasks(tasks: Sequence[Runnable], answers: AnswerSource, output: Output[Any]) -> ScoredTasks:

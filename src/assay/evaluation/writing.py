@@ -19,11 +19,11 @@ from assay.evaluation.manifest import (
     task_facts,
 )
 from assay.evaluation.models import UNDER_TEST, note_addresses
-from assay.evaluation.prepare import PreparedRun
-from assay.evaluation.scoring import RunUsage, ScoredTasks, scorer_memories
+from assay.evaluation.prepare import Prepared, PreparedRun
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON, RunUsage, ScoredTasks, scorer_memories
 from assay.models.protocol import AnyModel
 from assay.registry import USED
-from assay.runs.folder import RunFolder, SampleSink, open_run
+from assay.runs.folder import RunFolder, open_run
 from assay.runs.journal import Journal
 from assay.runs.run import output_folder
 from assay.runs.samples.records import SampleRecord, lm_eval_records
@@ -45,7 +45,7 @@ class Evaluation(NamedTuple):
 
 
 class OutputOptions(NamedTuple):
-    """What a caller wants of a run beside its files: `notes` go into the manifest, `keep_samples` into the results."""
+    """Options of a run's output: `notes` go into the manifest, samples into the results with `keep_samples`."""
 
     notes: Mapping[str, Any] = {}
     keep_samples: bool = False
@@ -64,36 +64,23 @@ class RunOutput:
     samples: dict[str, list[SampleRecord]] = field(default_factory=dict)
 
     def task_run(self, task: Runnable) -> TaskRun:
-        name, config = task.task.name, self.prepared.config
         sinks: list[Keep] = []
         end = None
         if self.options.keep_samples:
-            sinks.append(self.samples.setdefault(name, []).append)
+            sinks.append(self.samples.setdefault(task.task.name, []).append)
         if self.folder is not None:
-            keeper = self.folder.keeper(name, config.log_samples, partial(logged_id, config, name))
-            sinks.append(keeper.add)
-            end = keeper.end
-        own = self._own_files(task)
-        if own is not None:
-            sinks.append(own.add)
+            written, end = folder_sinks(self.folder, self.prepared, task)
+            sinks += written
+        elif (files := task.files(None, self.prepared.started, file_label(task, self.prepared))) is not None:
+            sinks.append(files.add)  # read by the post-processors of a graph
         return self.options.task_run(task, all_of(sinks), end)
-
-    def _own_files(self, task: Runnable) -> SampleSink | None:
-        """The files that a graph writes itself; without a folder, what its post-processors read."""
-        label = file_label(task, self.prepared.tasks, self.prepared.config)
-        if self.folder is None:
-            return task.files(None, self.prepared.started, label)
-        files = task.files(self.folder.path, self.folder.manifest["created"], label)
-        if files is not None:
-            self.folder.keepers.append(files)
-        return files
 
     def beat(self, runs: Sequence[TaskRun]) -> None:
         """Renew the lease of the folder, with how many documents each task has done."""
         if self.folder is not None:
             self.folder.beat_now_and_then(lambda: {run.runnable.task.name: run.board.documents for run in runs})
 
-    def write(self, results: Mapping[str, Any], scored: ScoredTasks) -> Evaluation:
+    def write(self, results: ResultsJSON, scored: ScoredTasks) -> Evaluation:
         config, usage = self.prepared.config, scored.usage
         numbers = {key: value for key, value in results.items() if key != "assay"}
         logged = {"samples": {name: sample_log(config, name, kept) for name, kept in self.samples.items()}}
@@ -127,7 +114,7 @@ def open_output(prepared: PreparedRun, models: Mapping[str, AnyModel], options: 
         yield RunOutput(prepared, model, folder.journal, folder, options)
 
 
-def _noted(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> dict[str, Any]:
+def _noted(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> ManifestJSON:
     """The facts of a run that its manifest records beside its spec."""
     code = helper_digests(prepared.helper_files)
     return {
@@ -139,7 +126,7 @@ def _noted(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> dict[str, A
     }
 
 
-def _place(config: RunConfig, run_spec: Mapping[str, Any], model: AnyModel) -> Path:
+def _place(config: RunConfig, run_spec: ManifestJSON, model: AnyModel) -> Path:
     """The folder that the user named, else a new one below `runs_dir`."""
     if config.output_path is not None:
         return Path(config.output_path)
@@ -148,12 +135,23 @@ def _place(config: RunConfig, run_spec: Mapping[str, Any], model: AnyModel) -> P
     return output_folder(Path(config.runs_dir), run_spec, model_name(config, model), tasks)
 
 
-def _ending(account: Mapping[str, Any], config: RunConfig, usage: RunUsage) -> dict[str, Any]:
+def _ending(account: ResultsJSON, config: RunConfig, usage: RunUsage) -> ResultsJSON:
     """The status of the run as a whole, its shard, and the usage of its answers."""
     stopped = usage.ended and any("not_asked" in task for task in account["tasks"].values())
     ended = {"status": "partial", "ended": usage.ended} if stopped else {"status": account["status"]}
     part = {"status": "partial", "shard": {"part": config.shard, **ended}} if config.shard is not None else {}
     return {**ended, **part, **({"account": usage.account} if usage.account else {})}
+
+
+def folder_sinks(folder: RunFolder, prepared: Prepared, task: Runnable) -> tuple[list[Keep], Callable[[], None]]:
+    """What takes the samples of a task into a run's folder, and what to call after the last."""
+    name, config = task.task.name, prepared.config
+    keeper = folder.keeper(name, config.log_samples, partial(logged_id, config, name))
+    files = task.files(folder.path, folder.manifest["created"], file_label(task, prepared))
+    if files is None:
+        return [keeper.add], keeper.end
+    folder.keepers.append(files)
+    return [keeper.add, files.add], keeper.end
 
 
 def all_of(sinks: Sequence[Keep]) -> Keep | None:
@@ -163,10 +161,10 @@ def all_of(sinks: Sequence[Keep]) -> Keep | None:
     return sinks[0] if sinks else None
 
 
-def file_label(task: Runnable, tasks: Sequence[Runnable], config: RunConfig) -> str:
-    """The prefix of a graph's files: the run's name, and the task's where the run has several graphs."""
-    several = sum(each.task.definition is not None for each in tasks) > 1
-    names = [config.run_name or "", task.task.name if several else ""]
+def file_label(task: Runnable, prepared: Prepared) -> str:
+    """The prefix of a graph's files: the run's name, and the task's where the run has more than one graph."""
+    named_by_task = sum(each.task.definition is not None for each in prepared.tasks) > 1
+    names = [prepared.config.run_name or "", task.task.name if named_by_task else ""]
     return "".join(f"{file_name(name)}_" for name in names if name)
 
 
