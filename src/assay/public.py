@@ -186,7 +186,6 @@ if TYPE_CHECKING:
     from assay.tasks.collate import UnitMetrics as UnitMetrics
     from assay.tasks.instances import GenerateTask as GenerateTask
     from assay.tasks.instances import MultipleChoiceTask as MultipleChoiceTask
-    from assay.tasks.manager import Loaded
     from assay.tasks.scorers import ScorerFactory as ScorerFactory
     # </generated>
 
@@ -231,7 +230,7 @@ def simple_evaluate(  # noqa: PLR0913  # the options of a run
 
 # <generated evaluate>
 def evaluate(  # noqa: PLR0913  # the options of a run
-    lm: "AnyModel", task_dict: "Loaded | Mapping[str, Any]", *, model_args: str | Mapping[str, object] | None = None,
+    lm: "AnyModel", task_dict: Mapping[str, Any], *, model_args: str | Mapping[str, object] | None = None,
     models_file: str | None = None, model_role: Mapping[str, object] | None = None, num_fewshot: int | None = None,
     repeats: int | None = None, gen_kwargs: str | Mapping[str, object] | None = None,
     system_instruction: str | None = None, apply_chat_template: bool | str = False, fewshot_as_multiturn: bool = False,
