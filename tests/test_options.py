@@ -2,6 +2,8 @@
 
 import argparse
 import inspect
+import subprocess
+import sys
 from dataclasses import fields
 from typing import Any
 
@@ -83,3 +85,12 @@ def test_the_identity_of_a_run_is_what_its_results_depend_on() -> None:
 def test_every_field_is_an_option_or_internal() -> None:
     assert {item.name for item in fields(RunConfig)} - set(OPTIONS) == {"model_named", "records_at_once"}
     assert all(isinstance(use, type(OPTIONS["limit"])) for use in OPTIONS.values())
+
+
+def test_the_help_of_run_imports_no_evaluation() -> None:
+    code = "import sys; from assay.cli import main\ntry: main(['run', '--help'])\nexcept SystemExit: print(sorted(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--num_fewshot" in ended.stdout
+    assert not {"'numpy'", "'yaml'", "'jinja2'", "'assay.evaluation'"} & set(
+        ended.stdout.replace("]", ",").replace("[", " ").split(", ")
+    )

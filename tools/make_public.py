@@ -20,13 +20,13 @@ from assay.public import HOMES
 
 FILE = Path(__file__).parent.parent / "src/assay/public.py"
 WIDTH = 120
-TYPES = {"assay.models.protocol": "AnyModel", "assay.tasks.manager": "LoadedTasks"}
+TYPES = {"assay.models.protocol": "AnyModel"}
 LEADING = {
     "simple_evaluate": (
         'model: "AnyModel | str"', "model_args", "tasks: Tasks = None", "*", 'task_manager: "TaskManager | None" = None',
         "evaluation_tracker: object = None",
     ),
-    "evaluate": ('lm: "AnyModel"', 'task_dict: "LoadedTasks | Mapping[str, Any]"', "*", "model_args"),
+    "evaluate": ('lm: "AnyModel"', "task_dict: Mapping[str, Any]", "*", "model_args"),
 }  # fmt: skip
 """Parameters that are no options of a run, and the options among them that come first."""
 DEFAULTS = {"simple_evaluate": {"log_samples": True}, "evaluate": {"log_samples": True, "fewshot_as_multiturn": False}}

@@ -94,9 +94,9 @@ NOTE = "<!-- written by `make docs`; change the code, not this page -->"
 
 
 IDENTITY = (
-    "An option with *identity* is part of what identifies a run: with another value it is another run, and the folder of the"
-    " first is not resumed. The parameters of `assay.simple_evaluate` have the same names and types; `assay run` has them as"
-    " flags ([commands](commands.md#assay-run))."
+    "With another value of an option that is marked *identity*, a run is another run, and its folder is not resumed. Models, tasks"
+    " and helper code are identified by their content instead. `assay run` has the options as flags"
+    " ([commands](commands.md#assay-run)), `assay.simple_evaluate` as parameters."
 )
 
 

@@ -236,7 +236,6 @@ if TYPE_CHECKING:
     from assay.tasks import TaskManager as TaskManager
     from assay.tasks.instances import GenerateTask as GenerateTask
     from assay.tasks.instances import MultipleChoiceTask as MultipleChoiceTask
-    from assay.tasks.manager import LoadedTasks
     from assay.tasks.scoring import ScorerFactory as ScorerFactory
     # </generated>
 
@@ -281,11 +280,10 @@ def simple_evaluate(  # noqa: PLR0913  # the options of a run
 
 # <generated evaluate>
 def evaluate(  # noqa: PLR0913  # the options of a run
-    lm: "AnyModel", task_dict: "LoadedTasks | Mapping[str, Any]", *,
-    model_args: str | Mapping[str, object] | None = None, models_file: str | None = None,
-    model_role: Mapping[str, object] | None = None, num_fewshot: int | None = None, repeats: int | None = None,
-    gen_kwargs: str | Mapping[str, object] | None = None, system_instruction: str | None = None,
-    apply_chat_template: bool | str = False, fewshot_as_multiturn: bool = False,
+    lm: "AnyModel", task_dict: Mapping[str, Any], *, model_args: str | Mapping[str, object] | None = None,
+    models_file: str | None = None, model_role: Mapping[str, object] | None = None, num_fewshot: int | None = None,
+    repeats: int | None = None, gen_kwargs: str | Mapping[str, object] | None = None,
+    system_instruction: str | None = None, apply_chat_template: bool | str = False, fewshot_as_multiturn: bool = False,
     over_length: Literal["error", "drop_shots", "truncate"] = "error", max_cost: float | None = None,
     max_time: float | None = None, max_failures: int | None = None, limit: float | None = None, start_index: int = 0,
     sample: int | None = None, samples: Mapping[str, object] | None = None, shard: str | None = None,

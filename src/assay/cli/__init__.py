@@ -35,6 +35,7 @@ COMMANDS = {
     "schema": "print the JSON Schema of task or group files, for editors",
 }
 MODULES = {
+    "run": "flags",
     "merge": "score",
     "verify-backend": "compare",
     **dict.fromkeys(("export", "import", "pack"), "exchange"),

@@ -10,13 +10,47 @@ from typing import Any
 
 from assay.config.arguments import parse_arguments, parse_value
 from assay.config.option import yaml_fields
-from assay.config.run import GROUPS, OPTIONS, RunConfig, RunOption
+from assay.config.run import GRAPHS, GROUPS, OPTIONS, PATHS, SCORING, WORK, RunConfig, RunOption
 from assay.errors import ConfigError, Place, Problem
 
 if typing.TYPE_CHECKING:
     from assay.tasks import TaskManager
 
+TRACKERS = ("wandb_args", "wandb_config_args", "trackio_args", "hf_hub_log_args")
+"""Flags of lm-eval without an effect here."""
+ALIASES = {"num_records": "limit", "output_dir": "output_path"}
+"""SyGra's names of flags, and ours."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def define_run(parser: argparse.ArgumentParser) -> None:
+    groups = add_run_options(parser)
+    groups[WORK].add_argument(
+        "--config", "-C", metavar="FILE", help="a YAML file with any of these options; flags override it"
+    )
+    groups[PATHS].add_argument("--no_output", action="store_true", help="write no files, only print the table")
+    groups[SCORING].add_argument("--depth", type=parse_count, metavar="N", help="levels of groups in the table")
+    _define_sygra(groups[GRAPHS].add_argument)
+    for name in TRACKERS:
+        parser.add_argument(f"--{name}", nargs="?", const=True, help=argparse.SUPPRESS)
+    parser.set_defaults(run=_start_run)
+
+
+def _define_sygra(add: Callable[..., object]) -> None:
+    add(
+        "--task",
+        metavar="NAME",
+        help="one task: tasks.eval.a.b, eval/a/b, a folder; with it --batch_size is the number of concurrent records",
+    )
+    add("--num_records", type=int, metavar="N", help="the first N records (default: all)")
+    add("--output_dir", metavar="DIR", help="same as --output_path")
+    add("--resume", nargs="?", const=True, metavar="BOOL", help="no effect: a run with a folder is always resumed")
+
+
+def _start_run(options: argparse.Namespace) -> int:
+    from assay.cli.run import run_run  # imports the evaluation, which `--help` does without
+
+    return run_run(options)
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> dict[str, "argparse._ArgumentGroup"]:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.cli.flags import add_run_options, parse_count, run_options
+from assay.cli.flags import ALIASES, TRACKERS, run_options
 from assay.cli.output import EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
 from assay.cli.runs import runs_dir
 from assay.cli.show import write_out
-from assay.config.run import GRAPHS, PATHS, SCORING, WORK, RunConfig, options_where
+from assay.config.run import RunConfig, options_where
 from assay.config.source import Source
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.evaluation.flow import execute, prepare_run
@@ -28,34 +28,6 @@ from assay.report.table import footing, heading
 from assay.runs.redaction import redacted_command
 
 CANNOT, INTERRUPTED = 2, 130
-TRACKERS = ("wandb_args", "wandb_config_args", "trackio_args", "hf_hub_log_args")
-"""Flags of lm-eval without an effect here."""
-ALIASES = {"num_records": "limit", "output_dir": "output_path"}
-"""SyGra's names of flags, and ours."""
-
-
-def define_run(parser: argparse.ArgumentParser) -> None:
-    groups = add_run_options(parser)
-    groups[WORK].add_argument(
-        "--config", "-C", metavar="FILE", help="a YAML file with any of these options; flags override it"
-    )
-    groups[PATHS].add_argument("--no_output", action="store_true", help="write no files, only print the table")
-    groups[SCORING].add_argument("--depth", type=parse_count, metavar="N", help="levels of groups in the table")
-    _define_sygra(groups[GRAPHS].add_argument)
-    for name in TRACKERS:
-        parser.add_argument(f"--{name}", nargs="?", const=True, help=argparse.SUPPRESS)
-    parser.set_defaults(run=run_run)
-
-
-def _define_sygra(add: Callable[..., object]) -> None:
-    add(
-        "--task",
-        metavar="NAME",
-        help="one task: tasks.eval.a.b, eval/a/b, a folder; with it --batch_size is the number of concurrent records",
-    )
-    add("--num_records", type=int, metavar="N", help="the first N records (default: all)")
-    add("--output_dir", metavar="DIR", help="same as --output_path")
-    add("--resume", nargs="?", const=True, metavar="BOOL", help="no effect: a run with a folder is always resumed")
 
 
 def run_run(options: argparse.Namespace) -> int:

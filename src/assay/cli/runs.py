@@ -46,7 +46,7 @@ def run_runs(options: argparse.Namespace) -> int:
         return _show(_find_run(folder, options.name, holds_run))
     for path in [
         _find_run(folder, name, _has_manifest) for name in options.names
-    ]:  # all are looked for before one is removed
+    ]:  # all must exist before one is removed
         _remove(path)
     return 0
 
