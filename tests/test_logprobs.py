@@ -11,13 +11,13 @@ import pytest
 
 import assay
 from assay.models.local.embedded import BUNDLED
-from assay.models.tokenizer import Vocabulary
+from assay.models.tokenizer import FolderTokenizer
 from assay.records import Failed, Likelihood, Loglikelihood, Rolling
 from serving import Arrived, loopback
 from small_runs import write_task
 from test_protocols import ask
 
-WORDS = Vocabulary(BUNDLED)
+WORDS = FolderTokenizer(BUNDLED)
 ASKED = Loglikelihood("A cat and a", " dog and a mouse")
 BEFORE = len(WORDS.encode(ASKED.context))
 AFTER = len(WORDS.encode(ASKED.context + ASKED.continuation)) - BEFORE
@@ -292,7 +292,7 @@ def test_a_text_of_several_bytes_a_letter_is_read() -> None:
         assert ask("openai", url, Loglikelihood("2 + 2 =", " 四"))[:2] == (VALUE * 4, False)
 
 
-def test_special_tokens_that_a_server_does_not_spell_are_no_other_text() -> None:
+def test_special_tokens_that_a_server_omits_do_not_count_as_another_text() -> None:
     asked = Loglikelihood("<|im_start|>user\nWhat does the dog say to the cat?<|im_end|>", " It says nothing at all")
 
     def change(answer: dict[str, Any]) -> None:
@@ -316,7 +316,7 @@ def test_older_lists_of_vllm_tell_what_is_likeliest_by_their_values() -> None:
     "value", [math.nan, math.inf, -math.inf, True, "1", None, [], [1.0, 2.0], {}, [[True]]], ids=repr
 )
 @pytest.mark.parametrize("way", ["pooling", "score"])
-def test_a_reward_that_is_no_number_fails_its_document(way: str, value: Any) -> None:
+def test_an_invalid_reward_fails_its_document(way: str, value: Any) -> None:
     with loopback(lambda _: {"data": [{"data": value, "score": value}]}) as (url, _):
         found = ask("reward-http", url, ASKED, way=way)
     assert isinstance(found, Failed)

@@ -94,7 +94,7 @@ def test_a_slip_in_a_parameter_of_generation_is_refused_before_anything_is_loade
 def test_a_server_may_know_any_parameter_and_a_likely_slip_is_told(caplog: pytest.LogCaptureFixture) -> None:
     check_generation("openai-chat", {"temprature": 0, "some_other_thing": 1, "seed": 3})
     assert [record.getMessage() for record in caplog.records] == [
-        "gen_kwargs: 'temprature' is passed on as it is; did you mean 'temperature'?"
+        "gen_kwargs: 'temprature' is passed to the server unchanged; did you mean 'temperature'?"
     ]
 
 

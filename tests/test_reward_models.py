@@ -12,7 +12,7 @@ import assay
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.models.load import load_model
-from assay.models.servers.served import GREETING
+from assay.models.servers.server_model import GREETING
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request
 from serving import TALKING, Servers, fetched
 from small_runs import SEVERAL, says, write_task
@@ -72,7 +72,7 @@ def test_a_server_is_asked_for_rewards(way: str, path: str, talking: str, tmp_pa
     assert len(rewards(talking, path)) == len(bodies) == 2  # nothing is asked again
 
 
-def test_a_server_of_several_numbers_is_no_reward_model(talking: str, tmp_path: Path) -> None:
+def test_a_server_that_returns_several_numbers_is_refused_as_a_reward_model(talking: str, tmp_path: Path) -> None:
     role = {"reward": f"reward-http,model=r,base_url={talking}"}
     results = rewarded(tmp_path, ["abc", "several"], model_role=role)
     assert results["results"]["t"]["reward,none"] == 2.0
@@ -168,7 +168,7 @@ def test_a_tokenizer_that_cannot_fill_up_is_asked_one_by_one(tmp_path: Path) -> 
 def test_what_is_too_long_or_no_answer_is_a_failure(folder: Path) -> None:
     model = load_model("reward-hf", {"path": str(folder)})
     long, text, short = answers(model, [Loglikelihood("q" * 40, "a" * 40), Generate("q", {}), Loglikelihood("q", "a")])
-    assert long == Failed("80 tokens are more than the model's 48")
+    assert long == Failed("80 tokens exceed the model's context length of 48")
     assert isinstance(text, Failed)
     assert isinstance(short, Likelihood)
 

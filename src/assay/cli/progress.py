@@ -55,7 +55,7 @@ class Progress:
 
     def _is_news(self, run: "Run") -> bool:
         """Whether the model has just gone or come back: a log tells of that at once."""
-        gone = run.engine is not None and run.engine.waiting_since is not None
+        gone = run.engine is not None and run.engine.unreachable_since is not None
         changed, self._gone = gone != self._gone, gone
         return changed
 
@@ -78,8 +78,8 @@ class Progress:
 
     def _note(self, run: "Run") -> str:
         rate = run.counts.sent / max(time.monotonic() - self._started, 1e-9)
-        gone = run.engine.waiting_since if run.engine is not None else None
-        waiting = f"the model is gone: waiting for {time.monotonic() - gone:.0f} s" if gone is not None else ""
+        gone = run.engine.unreachable_since if run.engine is not None else None
+        waiting = f"model unreachable, waiting for {time.monotonic() - gone:.0f} s" if gone is not None else ""
         return ", ".join(filter(None, (waiting, f"{rate:,.0f} requests/s", _troubles(run.tasks))))
 
     def _line(self, run: "Run") -> str:

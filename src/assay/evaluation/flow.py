@@ -13,7 +13,7 @@ from typing import Any
 from assay.compat.prepare import prepare_tasks
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
-from assay.engine import Budget, Counts, Ended, Engine, Memory, Started
+from assay.engine import Budget, Ended, Engine, RequestCounts, ResponseStore, Started
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.conduct import fewer_collections, run_async
 from assay.evaluation.graphs import graph_settings, label_of, nobody, read_inner
@@ -236,8 +236,8 @@ class Run:
         return self.model
 
     @property
-    def counts(self) -> Counts:
-        return self.engine.counts if self.engine is not None else Counts()
+    def counts(self) -> RequestCounts:
+        return self.engine.counts if self.engine is not None else RequestCounts()
 
     def _settings(self) -> Settings:
         config = self.config
@@ -275,7 +275,7 @@ class Run:
         room = model.max_length - generated
         return all(len(text.encode()) <= room or (model.count_tokens(text) or 0) <= room for text in texts)
 
-    async def _drive(self, models: Mapping[str, AnyModel], memory: Memory) -> None:
+    async def _drive(self, models: Mapping[str, AnyModel], memory: ResponseStore) -> None:
         """Ask everything; scores are noted as responses land."""
 
         def plans() -> Iterator[Started]:
@@ -322,7 +322,7 @@ class Run:
 
     def _ending(self, account: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
         """What there is to tell of the run as a whole: what it took, and what ended it before its time."""
-        told = engine.account.told()
+        told = engine.usage.to_json()
         stopped = engine.budget.ended and any("not_asked" in each for each in account["tasks"].values())
         ended = {"status": "partial", "ended": engine.budget.ended} if stopped else {"status": account["status"]}
         shard = self.config.shard

@@ -9,8 +9,8 @@ from assay.config.graph_reading import GraphFile
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import Answers
-from assay.models.dummy import Nobody
 from assay.models.protocol import AnyModel
+from assay.models.scripted import NoModel
 from assay.records import Message, Prompt
 from assay.runs.parquet import file_name
 from assay.tasks import TaskManager
@@ -42,7 +42,7 @@ def nobody(config: RunConfig, runs: Sequence[TaskRun]) -> AnyModel | None:
     if config.model_named or not runs or any(run.runnable.needs for run in runs):
         return None
     roles = sorted({role for run in runs for role in run.runnable.models()})
-    return Nobody(" and ".join(roles) or "no model")
+    return NoModel(" and ".join(roles) or "no model")
 
 
 def label_of(run: TaskRun, several: bool, run_name: str | None) -> str:
