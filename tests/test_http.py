@@ -126,7 +126,7 @@ def test_a_request_that_fails_for_good_fails_its_document_and_not_the_run(serve:
 
 
 def test_an_unreachable_server_is_an_error_before_the_run(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be reached"):
+    with pytest.raises(ConfigError, match="unreachable"):
         evaluate(tmp_path, f"http://127.0.0.1:{free_port()}/v1")
 
 

@@ -67,7 +67,7 @@ def test_prices_may_stand_in_a_file(serve: Servers, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no price of 'm'"):
         evaluate(tmp_path, url, rows(2), {"prices": str(tmp_path / "prices.yaml")})
     (tmp_path / "prices.yaml").write_text("m: {in: 2, aut: 10}\n")
-    with pytest.raises(ConfigError, match="is no price"):
+    with pytest.raises(ConfigError, match="invalid price"):
         evaluate(tmp_path, url, rows(2), {"prices": str(tmp_path / "prices.yaml")})
 
 

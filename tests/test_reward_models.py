@@ -76,7 +76,7 @@ def test_a_server_that_returns_several_numbers_is_refused_as_a_reward_model(talk
     role = {"reward": f"reward-http,model=r,base_url={talking}"}
     results = rewarded(tmp_path, ["abc", "several"], model_role=role)
     assert results["results"]["t"]["reward,none"] == 2.0
-    assert "not one number" in json.dumps(results["assay"])
+    assert "must return one number" in json.dumps(results["assay"])
 
 
 # --- of a folder ----------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_a_path_in_the_task_file_is_enough(folder: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("kwargs", "what"),
-    [("{reward_model_path: nowhere}", "there is no model in 'nowhere'"), ("{role: model}", "is no name for a role"),
+    [("{reward_model_path: nowhere}", "no model in 'nowhere'"), ("{role: model}", "is no name for a role"),
      ("{reward_model_path: a, reward_model: b}", "give one of them"), ("{path: a}", "has no parameter 'path'")],
 )  # fmt: skip
 def test_what_is_wrong_with_a_reward_model_is_refused(kwargs: str, what: str, tmp_path: Path) -> None:

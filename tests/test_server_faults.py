@@ -112,7 +112,7 @@ def test_a_log_likelihood_is_that_of_the_tokens_behind_the_context(talking: str)
             {"token_logprobs": [None, -1.0], "top_logprobs": [None, {"a": -1.0}], "text_offset": [0, 1]},
             "no token begins",
         ),
-        ({"token_logprobs": [None, -1.0], "top_logprobs": [None, {"a": -1.0}]}, "where tokens begin"),
+        ({"token_logprobs": [None, -1.0], "top_logprobs": [None, {"a": -1.0}]}, "no text offsets"),
     ],
 )
 def test_log_likelihoods_are_not_invented(logprobs: dict[str, Any], said: str, talking: str) -> None:
@@ -131,7 +131,7 @@ def test_a_server_that_counts_other_tokens_than_were_sent_is_not_believed(talkin
             model._likelihoods.post = lambda body: model.http.post("/completions", {"model": "m", "prompt": context})
             return await model.ask(Loglikelihood("a dog and a", " cat"))
 
-    assert "tells of 30 tokens" in asyncio.run(asked()).reason
+    assert "reports 30 tokens" in asyncio.run(asked()).reason
 
 
 def test_a_text_without_a_context_needs_a_tokenizer(talking: str) -> None:

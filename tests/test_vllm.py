@@ -292,9 +292,9 @@ def test_a_parameter_that_the_engine_has_not_or_refuses_fails_its_request(model:
     ("arguments", "told"),
     [
         ({"data_parallel_size": 2}, "--shard"),
-        ({"max_model_len": 64, "max_length": 128}, "the same thing"),
+        ({"max_model_len": 64, "max_length": 128}, "must be equal"),
         ({"enable_lora": True}, "lora_local_path=DIR"),
-        ({"lora_local_path": "nowhere"}, "there is no folder nowhere"),
+        ({"lora_local_path": "nowhere"}, "no folder named 'nowhere'"),
         ({"dtyp": "float32"}, "did you mean 'dtype'"),
         ({"gpu_memory_utilization": "much"}, "must be of type float"),
         ({"pretrained": "no/such/model"}, "'no/such/model'"),

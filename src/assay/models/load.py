@@ -41,7 +41,7 @@ _BUILT_IN: dict[str, Callable[..., AnyModel] | str] = {
 
 
 class _Backends(Table[Callable[..., AnyModel], AnyModel]):
-    """The backends of `--model`. A backend's parameters are its `--model_args`; a parameter `connection` stands for the
+    """The backends of `--model`. A backend's parameters are its `--model_args`; a parameter `connection` means the
     arguments of every server."""
 
     word = "argument"

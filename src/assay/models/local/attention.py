@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
+Integers = npt.NDArray[np.int64]
+Array = npt.NDArray[np.generic]
 Span = tuple[int, int]
 """Start and end of a segment in a row; tokens cached from earlier rows are numbered from CACHED on."""
 CACHED = 1 << 40
@@ -59,16 +62,16 @@ class PackedRow:
         """Number of keys gathered for all segments, their own tokens included."""
         return sum(self._first) + len(self.tokens)
 
-    def positions(self) -> Any:
+    def positions(self) -> Integers:
         """Return each token's position in its text."""
         return np.repeat(self._first, self._lengths) + _counted(self._lengths)
 
-    def lengths(self) -> tuple[Any, Any]:
+    def lengths(self) -> tuple[Integers, Integers]:
         """Return for each segment its number of tokens, and of tokens it attends to."""
         own = np.asarray(self._lengths)
         return own, own + np.asarray(self._first)
 
-    def lookup(self) -> Any:
+    def lookup(self) -> Integers | None:
         """Return the keys of every segment, one after the other; None if each attends to itself alone."""
         if not self.cached and not any(self._first):
             return None
@@ -78,7 +81,7 @@ class PackedRow:
         return np.repeat(starts, lengths) + _counted(lengths)
 
 
-def _counted(lengths: Sequence[int]) -> Any:
+def _counted(lengths: Sequence[int]) -> Integers:
     """Return 0, 1, 2 … for each of the lengths.
 
     >>> _counted([2, 3]).tolist()
@@ -86,7 +89,8 @@ def _counted(lengths: Sequence[int]) -> Any:
     """
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) - np.repeat(ends - np.asarray(lengths), lengths)
+    counts: Integers = np.arange(total) - np.repeat(ends - np.asarray(lengths), lengths)
+    return counts
 
 
 NAME = "assay_pieces"
@@ -101,7 +105,9 @@ Layers = dict[int, tuple[torch.Tensor, torch.Tensor]]
 class AttentionPattern(Protocol):
     """Who attends to whom in a forward pass; called in every layer, tokens first."""
 
-    def attend(self, layer: int, query: Any, key: Any, value: Any, scale: float) -> torch.Tensor: ...
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+    ) -> torch.Tensor: ...
 
 
 class UnsupportedAttention(Exception):
@@ -180,7 +186,9 @@ class PackedPattern:
             cached=[{} for _ in to_cache],
         )
 
-    def attend(self, layer: int, query: Any, key: Any, value: Any, scale: float) -> torch.Tensor:
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+    ) -> torch.Tensor:
         if self.before is not None:
             key, value = (torch.cat(both) for both in zip(self.before[layer], (key, value), strict=True))
         for spans, cached in zip(self.to_cache, self.cached, strict=True):
@@ -195,10 +203,10 @@ class PackedPattern:
         )[0]
         return seen
 
-    def on_gather(self, layer: int, key: Any, value: Any) -> None:
+    def on_gather(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """Called with the gathered keys and values of all segments."""
 
-    def _in_bands(self, query: Any, key: Any, value: Any, scale: float) -> torch.Tensor:
+    def _in_bands(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
         out = torch.empty(query.shape[0], query.shape[1], value.shape[2], dtype=query.dtype, device=query.device)
         for band in self.bands:
             rows = torch.nn.functional.scaled_dot_product_attention(
@@ -218,11 +226,11 @@ class Band:
     mask: Any
     real: Any
 
-    def on(self, device: Any) -> "Band":
+    def on(self, device: torch.device) -> "Band":
         return Band(*(on_device(each, device) for each in (self.own, self.seen, self.mask, self.real)))
 
 
-def _bands(own: Any, seen: Any) -> list[Band]:
+def _bands(own: Integers, seen: Integers) -> list[Band]:
     """Group segments of similar length into rectangles."""
     order = np.lexsort((seen, own))
     own_starts, seen_starts = np.cumsum(own) - own, np.cumsum(seen) - seen
@@ -240,12 +248,12 @@ def _bands(own: Any, seen: Any) -> list[Band]:
     return out
 
 
-def _near(lengths: Any, one: int, other: int) -> bool:
+def _near(lengths: Integers, one: int, other: int) -> bool:
     low, high = sorted((lengths[one], lengths[other]))
     return bool(high <= max(BAND_RATIO * low, 32))
 
 
-def _band(members: Any, own: Any, seen: Any, own_starts: Any, seen_starts: Any) -> Band:
+def _band(members: Integers, own: Integers, seen: Integers, own_starts: Integers, seen_starts: Integers) -> Band:
     wide, deep = int(own[members].max()), int(seen[members].max())
     at, to = np.arange(wide)[None], np.arange(deep)[None]
     is_real = at < own[members][:, None]
@@ -266,7 +274,7 @@ def _rectangle(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return values[index].transpose(1, 2)
 
 
-def on_device(array: Any, device: Any) -> torch.Tensor:
+def on_device(array: Array, device: torch.device) -> torch.Tensor:
     """Copy an array to a device without waiting for the device."""
     out = torch.from_numpy(np.ascontiguousarray(array))
     return out.pin_memory().to(device, non_blocking=True) if torch.device(device).type == "cuda" else out.to(device)

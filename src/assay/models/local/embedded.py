@@ -233,13 +233,13 @@ class Embedded:
                     yield number, *self._likelihood(states, tokens[len(tokens) - length :])
             start = end
 
-    def _likelihood(self, states: Any, continuation: Sequence[int]) -> tuple[float, bool]:
+    def _likelihood(self, states: Array, continuation: Sequence[int]) -> tuple[float, bool]:
         scores = log_softmax(self._llama.logits(states))
         targets = np.asarray(continuation)
         chosen = scores[np.arange(len(targets)), targets]
         return round(float(chosen.sum()), DECIMALS), bool((scores.argmax(axis=-1) == targets).all())
 
-    def _read_prefix(self, prefix: Sequence[int]) -> tuple[Cache | None, Any]:
+    def _read_prefix(self, prefix: Sequence[int]) -> tuple[Cache | None, Array]:
         if not prefix:
             return None, None
         tokens = np.asarray([prefix])
@@ -248,7 +248,7 @@ class Embedded:
         hidden, cache = self._llama.forward(tokens, np.arange(count)[None], mask, None)
         return cache, hidden[0, -1]
 
-    def _read_trees(self, trees: Sequence[TokenTree], before: int, cache: Cache | None) -> Any:
+    def _read_trees(self, trees: Sequence[TokenTree], before: int, cache: Cache | None) -> Array:
         """Return the hidden states of packed rows: each token attends to the prefix, its ancestors and itself."""
         width = max(max(len(tree.tokens) for tree in trees), 1)
         tokens = np.zeros((len(trees), width), dtype=np.int64)
@@ -315,7 +315,7 @@ class Embedded:
             seen = np.concatenate([seen, np.ones((len(rows), 1), bool)], axis=1)
             lengths, last = lengths + 1, hidden[:, 0]
 
-    def _next(self, row: "_EmbeddedGeneration", logits: Any) -> int:
+    def _next(self, row: "_EmbeddedGeneration", logits: Array) -> int:
         if row.finish:
             return self._end
         token = row.choose(logits)

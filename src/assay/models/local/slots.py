@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.models.local.attention import PackedPattern, PackedRow, Span, on_device, using_pattern
+from assay.models.local.attention import Integers, PackedPattern, PackedRow, Span, on_device, using_pattern
 from assay.models.local.generation import NO_TOKEN, Decode, Generation
 from assay.models.local.prefixes import MIN_SHARED, prefix_groups
 from assay.models.local.scoring import CausalLM, on_cuda_device, uniform_memory_errors
@@ -52,7 +52,9 @@ class SlotPattern:
             self.layers[number] = (key.new_zeros(rows, *key.shape[1:]), value.new_zeros(rows, *value.shape[1:]))
         return self.layers[number]
 
-    def attend(self, layer: int, query: Any, key: Any, value: Any, scale: float) -> torch.Tensor:
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+    ) -> torch.Tensor:
         keys, values = self.layer(layer, key, value)
         at = self._starts[:-1] + self.lengths
         keys.index_copy_(0, at, key)
@@ -72,12 +74,15 @@ class SlotPattern:
         )
         return seen.reshape(self.count, heads * groups, -1)
 
-    def _flash(self, query: Any, keys: Any, values: Any, groups: int, scale: float) -> Any:
+    def _flash(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, groups: int, scale: float
+    ) -> torch.Tensor:
         ends = torch.arange(self.count + 1, device=self.device, dtype=torch.int32) * groups
-        return torch.ops.aten._flash_attention_forward(
+        out: torch.Tensor = torch.ops.aten._flash_attention_forward(
             query, keys, values, ends, self._starts.int(), groups, self.length, 0.0, False, False, scale=scale,
             seqused_k=(self.lengths + 1).int(),
         )[0]  # fmt: skip
+        return out
 
 
 @dataclass(slots=True)
@@ -88,7 +93,7 @@ class PromptPattern(PackedPattern):
     source: Any = None
     place: Any = None
 
-    def on_gather(self, layer: int, key: Any, value: Any) -> None:
+    def on_gather(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
         assert self.slots is not None
         for held, new in zip(self.slots.layer(layer, key, value), (key, value), strict=True):
             held.index_copy_(0, self.place, new.index_select(0, self.source))
@@ -185,15 +190,15 @@ class _SlotBatch:
 
     @property
     def ahead(self) -> int:
-        """The most tokens that anybody may still write."""
+        """Maximum number of tokens that a generation may still get."""
         return max(generation.left for generation in self._generations if generation is not None)
 
     def end(self) -> None:
-        """Let go of what was recorded, which holds the slots."""
+        """Drop the recorded steps, which hold the slots' memory."""
         self._recorded_steps.clear()
 
     def drop(self) -> list[Generation]:
-        """Those that have not ended, in the order they started in."""
+        """Return the unfinished generations, in the order they started in."""
         return list(
             dict.fromkeys(
                 (*(generation for generation in self._generations if generation is not None), *self._starting)
@@ -201,7 +206,7 @@ class _SlotBatch:
         )
 
     def start(self, new: Sequence[Generation], tokens: int) -> None:
-        """Read prompts into free slots; what they share is read once."""
+        """Compute prompts into free slots, shared prefixes once."""
         free = iter(self.free)
         self._starting = new
         for group in prefix_groups([(each.tokens, ()) for each in new]):
@@ -238,7 +243,9 @@ class _SlotBatch:
             gathered += len(prompt)
         self._read(row, last, slots, np.concatenate(source), np.concatenate(place))
 
-    def _read(self, row: PackedRow, last: Sequence[int], slots: Sequence[int], source: Any, place: Any) -> None:
+    def _read(
+        self, row: PackedRow, last: Sequence[int], slots: Sequence[int], source: Integers, place: Integers
+    ) -> None:
         device = self._net.device
         with on_cuda_device(device), torch.inference_mode():
             pattern = PromptPattern.of(row, device, flash=self._net.flash)
@@ -254,7 +261,7 @@ class _SlotBatch:
             self._next[at] = self._draw.first(logits, at, generations)
             self.slots.lengths[at] = on_device(np.asarray([len(each.tokens) for each in generations]), device)
 
-    def step(self, steps: int) -> Any:
+    def step(self, steps: int) -> Integers:
         """Run generation steps and return the tokens, (steps, slots). The first was chosen by the step before."""
         is_drawn = any(generation is not None and generation.temperature > 0 for generation in self._generations)
         if is_drawn:
@@ -288,7 +295,7 @@ class _SlotBatch:
             step, (self._next, self.slots.lengths, self._history, self._step_index, self._is_bad)
         )
 
-    def collect(self, block: Any, ends: frozenset[int], decode: Decode, seconds: float) -> list[Generation]:
+    def collect(self, block: Integers, ends: frozenset[int], decode: Decode, seconds: float) -> list[Generation]:
         """Give the tokens of a block to their generations; return those that have finished."""
         ended = []
         for slot, generation in enumerate(self._generations):

@@ -10,7 +10,7 @@ from assay.models.reasoning import Draft
 from assay.models.servers.http import error_message
 from assay.models.servers.server_model import RENAMED_PARAMETERS, Connection, ServerModel, stops_of, temperature_of
 from assay.models.servers.usage import finish_of, mapping_of, token_count
-from assay.records import Generate, Request, Response, Usage
+from assay.records import JSON, Generate, Request, Response, Usage
 
 VERSION = "2023-06-01"
 LARGEST = 32_000
@@ -125,14 +125,14 @@ def _add(draft: Draft, block: Mapping[str, Any]) -> None:
     draft.add(block.get("text"), block.get("thinking"))
 
 
-def _finish(draft: Draft, given: Any) -> None:
+def _finish(draft: Draft, given: JSON) -> None:
     reason = finish_of(given)
     if reason == "refusal":
         raise PermanentError("the model refused to answer (stop_reason: refusal)")
     draft.finish = FINISHES.get(reason, reason) if reason is not None else draft.finish
 
 
-def _usage(given: Any, before: Usage) -> Usage:
+def _usage(given: JSON, before: Usage) -> Usage:
     """Return the usage so far; counts that an event does not report stay as before."""
     reported = mapping_of(given)
     stored = token_count(reported.get("cache_read_input_tokens")) or before.stored

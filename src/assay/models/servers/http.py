@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import orjson
 
 from assay.models.protocol import PermanentError, RetryableError
+from assay.records import JSON
 
 RETRYABLE_STATUSES = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529))
 """Statuses after which a request is retried."""
@@ -77,12 +78,12 @@ class Http:
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+    async def post(self, path: str, body: Mapping[str, JSON]) -> Any:
         """Return the answer to a request. Raises RetryableError for temporary failures and PermanentError for others."""
         async with self._sent(path, body, None) as answer:
             return self._read(await answer.read())
 
-    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[Any]:
+    async def stream(self, path: str, body: Mapping[str, JSON]) -> AsyncIterator[Any]:
         """Yield the events of a streamed answer; the whole answer of a server that does not stream."""
         import aiohttp
 
@@ -105,7 +106,7 @@ class Http:
                     raise RetryableError(f"no data within {self.timeout:.0f} s", rate_limited=True)
 
     @asynccontextmanager
-    async def _sent(self, path: str, body: Mapping[str, Any], timeout: Any) -> AsyncIterator[Any]:
+    async def _sent(self, path: str, body: Mapping[str, JSON], timeout: Any) -> AsyncIterator[Any]:
         """Yield an open answer with status 200; convert errors to RetryableError and PermanentError."""
         import aiohttp
 

@@ -7,7 +7,7 @@ import asyncio
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from assay.models.conversations import sent_messages
 from assay.models.protocol import PermanentError
 from assay.models.servers.usage import usage, usage_of
 from assay.models.tokenizer import ServerTokenizer, Tokenizer, encode_pair, rolling_windows
-from assay.records import Failed, Likelihood, Prompt, Response, Usage
+from assay.records import JSON, Failed, Likelihood, Prompt, Response, Usage
 
 ROUNDING = 1e-3
 """Tolerance for a log-probability above 0."""
@@ -26,7 +26,7 @@ LONGEST_TOKEN = 32
 ANOTHER_TOKENIZER = "the server reports other tokens than were sent: check that the tokenizer is this model's"
 
 
-def checked_logprob(value: Any) -> float:
+def checked_logprob(value: JSON) -> float:
     """Return a log-probability: a number, at most 0 but for rounding. Minus infinity is valid: the token is impossible."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value <= ROUNDING:
         raise PermanentError(f"a log-probability must be a number of at most 0, got {value!r:.40}")
@@ -150,7 +150,7 @@ def refuse_other_text(answer: Mapping[str, Any], logprobs: Mapping[str, Any], se
         raise PermanentError(f"the server echoed a different text than was sent: {(echoed or spelled)[:60]!r}")
 
 
-def _spelled(tokens: Any) -> str:
+def _spelled(tokens: JSON) -> str:
     """Join tokens to a text, with white space for the marks of tokenizers; empty if they are ids."""
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
         return ""
@@ -172,21 +172,21 @@ def _shared(ours: str, theirs: str) -> float:
     return len(one & other) / min(len(one), len(other))
 
 
-def _largest(values: Any) -> float:
+def _largest(values: Iterable[JSON]) -> float:
     return max(checked_logprob(value) for value in values)
 
 
-def _listed(entry: Any) -> float:
+def _listed(entry: JSON) -> float:
     return checked_logprob(entry.get("logprob") if isinstance(entry, Mapping) else entry)
 
 
-def _text(token: Any) -> str:
+def _text(token: JSON) -> str:
     if not isinstance(token, str):
         raise PermanentError(f"the server reports the token {token!r:.40}: it must be text")
     return token
 
 
-Post = Callable[[Mapping[str, Any]], Awaitable[Any]]
+Post = Callable[[Mapping[str, JSON]], Awaitable[Any]]
 TOP = {True: 20, False: 5}
 """Number of top log-probabilities requested: in chat, in completions."""
 NO_OFFSETS = "the server reports no text offsets: give tokenizer=FOLDER"

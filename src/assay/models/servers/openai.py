@@ -144,9 +144,9 @@ class OpenAIServer(ServerModel):
             _fill(drafts, await self.http.post(self.path, body))
         return [_ended(draft, cut) for draft in drafts if draft.usage is not None]
 
-    async def _stream(self, body: Mapping[str, Any], drafts: Sequence[Draft]) -> None:
+    async def _stream(self, body: Mapping[str, JSON], drafts: Sequence[Draft]) -> None:
         """Add chunks as they come, until all answers ended or reached a stop string."""
-        options = {"stream": True, "stream_options": {"include_usage": True}}
+        options: dict[str, JSON] = {"stream": True, "stream_options": {"include_usage": True}}
         open_ones = set(range(len(drafts)))
         async with aclosing(self.http.stream(self.path, {**body, **options})) as events:  # type: ignore[type-var]
             async for event in events:
@@ -188,10 +188,10 @@ class OpenAIServer(ServerModel):
         """Return a prompt that fits, and the number of truncated tokens. Without a tokenizer the server decides."""
         return request.prompt, 0
 
-    async def _post(self, body: Mapping[str, Any]) -> Any:
+    async def _post(self, body: Mapping[str, JSON]) -> Any:
         return await self.http.post(self.path, {"model": self.model, **body})
 
-    async def _post_outside(self, path: str, body: Mapping[str, Any]) -> Any:
+    async def _post_outside(self, path: str, body: Mapping[str, JSON]) -> Any:
         """Post to a path outside of the protocol."""
         return await self.http.post(f"/..{path}" if self._place.endswith("/v1") else path, body)
 
@@ -319,7 +319,7 @@ class OpenAI(OpenAIServer):
 
     async def _tokens(self, text: str, special: bool = False) -> list[int]:
         """Return the server's tokens of a text, from its `/tokenize`."""
-        body = {"model": self.model, "prompt": text, "add_special_tokens": special}
+        body: dict[str, JSON] = {"model": self.model, "prompt": text, "add_special_tokens": special}
         try:
             tokens = (await self._post_outside("/tokenize", body))["tokens"]
         except PermanentError as refused:

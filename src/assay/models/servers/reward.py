@@ -1,7 +1,7 @@
 """Reward models behind servers: a number for a conversation and its answer."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from assay.models.conversations import sent_messages
 from assay.models.protocol import Can, PermanentError
@@ -42,7 +42,7 @@ class RewardHTTP(ServerModel):
         value = _number(row["data"] if self._way == "pooling" else row["score"])
         return Likelihood(value, usage=usage_of(answer)._replace(written=0, stored=0))
 
-    def _body(self, request: Loglikelihood) -> dict[str, Any]:
+    def _body(self, request: Loglikelihood) -> dict[str, JSON]:
         if self._way == "score":
             if not isinstance(request.context, str):
                 raise PermanentError("/score takes two texts, not a conversation: use way=pooling")

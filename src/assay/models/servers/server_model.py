@@ -227,7 +227,7 @@ class ServerModel:
 
     @contextmanager
     def _protocol_errors(self) -> Iterator[None]:
-        """Errors of an answer that is not as it should be are troubles; and no error tells a key."""
+        """Convert errors of a malformed answer to RetryableErrors, without secrets."""
         try:
             yield
         except RetryableError as error:

@@ -5,12 +5,12 @@ from typing import Any
 
 import orjson
 
-from assay.records import MOST_TOKENS, Usage
+from assay.records import JSON, MOST_TOKENS, Usage
 
 _NUMBERS = frozenset((int, float))
 
 
-def token_count(value: Any) -> int:
+def token_count(value: JSON) -> int:
     """Return a reported number of tokens; 0 if it is invalid.
 
     >>> [token_count(value) for value in (12, 12.0, None, "12", [12], {}, -5, True, float('nan'), 1e300)]
@@ -21,14 +21,14 @@ def token_count(value: Any) -> int:
     return int(value)
 
 
-def usage_of(answer: Mapping[str, Any]) -> Usage:
+def usage_of(answer: Mapping[str, JSON]) -> Usage:
     """Return the usage in an answer of OpenAI's protocol."""
     reported = mapping_of(answer.get("usage"))
     details = mapping_of(reported.get("prompt_tokens_details"))
     return usage(reported.get("prompt_tokens"), reported.get("completion_tokens"), details.get("cached_tokens"))
 
 
-def usage(read: Any, written: Any, stored: Any = 0) -> Usage:
+def usage(read: JSON, written: JSON, stored: JSON = 0) -> Usage:
     """Return the usage of reported counts. No more can come from the cache than was read."""
     tokens = token_count(read)
     return Usage(tokens, token_count(written), stored=min(tokens, token_count(stored)))
@@ -42,12 +42,12 @@ def checked_usage(given: Usage) -> Usage:
     return checked._replace(tries=token_count(given.tries) or 1, cut=token_count(given.cut))
 
 
-def mapping_of(value: Any) -> Mapping[str, Any]:
+def mapping_of(value: JSON) -> Mapping[str, JSON]:
     """Return a mapping unchanged; an empty one for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
-def finish_of(value: Any) -> str | None:
+def finish_of(value: JSON) -> str | None:
     """Return the finish reason, if there is one."""
     if value and not isinstance(value, str):
         raise TypeError(f"finish_reason must be text, got {type(value).__name__}")
@@ -64,6 +64,6 @@ def tool_calls_of(value: Any) -> Sequence[Mapping[str, Any]]:
     return value
 
 
-def _is_call(call: Any) -> bool:
+def _is_call(call: JSON) -> bool:
     function = call.get("function") if isinstance(call, dict) else None
     return isinstance(function, dict) and isinstance(function.get("name"), str)

@@ -17,7 +17,7 @@ UNLIMITED = 10**9
 
 @dataclass(frozen=True)
 class HFOptions:
-    """What to load, with lm-eval's argument names."""
+    """Options for loading, with lm-eval's argument names."""
 
     pretrained: Any  # a name, or a model object
     tokenizer: Any = None
